@@ -40,6 +40,8 @@ _MAX_CACHED_STATUS_BYTES: Final = 64
 """Maximum size in bytes of a pod status that is cached, such as `{"phase":"Pending"}`."""
 _MAX_CACHED_STATUSES: Final = 1024
 _MAX_CACHED_SPECS: Final = 16384
+_MAX_UNUSED_SPEC_BYTES: Final = 16 * 2**20
+"""Bytes of JSON of new specs after which unused specs are dropped; decoded, they take up to four times that."""
 _UNUSED_REFERENCE_COUNT: Final = 2
 """Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
 
@@ -70,6 +72,8 @@ class Decoder:
         # Keyed by digest, because the JSON of a spec is longer than the values that are kept.
         self._specs: dict[bytes, PodSpec] = {}
         self._canonical: dict[bytes, PodSpec] = {}
+        self._new_spec_bytes = 0
+        """Bytes of JSON of the specs that became canonical since unused ones were dropped."""
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
@@ -122,7 +126,7 @@ class Decoder:
         key = hashlib.sha256(raw).digest()
         spec = self._specs.get(key)
         if spec is None:
-            if len(self._specs) >= _MAX_CACHED_SPECS:
+            if len(self._specs) >= _MAX_CACHED_SPECS or self._new_spec_bytes >= _MAX_UNUSED_SPEC_BYTES:
                 self._forget()
             spec = self._specs[key] = self._new_spec(raw)
         return spec
@@ -133,6 +137,7 @@ class Decoder:
         Weak references would serve as well, but objects that support them are tracked by the garbage collector.
         """
         self._specs.clear()
+        self._new_spec_bytes = 0
         for key in tuple(self._canonical):
             if sys.getrefcount(self._canonical[key]) <= _UNUSED_REFERENCE_COUNT:
                 del self._canonical[key]
@@ -149,7 +154,11 @@ class Decoder:
             api_server.check_pod_spec(spec)
         if self._from_files:
             creation_checks.check_created_pod_spec(spec)
-        return self._canonical.setdefault(hashlib.sha256(msgspec.json.encode(spec)).digest(), spec)
+        encoded = msgspec.json.encode(spec)
+        canonical = self._canonical.setdefault(hashlib.sha256(encoded).digest(), spec)
+        if canonical is spec:
+            self._new_spec_bytes += len(encoded)
+        return canonical
 
     def _status(self, raw: msgspec.Raw) -> PodStatus:
         key = bytes(raw) if memoryview(raw).nbytes <= _MAX_CACHED_STATUS_BYTES else None

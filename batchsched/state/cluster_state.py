@@ -40,7 +40,7 @@ QUEUES: Final = "queues"
 NAMESPACES: Final = "namespaces"
 _KIND_OF_TYPE: Final = {kind.type: kind for kind in OBJECT_KINDS}
 
-MAX_CACHED_SPECS: Final = 65_536
+MAX_CACHED_SPECS: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)

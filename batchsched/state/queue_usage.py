@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
 from batchsched.api.core.requests import may_be_resized, pod_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.queue_access import QueueAccess, stated_queue
@@ -23,6 +23,8 @@ POD_COUNT: Final = "pods"
 """Resource name under which pods themselves are counted, as nodes offer it."""
 MAX_CACHED_REQUESTS: Final = 10_000
 """Maximum number of different pod templates with cached sums of requests."""
+MAX_CACHED_PARTS: Final = 64
+"""A template has its sum cached if it has at most this number of containers and requested resources together."""
 
 ResourceUsage = Mapping[tuple[str, str], tuple[int, int]]
 """(queue, resource) → requests of bound or assumed pods, and requests of pending pods, in base units."""
@@ -61,8 +63,8 @@ class QueueUsageTally:
     ) -> None:
         self._scheduler_names = scheduler_names
         self._access = access
-        self._cached_requests: dict[tuple[int, ...], tuple[PodSpec, dict[str, int]]] = {}
-        """Sums by the ids of parts of a spec; the entry holds the spec, so that no other part can get these ids."""
+        self._cached_requests: dict[tuple[int, ...], tuple[tuple[object, ...], dict[str, int]]] = {}
+        """Sums by the ids of parts of a spec; the entry holds these parts, so that no other part can get these ids."""
         # By namespace as well: a change of a Queue or a Namespace then needs no new count.
         self._allocated: AmountsByOrigin = {}
         self._requested: AmountsByOrigin = {}
@@ -149,10 +151,15 @@ class QueueUsageTally:
         if may_be_resized(pod):
             return {POD_COUNT: 1, **pod_requests(pod)}
         spec = pod.spec
-        key = (id(spec.containers), id(spec.init_containers), id(spec.resources), id(spec.overhead))
+        parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)
+        key = tuple(map(id, parts))
         cached = self._cached_requests.get(key)
-        if cached is None:
+        if cached is not None:
+            return cached[1]
+        requests = {POD_COUNT: 1, **pod_requests(pod)}
+        # The cache outlives the pods, so it holds no large parts.
+        if len(spec.containers) + len(spec.init_containers or ()) + len(requests) <= MAX_CACHED_PARTS:
             if len(self._cached_requests) >= MAX_CACHED_REQUESTS:
                 self._cached_requests.clear()
-            cached = self._cached_requests[key] = (spec, {POD_COUNT: 1, **pod_requests(pod)})
-        return cached[1]
+            self._cached_requests[key] = (parts, requests)
+        return requests

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.core.pod_limits import exceeded_pod_limit
@@ -40,6 +42,8 @@ class ResourceNames:
         self._requests_of = requests_of
         # By id of the spec. The value keeps the spec alive, so that its id is not used again.
         self._specs: dict[int, PodSpec] = {}
+        self.new_spec_bytes = 0
+        """Bytes of JSON of the specs that `covers_pod` read and that the Snapshot did not have."""
         offered: set[str] = set()
         for node in snapshot.nodes:
             offered.update(node.allocatable_quantities)
@@ -59,6 +63,10 @@ class ResourceNames:
 
     def covers_pod(self, pod: Pod) -> bool:
         """Return whether the scheduler's tables need no new column for the resources that a pod requests."""
-        if self.has_too_many or id(pod.spec) in self._specs:
+        if id(pod.spec) in self._specs:
             return True
-        return self.with_column.issuperset(self._requests_of(pod))
+        is_covered = self.has_too_many or self.with_column.issuperset(self._requests_of(pod))
+        if is_covered:
+            self._specs[id(pod.spec)] = pod.spec
+            self.new_spec_bytes += len(msgspec.json.encode(pod.spec))
+        return is_covered

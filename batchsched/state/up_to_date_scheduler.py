@@ -2,7 +2,8 @@
 
 A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
 cases: another kind of object changed; too many objects changed; a resource name is new; or the
-number of followed changes exceeds a limit, at which a new scheduler costs no more and frees caches of deleted pods.
+number of followed changes, or the size of the specs of new pods, exceeds a limit. A new scheduler then costs no more,
+and frees caches of deleted pods.
 
 The profile's own plugins read neither annotations nor conditions of nodes, which change often on some clusters. Nodes
 that changed in nothing else are not reported.
@@ -28,6 +29,10 @@ MIN_FOLLOWED_CHANGES: Final = 100_000
 """A scheduler follows at least this number of changes before it is replaced."""
 MAX_CHANGES_PER_POD: Final = 4
 """Changes for each pod of the cluster after which a scheduler is replaced; following them cost as much as that."""
+MIN_FOLLOWED_SPEC_BYTES: Final = 16 * 2**20
+"""A scheduler follows at least these bytes of JSON of new specs before it is replaced; it keeps all of these specs."""
+SPEC_BYTES_PER_POD: Final = 4096
+"""Bytes of new specs for each pod of the cluster after which a scheduler is replaced."""
 
 
 class UpToDateScheduler:
@@ -87,9 +92,10 @@ class UpToDateScheduler:
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:
         """Return whether the present scheduler can follow these changes."""
-        if self._followed > max(
-            self._min_followed_changes, MAX_CHANGES_PER_POD * self._cache.count_objects(PODS)
-        ):
+        pod_count = self._cache.count_objects(PODS)
+        if self._followed > max(self._min_followed_changes, MAX_CHANGES_PER_POD * pod_count):
+            return False
+        if self._resources.new_spec_bytes > max(MIN_FOLLOWED_SPEC_BYTES, SPEC_BYTES_PER_POD * pod_count):
             return False
         return all(self._can_follow(change) for change in changes)
 

@@ -57,7 +57,7 @@ class PodSpecInfo:
 class PodSpecIndex:
     """The `PodSpecInfo` (requests, signature, label keys) of each pod spec seen so far.
 
-    No entry is removed, so the tables are rebuilt from time to time.
+    No entry is removed, so `UpToDateScheduler` has the tables rebuilt after a number of changes or bytes of new specs.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

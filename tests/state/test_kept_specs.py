@@ -1,0 +1,62 @@
+"""Specs of deleted pods are kept up to a limit in bytes, whatever their number is."""
+
+import gc
+import sys
+
+import msgspec
+
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
+from batchsched.config.schema import Profile
+from batchsched.manifests.decode import Decoder
+from batchsched.manifests.documents import Document, Envelope
+from batchsched.session.session import Session
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.up_to_date_scheduler import UpToDateScheduler
+from tests.state.objects import NOW, node
+
+POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
+
+
+def document(name: str, round_number: int) -> Document:
+    """A pod of about the largest size that the API server accepts; its spec differs in each round."""
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": "a", "operator": "In", "values": [f"{name}-{round_number}-{number}-{'x' * 50}"]}
+            ]
+        }
+        for number in range(8_000)
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    body = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"{name}-{round_number}"},
+        "spec": {
+            "schedulerName": "batchsched",
+            "containers": [{"name": "main"}],
+            "affinity": {"nodeAffinity": required},
+        },
+        "status": {"phase": "Pending"},
+    }
+    raw = msgspec.json.encode(body)
+    return Document("", "", raw, msgspec.json.decode(raw, type=Envelope))
+
+
+def test_rounds_of_different_large_specs_keep_no_more_than_the_first_rounds():
+    cache, decoder = ClusterState(), Decoder()
+    feed = UpToDateScheduler(cache, lambda snapshot: Session(snapshot, Profile()))
+    cache.put(node("n0"))
+    kept: list[int] = []
+    blocks_before = sys.getallocatedblocks()
+    for round_number in range(6):
+        for number in range(20):
+            cache.put(decoder.decode(document(f"p{number}", round_number), POD))
+        decision = feed.updated_scheduler().decide(NOW, 0)
+        assert len(decision.refusals) == 20
+        for pod in cache.snapshot().pods:
+            cache.remove(pod)
+        del decision, pod
+        feed.updated_scheduler().decide(NOW, 0)
+        gc.collect()
+        kept.append(sys.getallocatedblocks() - blocks_before)
+    # A limit lets specs of two rounds be kept; the decoder and the tables free them at different moments.
+    assert max(kept) < 2.5 * kept[0], kept
