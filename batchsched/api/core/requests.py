@@ -2,11 +2,12 @@
 
 Source: k8s.io/component-helpers/resource `PodRequests`: the sum over containers and restartable init containers, or
 the maximum over the sequence of init containers, whichever is larger. Pod-level cpu, memory and hugepages replace it
-where set; overhead is added. In-place resize counts max(spec, status, allocated) per container, and max(status,
-allocated) while the resize is infeasible.
+where set; overhead is added. In-place resize counts max(spec, status, allocated), and max(status, allocated) while the
+resize is infeasible: of each container until 1.36, of the whole pod since 1.37.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import Enum
 from typing import Final
 
 from batchsched.api.core.pod import Amounts, Container, ContainerStatus, Pod
@@ -20,13 +21,25 @@ DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMO
 POD_LEVEL: Final = ("cpu", "memory")
 
 
-def pod_requests(pod: Pod) -> dict[str, int]:
+class ResizeRule(Enum):
+    """The level at which the largest amount counts for a pod that is resized in place.
+
+    BY_CONTAINER: for each container. Source: component-helpers v0.36.3, `determineEffectiveRequests`.
+    BY_POD: for the whole pod. If the pod's status has allocated amounts and amounts in use, they replace the sums
+      over container statuses. Source: component-helpers v0.37.2, `AggregateContainerRequests`.
+    """
+
+    BY_CONTAINER = "byContainer"
+    BY_POD = "byPod"
+
+
+def pod_requests(pod: Pod, resize: ResizeRule = ResizeRule.BY_CONTAINER) -> dict[str, int]:
     """Return the total resource requests of a pod in base units, as a node accounts for them.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
     """
-    return _total(pod, defaults={})
+    return _total(pod, defaults={}, resize=resize)
 
 
 def requests_on_node(pod: Pod) -> dict[str, int]:
@@ -34,12 +47,12 @@ def requests_on_node(pod: Pod) -> dict[str, int]:
     return {**pod_requests(pod), "pods": 1}
 
 
-def nonzero_requests(pod: Pod) -> tuple[int, int]:
+def nonzero_requests(pod: Pod, resize: ResizeRule = ResizeRule.BY_CONTAINER) -> tuple[int, int]:
     """Return the CPU (milli-CPU) and memory (bytes) that a pod requests, with defaults for missing requests.
 
     Scoring assumes these defaults for containers without a request.
     """
-    total = _total(pod, _defaults(pod))
+    total = _total(pod, _defaults(pod, resize), resize=resize)
     return total.get("cpu", 0), total.get("memory", 0)
 
 
@@ -55,7 +68,7 @@ def scored_requests(pod: Pod) -> dict[str, int]:
     return _total(pod, DEFAULTS, pod_level=False)
 
 
-def _defaults(pod: Pod) -> Mapping[str, int]:
+def _defaults(pod: Pod, resize: ResizeRule) -> Mapping[str, int]:
     """Return the defaults that scoring adds.
 
     With pod-level requests, a default applies only to resources that no container requests; otherwise it applies to
@@ -65,7 +78,7 @@ def _defaults(pod: Pod) -> Mapping[str, int]:
     """
     if not (pod.spec.resources and pod.spec.resources.requests):
         return DEFAULTS
-    requested_resources = _sum(pod, defaults={}, pod_level=True)
+    requested_resources = _sum(pod, {}, pod_level=True, resize=resize)
     return {resource: amount for resource, amount in DEFAULTS.items() if resource not in requested_resources}
 
 
@@ -89,7 +102,8 @@ def may_be_resized(pod: Pod) -> bool:
         return True
     containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     return bool(containers) and any(
-        status_of_container.resources is not None for status_of_container in containers
+        status_of_container.resources is not None or status_of_container.allocated_resources is not None
+        for status_of_container in containers
     )
 
 
@@ -98,19 +112,34 @@ def _container_requests(container: Container) -> Hashable:
     return tuple(resources.requests.items()) if resources and resources.requests else ()
 
 
-def _total(pod: Pod, defaults: Mapping[str, int], *, pod_level: bool = True) -> dict[str, int]:
-    return {resource: amount for resource, amount in _sum(pod, defaults, pod_level).items() if amount}
+def _total(
+    pod: Pod,
+    defaults: Mapping[str, int],
+    *,
+    pod_level: bool = True,
+    resize: ResizeRule = ResizeRule.BY_CONTAINER,
+) -> dict[str, int]:
+    return {resource: amount for resource, amount in _sum(pod, defaults, pod_level, resize).items() if amount}
 
 
-def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool) -> dict[str, int]:
+def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool, resize: ResizeRule) -> dict[str, int]:
     """Sum up requests. A request of 0 is kept, because it still names the resource."""
     spec = pod.spec
+    if resize is ResizeRule.BY_POD and pod.node:
+        largest = _maximum_of_pod(pod, defaults)
+        largest.update(_pod_level_on_node(pod))
+        _add(largest, _read(spec.overhead))
+        return largest
     statuses = _statuses(pod)
     infeasible = _resize_infeasible(pod)
     total: dict[str, int] = {}
     for container in spec.containers:
         _add(total, _container(container, statuses, infeasible, defaults))
-    _apply_init(total, spec.init_containers or (), statuses, infeasible, defaults)
+    _apply_init(
+        total,
+        spec.init_containers or (),
+        lambda each: _container(each, statuses if _restarts(each) else {}, infeasible, defaults),
+    )
     if pod_level:
         total.update(_pod_level(pod, infeasible))
     if spec.overhead:
@@ -119,19 +148,14 @@ def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool) -> dict[str, in
 
 
 def _apply_init(
-    total: dict[str, int],
-    containers: Iterable[Container],
-    statuses: Mapping[str, ContainerStatus],
-    infeasible: bool,
-    defaults: Mapping[str, int],
+    total: dict[str, int], containers: Iterable[Container], read: Callable[[Container], dict[str, int]]
 ) -> None:
     """Process the init containers: each runs together with the restartable ones that started before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
-        restarts = container.restart_policy == "Always"
-        container_requests = _container(container, statuses if restarts else {}, infeasible, defaults)
-        if restarts:
+        container_requests = read(container)
+        if _restarts(container):
             _add(total, container_requests)
             _add(sidecars, container_requests)
             _raise_to(peak, sidecars)
@@ -140,6 +164,10 @@ def _apply_init(
             _add(moment, sidecars)
             _raise_to(peak, moment)
     _raise_to(total, peak)
+
+
+def _restarts(container: Container) -> bool:
+    return container.restart_policy == "Always"
 
 
 def _container(
@@ -167,7 +195,7 @@ def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
     spec_requests = {
         resource: amount
         for resource, amount in _read(level.requests if level else None).items()
-        if resource in POD_LEVEL or resource.startswith("hugepages-")
+        if _is_pod_level(resource)
     }
     if not (pod.node and spec_requests and status):
         return spec_requests
@@ -176,6 +204,80 @@ def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
     if not infeasible:
         _raise_to(status_requests, spec_requests)
     return {resource: status_requests.get(resource, 0) for resource in spec_requests}
+
+
+ContainerAmounts = Callable[[Container], Amounts | None]
+
+
+def _maximum_of_pod(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
+    """Return the maximum of what the spec of a pod on a node requests, what is allocated and what is in use.
+
+    While a resize is infeasible, the spec does not count.
+    """
+    status = pod.status
+    infeasible = _resize_infeasible(pod)
+    in_status = {one.name: one for one in status.init_container_statuses or ()}
+    in_status |= {one.name: one for one in status.container_statuses or ()}
+
+    def requested(container: Container) -> Amounts | None:
+        return container.resources.requests if container.resources else None
+
+    def allocated(container: Container) -> Amounts | None:
+        reported = in_status.get(container.name)
+        if reported is not None and reported.allocated_resources is not None:
+            return reported.allocated_resources
+        return None if infeasible else requested(container)
+
+    def in_use(container: Container) -> Amounts | None:
+        reported = in_status.get(container.name)
+        if (
+            reported is not None
+            and reported.resources is not None
+            and reported.resources.requests is not None
+        ):
+            return reported.resources.requests
+        return allocated(container)
+
+    used = status.resources.requests if status.resources else None
+    if status.allocated_resources is not None and used is not None:
+        amounts = [_read(status.allocated_resources), _read(used)]
+    else:
+        amounts = [_over_containers(pod, allocated, defaults), _over_containers(pod, in_use, defaults)]
+    total = {} if infeasible else _over_containers(pod, requested, defaults)
+    for each in amounts:
+        _raise_to(total, each)
+    return total
+
+
+def _over_containers(pod: Pod, amounts_of: ContainerAmounts, defaults: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts that the containers of a pod need together at any moment."""
+
+    def read(container: Container) -> dict[str, int]:
+        return {**defaults, **_read(amounts_of(container))}
+
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, read(container))
+    _apply_init(total, pod.spec.init_containers or (), read)
+    return total
+
+
+def _pod_level_on_node(pod: Pod) -> dict[str, int]:
+    """Return the pod-level requests of a pod on a node: the maximum of spec, status and allocated amounts."""
+    level, status = pod.spec.resources, pod.status.resources
+    amounts = _read(level.requests if level else None)
+    if not any(map(_is_pod_level, amounts)):
+        return {}
+    if status is not None:
+        if _resize_infeasible(pod):
+            amounts = {}
+        _raise_to(amounts, _read(status.requests))
+        _raise_to(amounts, _read(pod.status.allocated_resources))
+    return {resource: amount for resource, amount in amounts.items() if _is_pod_level(resource)}
+
+
+def _is_pod_level(resource: str) -> bool:
+    return resource in POD_LEVEL or resource.startswith("hugepages-")
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:

@@ -1,5 +1,7 @@
 """What pods count for, against the rules of k8s.io/component-helpers/resource."""
 
+import msgspec
+
 from batchsched.api.core.pod import (
     Container,
     ContainerStatus,
@@ -9,7 +11,13 @@ from batchsched.api.core.pod import (
     PodStatus,
     ResourceRequirements,
 )
-from batchsched.api.core.requests import NONZERO_CPU, NONZERO_MEMORY, nonzero_requests, pod_requests
+from batchsched.api.core.requests import (
+    NONZERO_CPU,
+    NONZERO_MEMORY,
+    ResizeRule,
+    nonzero_requests,
+    pod_requests,
+)
 
 GI = 2**30
 
@@ -120,3 +128,52 @@ def test_allocated_pod_level_amounts_count_only_beside_given_ones():
     level = ResourceRequirements(requests={"cpu": "1"})
     spec = pod(container(cpu="500m"), resources=level, node_name="n").spec
     assert pod_requests(Pod(spec=spec, status=PodStatus(allocated_resources={"cpu": "4"}))) == {"cpu": 1000}
+
+
+def infeasible(*statuses, **status):
+    condition = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
+    return PodStatus(conditions=(condition,), container_statuses=statuses or None, **status)
+
+
+def test_resize_by_pod_counts_the_largest_sum_and_not_the_sum_of_the_largest():
+    # component-helpers v0.37.2, `AggregateContainerRequests`.
+    statuses = (status_of("a", cpu="3", allocated={"cpu": "3"}), status_of("b", cpu="1"))
+    containers = (container("a", cpu="1"), container("b", cpu="3"))
+    spec = PodSpec(node_name="n", containers=containers)
+    running = Pod(spec=spec, status=PodStatus(container_statuses=statuses))
+    assert pod_requests(running, ResizeRule.BY_CONTAINER) == {"cpu": 6000}
+    # Allocated: 3 for `a`, and what the spec of `b` requests, because its status has no allocated amounts.
+    assert pod_requests(running, ResizeRule.BY_POD) == {"cpu": 6000}
+    given = (*statuses[:1], status_of("b", cpu="1", allocated={"cpu": "1"}))
+    running = Pod(spec=spec, status=PodStatus(container_statuses=given))
+    assert pod_requests(running, ResizeRule.BY_CONTAINER) == {"cpu": 6000}
+    assert pod_requests(running, ResizeRule.BY_POD) == {"cpu": 4000}
+
+
+def test_infeasible_resize_by_pod_counts_only_the_status():
+    level = ResourceRequirements(requests={"memory": "2Gi"})
+    spec = pod(container(cpu="8", memory="1Gi"), resources=level, node_name="n").spec
+    status = infeasible(
+        resources=ResourceRequirements(requests={"memory": "1Gi"}), allocated_resources={"memory": "3Gi"}
+    )
+    running = Pod(spec=spec, status=status)
+    assert pod_requests(running, ResizeRule.BY_POD) == {"memory": 3 * GI}
+    assert pod_requests(running, ResizeRule.BY_CONTAINER) == {"cpu": 8000, "memory": 3 * GI}
+
+
+def test_pod_level_amounts_in_the_status_count_by_pod_though_the_spec_names_others():
+    level = ResourceRequirements(requests={"cpu": "1"})
+    status = PodStatus(resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"}))
+    running = Pod(
+        spec=pod(container(cpu="500m", memory="64Mi"), resources=level, node_name="n").spec, status=status
+    )
+    assert pod_requests(running, ResizeRule.BY_POD) == {"cpu": 3000, "memory": GI}
+
+
+def test_a_pending_pod_counts_alike_by_container_and_by_pod():
+    spec = pod(container(cpu="1"), init=[container("i", "Always", cpu="2")], overhead={"cpu": "100m"})
+    for resize in ResizeRule:
+        assert pod_requests(spec, resize) == {"cpu": 3100}
+        assert pod_requests(Pod(spec=msgspec.structs.replace(spec.spec, node_name="n")), resize) == {
+            "cpu": 3100
+        }
