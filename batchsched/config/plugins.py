@@ -58,6 +58,7 @@ IGNORED_IF_UNKNOWN: Final = frozenset(
         "AzureDiskLimits",
         "CinderLimits",
         "DefaultPreemption",
+        "DeferredPodScheduling",
         "DynamicResources",
         "EBSLimits",
         "GCEPDLimits",

@@ -20,6 +20,12 @@ from batchsched.config.extenders import (
     ignored_resources,
     parse_duration,
 )
+from batchsched.config.kubernetes_release import (
+    DEFAULT_VERSION,
+    RELEASES,
+    KubernetesRelease,
+    KubernetesVersion,
+)
 from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
 
 
@@ -165,6 +171,10 @@ class Profile(StrictModel):
 
     scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
     """The profile schedules pods with this spec.schedulerName."""
+    kubernetes_version: KubernetesVersion = DEFAULT_VERSION
+    """The minor release of kube-scheduler that the plugins follow in their order, filters, scores and messages. Quote
+    the value in YAML.
+    """
     solver: SolverSettings = SolverSettings()
     """The joint solver."""
     selection: Literal["weight", "ordered"] = "weight"
@@ -226,6 +236,11 @@ class Profile(StrictModel):
         check_configured_once(self.plugin_config)
         check_single_binder(self.extenders)
         return self
+
+    @property
+    def release(self) -> KubernetesRelease:
+        """The behaviour of kube-scheduler that the profile follows."""
+        return RELEASES[self.kubernetes_version]
 
     def reads_policy(self, *, entitled: bool) -> bool:
         """Return whether `policy` decides which gangs start.

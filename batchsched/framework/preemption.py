@@ -526,5 +526,5 @@ def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionH
 
 
 def status_message(status: Status) -> str:
-    """Return the reasons of a status, joined as by kube-scheduler; "" for Success."""
+    """Return the reasons of a status, joined as by kube-scheduler; "" if it has none."""
     return ", ".join(status.reasons)

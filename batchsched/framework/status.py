@@ -37,7 +37,7 @@ class Status:
 
     Args:
       code: determines what happens next.
-      reasons: messages for users; none for Success.
+      reasons: messages for users; for Success only of PostFilter.
       plugin: the name of the plugin, which the pipeline sets.
     """
 

@@ -31,6 +31,9 @@ from batchsched.framework.status import Code, PostFilterAnswer, Status
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_CANDIDATE: Final = "no candidate node for preemption"
+NOMINATED: Final = (
+    "preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+)
 POLICY_NEVER: Final = "not eligible due to preemptionPolicy=Never."
 TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -123,7 +126,11 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
         best = choose_candidate(
             [PreemptionCandidate(node, *leaving) for node, leaving in agreed.items()], handle
         )
-        return PostFilterAnswer(node=best.node, victims=tuple(victim.key for victim in best.victims))
+        victims = tuple(victim.key for victim in best.victims)
+        if not handle.table.release.reports_nomination:
+            return PostFilterAnswer(node=best.node, victims=victims)
+        message = NOMINATED.format(node=best.node, victims=len(victims))
+        return PostFilterAnswer(Status(reasons=(message,)), best.node, victims)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

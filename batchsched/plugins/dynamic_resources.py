@@ -73,7 +73,8 @@ class DynamicResources(
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         if not scan.state.has(ASKED):
             return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
-        return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,)))
+        reasons = (NOTHING_TO_DEALLOCATE,) if handle.table.release.reports_no_claims else ()
+        return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:

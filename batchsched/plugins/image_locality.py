@@ -22,7 +22,7 @@ MEBIBYTE: Final = 1024 * 1024
 MIN_IMAGE_BYTES: Final = 23 * MEBIBYTE
 """Size of images on a node, in bytes, below which they do not count."""
 MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
-"""Size in bytes for each container above which more images do not count; image volumes do not increase it."""
+"""Size in bytes for each container above which more images do not count. Image volumes increase it since 1.37."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +53,11 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         names = images_of(pod.pod)
-        most = MAX_BYTES_PER_CONTAINER * (
-            len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers or ())
-        )
+        spec = pod.pod.spec
+        sources = len(spec.containers) + len(spec.init_containers or ())
+        if nodes.table.release.counts_image_volumes:
+            sources = len(names)
+        most = MAX_BYTES_PER_CONTAINER * sources
         key = ("image score", names, most)
         return nodes.table.cached_value(key, lambda table: _score(table, names, most))[nodes.where]
 

@@ -9,16 +9,21 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
-from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
+from batchsched.framework.interface import (
+    EnqueueExtensionsPlugin,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignaturePlugin,
+)
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.status import Verdict
+from batchsched.framework.status import ASK_FILTER, PreFilterAnswer, Verdict
 from batchsched.framework.traits import NODE_OBJECT_TRAITS, PluginTraits
 
 ANOTHER_NODE: Final = "node(s) didn't match the requested node name"
 
 
-class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
+class NodeName(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensionsPlugin):
     """Refuses all nodes except the one that the pod's `spec.nodeName` names, if it names one.
 
     Source: kube-scheduler's plugins/nodename.
@@ -30,6 +35,13 @@ class NodeName(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
     @override
     def signature(self, pod: Pod) -> Hashable:
         return pod.spec.node_name
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        node_name = pod.pod.spec.node_name
+        if node_name and nodes.table.release.node_name_narrows:
+            return PreFilterAnswer(nodes=frozenset((node_name,)))
+        return ASK_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

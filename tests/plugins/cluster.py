@@ -14,6 +14,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, KubernetesVersion
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -74,6 +75,7 @@ def table(
     bound: Mapping[str, Iterable[Pod]] | None = None,
     extra: Iterable[str] = (),
     claims: Iterable[PersistentVolumeClaim] = (),
+    version: KubernetesVersion = DEFAULT_VERSION,
 ) -> NodeTable:
     """A node table with `bound` pods by node name; `extra` names resources that only later pods ask for."""
     nodes = tuple(nodes)
@@ -81,7 +83,7 @@ def table(
     named = {resource for one in nodes for resource in one.allocatable()} | set(extra)
     named |= {resource for pods in there.values() for one in pods for resource in pod_requests(one)}
     snapshot = Snapshot(nodes=nodes, persistent_volume_claims=tuple(claims))
-    made = NodeTable(snapshot, (*LEADING, *sorted(named - set(LEADING))))
+    made = NodeTable(snapshot, (*LEADING, *sorted(named - set(LEADING))), RELEASES[version])
     for name, pods in there.items():
         for one in pods:
             land(made, one, name)

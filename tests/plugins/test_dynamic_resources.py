@@ -18,8 +18,8 @@ class Refuses:
         return PreFilterAnswer(Status(self.code, ("no",)))
 
 
-def made_room(*plugins):
-    made, pipeline = table([node("a")]), Pipeline(plugins)
+def made_room(*plugins, version="1.36"):
+    made, pipeline = table([node("a")], version=version), Pipeline(plugins)
     wish = class_of(made, pod())
     return run_postfilters(
         PreemptionHandle(
@@ -39,6 +39,11 @@ def test_a_pod_without_claims_skips_the_filter_and_scores_nothing():
 def test_postfilter_finds_no_claims_to_deallocate():
     answer = made_room(DynamicResources())
     assert answer.status == Status(Code.UNSCHEDULABLE, ("no new claims to deallocate",), "DynamicResources")
+
+
+def test_postfilter_of_1_37_states_no_reason_for_a_pod_without_claims():
+    answer = made_room(DynamicResources(), version="1.37")
+    assert answer.status == Status(Code.UNSCHEDULABLE, (), "DynamicResources")
 
 
 def test_postfilter_returns_the_error_of_kube_scheduler_after_an_unresolvable_prefilter():

@@ -54,5 +54,11 @@ def test_init_containers_and_image_volumes_add_up_but_volumes_do_not_raise_the_l
     assert ImageLocality().signature(both) != ImageLocality().signature(running("a:1", "i:1", "v:1"))
 
 
+def test_image_volumes_raise_the_limit_of_1_37():
+    made = table([node("n", images=[image("a:1", 500), image("v:1", 500)])], version="1.37")
+    both = running("a:1", volumes=[{"name": "v", "image": {"reference": "v:1"}}])
+    assert scores(ImageLocality(), both, made) == [100 * 977 // (2000 - 23)]
+
+
 def test_a_pod_without_containers_scores_nothing():
     assert scores(ImageLocality(), running(), table([node("n")])) == [0]

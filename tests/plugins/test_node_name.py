@@ -1,5 +1,6 @@
+from batchsched.framework.cycle_state import CycleState
 from batchsched.plugins.node_name import NodeName
-from tests.plugins.cluster import filtered, node, pod, refusals, table
+from tests.plugins.cluster import class_of, filtered, node, pod, refusals, table
 
 REASON = ("node(s) didn't match the requested node name",)
 
@@ -16,3 +17,16 @@ def test_a_pod_with_the_name_of_a_missing_node_fits_on_no_node():
 
 def test_a_pod_without_a_node_name_fits_on_every_node():
     assert refusals(NodeName(), pod(), table([node("a")])) == {}
+
+
+def test_the_prefilter_of_1_37_leaves_only_the_named_node():
+    made = table([node("a"), node("b")], version="1.37")
+    named, free = class_of(made, pod(nodeName="b")), class_of(made, pod())
+    assert NodeName().prefilter(named, made.all_nodes_view(), CycleState()).nodes == frozenset({"b"})
+    assert NodeName().prefilter(free, made.all_nodes_view(), CycleState()).nodes is None
+
+
+def test_the_prefilter_of_1_36_leaves_all_nodes():
+    made = table([node("a"), node("b")])
+    named = class_of(made, pod(nodeName="b"))
+    assert NodeName().prefilter(named, made.all_nodes_view(), CycleState()).nodes is None

@@ -14,6 +14,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.framework.gang_counts import GangPodCounts, WaitingPods
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
@@ -92,10 +93,14 @@ class NodeTable:
     Args:
       snapshot: the cluster; the order of its nodes defines their indexes.
       resources: the names of the R resources, beginning with `LEADING`.
+      release: the behaviour of kube-scheduler that plugins follow on these nodes.
     """
 
-    def __init__(self, snapshot: Snapshot, resources: Sequence[str]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, resources: Sequence[str], release: KubernetesRelease = DEFAULT_RELEASE
+    ) -> None:
         self.snapshot = snapshot
+        self.release = release
         self.nodes: tuple[Node, ...] = snapshot.nodes
         self.names = tuple(node.name for node in self.nodes)
         self.index = {name: at for at, name in enumerate(self.names)}
@@ -207,10 +212,10 @@ class NodeTable:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
-        for resource, amount in pod_requests(pod).items():
+        for resource, amount in pod_requests(pod, self.release.resize_rule).items():
             if resource in self.column:
                 vector[self.column[resource]] += amount
-        return vector, np.asarray(nonzero_requests(pod), np.int64)
+        return vector, np.asarray(nonzero_requests(pod, self.release.resize_rule), np.int64)
 
     def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
         """Add pods with equal requests to their nodes in the table.

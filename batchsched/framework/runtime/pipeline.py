@@ -12,6 +12,7 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.errors import PluginError
 from batchsched.framework import interface as points
 from batchsched.framework.constrain import CandidateSet, ConstraintRow
@@ -58,6 +59,7 @@ class Pipeline:
       plugins_at: extension point, as named in a profile (`pre_filter`) → its plugins; if a point is missing, all
         plugins that implement it.
       extenders: called after the plugins.
+      release: the behaviour of kube-scheduler that the plugins follow.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class Pipeline:
         weights: Mapping[str, int] | None = None,
         plugins_at: Mapping[str, Sequence[object]] | None = None,
         extenders: ExtenderChain | None = None,
+        release: KubernetesRelease = DEFAULT_RELEASE,
     ) -> None:
+        self.release = release
         self.plugins = tuple(plugins)
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()

@@ -190,7 +190,10 @@ class Registry:
                     f"there is no plugin {name!r}; {suggest_name(name, self.names)}",
                     field=f"profiles[].{place}",
                 )
-        defaults = [EnabledPlugin(name=name, weight=self.weights.get(name)) for name in self.defaults]
+        defaults = [
+            EnabledPlugin(name=name, weight=self.weights.get(name))
+            for name in profile.release.sort_plugins(self.defaults)
+        ]
         multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
@@ -200,7 +203,9 @@ class Registry:
         }
         plugins_at = plugins_by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
-        return Pipeline(tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain)
+        return Pipeline(
+            tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain, profile.release
+        )
 
     def external_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of the plugins from other packages that a profile enables."""

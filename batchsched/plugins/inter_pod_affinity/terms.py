@@ -84,7 +84,10 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
     selector = term.namespace_selector
     if selector is None:
         return frozenset(term.namespaces or (pod.namespace,))
-    if selector.matches(EMPTY_LABELS):
+    selects_all = (
+        not selector.keys() if table.release.replaces_namespace_selector else selector.matches(EMPTY_LABELS)
+    )
+    if selects_all:
         return None
     matching = {name for name, labels in namespace_labels(table).items() if selector.matches(labels)}
     return frozenset(matching.union(term.namespaces or ()))

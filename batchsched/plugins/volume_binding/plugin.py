@@ -1,6 +1,7 @@
 """The plugin class with its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -78,7 +79,8 @@ class VolumeBindingArgs(StrictModel):
         default=None,
         min_length=1,
         description="Points of a broken line from the use of storage, in percent, to the score of a node. Without it, "
-        "every node scores 0, as in kube-scheduler without the feature gate StorageCapacityScoring.",
+        "every node scores 0 if the profile follows 1.36, as in kube-scheduler without the feature gate "
+        "StorageCapacityScoring; if it follows 1.37, nodes with more free capacity score higher.",
     )
 
     @model_validator(mode="after")
@@ -118,7 +120,7 @@ class VolumeBinding(
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
-        self._line = scores_by_utilization(self.args.shape) if self.args.shape else None
+        self._configured_line = scores_by_utilization(self.args.shape) if self.args.shape else None
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -153,13 +155,18 @@ class VolumeBinding(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        return SKIP if self._line is None or not state.has(CLAIMS) else SUCCESS
+        if nodes.table.release.storage_scores:
+            return SUCCESS  # as recorded of 1.37: for pods without claims, too
+        return SKIP if self._configured_line is None or not state.has(CLAIMS) else SUCCESS
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        if self._line is None or not state.has(CLAIMS):
+        line = self._configured_line
+        if line is None and nodes.table.release.storage_scores:
+            line = _line_through(nodes.table.release.storage_scores)
+        if line is None or not state.has(CLAIMS):
             return np.zeros(len(nodes), np.int64)
-        return capacity_scores(find_pod_volumes(state.read(CLAIMS), nodes), nodes, self._line)
+        return capacity_scores(find_pod_volumes(state.read(CLAIMS), nodes), nodes, line)
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
@@ -210,6 +217,14 @@ class VolumeBinding(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return helpful_events()
+
+
+@cache
+def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
+    """Return the scores [101] by percent of capacity in use."""
+    return scores_by_utilization(
+        [UtilizationShapePoint(utilization=percent, score=score) for percent, score in points]
+    )
 
 
 def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:

@@ -118,11 +118,15 @@ class PodSpecIndex:
 
     def requests(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
-        return pod_requests(pod) if may_be_resized(pod) else self.info_of(pod).requests
+        if not may_be_resized(pod):
+            return self.info_of(pod).requests
+        return pod_requests(pod, self._pipeline.release.resize_rule)
 
     def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
         """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
-        return nonzero_requests(pod) if may_be_resized(pod) else self.info_of(pod).nonzero
+        if not may_be_resized(pod):
+            return self.info_of(pod).nonzero
+        return nonzero_requests(pod, self._pipeline.release.resize_rule)
 
 
 def has_ephemeral_volume(pod: Pod) -> bool:

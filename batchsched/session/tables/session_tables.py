@@ -90,7 +90,9 @@ class SessionTables:
         names = self._resource_names(snapshot, pause)
         self.lacks_columns = names.has_too_many
         """True if pods may request resources that no node offers and that have no column."""
-        self.node_table = NodeTable(self.snapshot, (*LEADING, *sorted(names.with_column - set(LEADING))))
+        self.node_table = NodeTable(
+            self.snapshot, (*LEADING, *sorted(names.with_column - set(LEADING))), pipeline.release
+        )
         self.result_cache = ResultCache(self.node_table)
         self.gangs: dict[str, PodGroupState] = {}
         """All gangs with a PodGroup or pods, by identity."""

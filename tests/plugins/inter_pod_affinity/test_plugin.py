@@ -1,11 +1,14 @@
 """InterPodAffinity at its points."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.pod import Pod
+from batchsched.config.kubernetes_release import RELEASES
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.inter_pod_affinity import InterPodAffinity
@@ -106,6 +109,23 @@ def test_terms_select_the_namespace_of_the_pod_unless_they_name_others():
     for extra in extras:
         one = nb.pod("w", affinity=nb.required(apart=[nb.near(nb.ZONE, app="b") | extra]))
         assert nb.fits(PLUGIN, table, one) == ["n0", "n1", "n3"]
+
+
+@pytest.mark.parametrize(
+    "version, fitting", [("1.36", ["n0", "n1", "n3"]), ("1.37", ["n0", "n1", "n2", "n3"])]
+)
+def test_a_namespace_selector_that_matches_no_labels_selects_all_namespaces_until_1_36(version, fitting):
+    # `mergeAffinityTermNamespacesIfNotEmpty` keeps the selector in v1.36.3, and replaces it in v1.37.2.
+    namespaces = [msgspec.convert({"metadata": {"name": "other", "labels": {"env": "x"}}}, Namespace)]
+    table = nb.table_of(NODES, [(nb.pod("e", {"app": "b"}, namespace="other"), 2)], namespaces)
+    table.release = RELEASES[version]
+    selector = {"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "DoesNotExist"}]}}
+    one = nb.pod("w", affinity=nb.required(apart=[nb.near(nb.ZONE, app="b") | selector]))
+    assert nb.fits(PLUGIN, table, one) == fitting
+    everywhere = nb.pod(
+        "w", affinity=nb.required(apart=[nb.near(nb.ZONE, app="b") | {"namespaceSelector": {}}])
+    )
+    assert nb.fits(PLUGIN, table, everywhere) == ["n0", "n1", "n3"]
 
 
 def test_a_pod_without_relevant_terms_skips_the_filter():

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from batchsched.config.kubernetes_release import RELEASES
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.plugin_support.scores import UtilizationShapePoint, scores_by_utilization
+from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import capacity_scores, find_pod_volumes
@@ -72,3 +74,23 @@ def test_a_pod_without_delayed_claims_scores_nothing():
     VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
     some = made.nodes_view(np.array([0, 2], np.int32))
     assert capacity_scores(find_pod_volumes(state.read(CLAIMS), some), some, line).tolist() == [0, 0]
+
+
+def test_without_a_shape_1_37_prefers_free_capacity_and_1_36_does_not_score():
+    reports = [capacity("a", "10Gi"), capacity("b", "2Gi"), capacity("c", "512Mi")]
+    made, plugin = stored(NODES, claim("c"), storage_class(), driver(), *reports), VolumeBinding()
+    state, wish = CycleState(), class_of(made, claiming("x", "c"))
+    assert plugin.prefilter(wish, made.all_nodes_view(), state).status.ok
+    assert plugin.prescore(wish, made.all_nodes_view(), state) == SKIP
+    made.release = RELEASES["1.37"]
+    assert plugin.prescore(wish, made.all_nodes_view(), state) == SUCCESS
+    assert plugin.score(wish, made.all_nodes_view(), state).tolist() == [90, 50, 0]
+
+
+def test_a_pod_without_claims_scores_nothing_on_every_node_of_1_37():
+    made, plugin = stored(NODES), VolumeBinding()
+    made.release = RELEASES["1.37"]
+    state, wish = CycleState(), class_of(made, claiming("x"))
+    plugin.prefilter(wish, made.all_nodes_view(), state)
+    assert plugin.prescore(wish, made.all_nodes_view(), state) == SUCCESS
+    assert plugin.score(wish, made.all_nodes_view(), state).tolist() == [0, 0, 0]

@@ -1,0 +1,72 @@
+"""The releases of kube-scheduler that the plugin pipeline follows, and the differences between them.
+
+All differences are in this table. Plugins read them as `nodes.table.release`; no module compares version numbers.
+
+Source: kube-scheduler v1.36.3 and v1.37.2 with their default feature gates, and recorded answers of both.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from batchsched.api.core.requests import ResizeRule
+
+KubernetesVersion = Literal["1.36", "1.37"]
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesRelease:
+    """The behaviour of kube-scheduler that differs between minor releases. The defaults are those of 1.36.
+
+    Args:
+      earlier_plugins: pairs of default plugins; the first is called directly before the second.
+      node_name_narrows: the PreFilter of NodeName restricts a pod to the node that it names.
+      counts_image_volumes: for ImageLocality, an image volume raises the size that scores 100, as a container does.
+      replaces_namespace_selector: InterPodAffinity replaces the namespaceSelector of a pending pod's term by the
+        namespaces that it selects. If false, a selector that matches an object without labels selects all namespaces.
+      storage_scores: VolumeBinding's default `shape`, points of percent of capacity in use and score 0..10; () for no
+        score.
+      reports_no_claims: PostFilter of DynamicResources states a reason for a pod without ResourceClaims.
+      reports_nomination: PostFilter of DefaultPreemption states the nominated node and the number of victims.
+      resize_rule: how requests are computed for a pod that is resized in place.
+    """
+
+    earlier_plugins: tuple[tuple[str, str], ...] = ()
+    node_name_narrows: bool = False
+    counts_image_volumes: bool = False
+    replaces_namespace_selector: bool = False
+    storage_scores: tuple[tuple[int, int], ...] = ()
+    reports_no_claims: bool = True
+    reports_nomination: bool = False
+    resize_rule: ResizeRule = ResizeRule.BY_CONTAINER
+
+    def sort_plugins(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of default plugins in the order of their calls in this release."""
+        ordered = list(names)
+        for first, second in self.earlier_plugins:
+            if first in ordered and second in ordered:
+                ordered.remove(first)
+                ordered.insert(ordered.index(second), first)
+        return tuple(ordered)
+
+
+DEFAULT_VERSION: Final[KubernetesVersion] = "1.36"
+
+RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
+    "1.36": KubernetesRelease(),
+    "1.37": KubernetesRelease(
+        earlier_plugins=(("NodeName", "NodeUnschedulable"),),
+        node_name_narrows=True,
+        counts_image_volumes=True,
+        replaces_namespace_selector=True,
+        storage_scores=((0, 10), (100, 0)),
+        reports_no_claims=False,
+        reports_nomination=True,
+        resize_rule=ResizeRule.BY_POD,
+    ),
+}
+"""Release by version. With the default feature gates of 1.37, the PreFilters of NodeUnschedulable and TaintToleration
+have no effect, and DeferredPodScheduling is off.
+"""
+
+DEFAULT_RELEASE: Final = RELEASES[DEFAULT_VERSION]
