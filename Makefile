@@ -87,7 +87,7 @@ sbom: $(READY) ## write the software bill of materials of the image to dist/batc
 	  --output-reproducible --output-format JSON --output-file dist/batchsched.cdx.json
 
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other recordings)
-	@$(BIN)/python -m tests.conformance $(CASES)
+	@$(BIN)/python -m tests.conformance $(CASES) $(ARGS)
 
 oracle: $(READY) ## compare with kube-scheduler's plugins on random cases (ARGS="--count 1000 --areas spread")
 	@$(BIN)/python -m tests.conformance.oracle $(ARGS)

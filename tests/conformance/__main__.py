@@ -1,4 +1,4 @@
-"""`make conformance`: every case file of a folder, one line an area."""
+"""`make conformance`: every case file of a folder, one line an area; without a folder, those of every release."""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, KubernetesVersion
 from batchsched.framework.runtime.registry import load_plugin_classes
 from tests.conformance import cycle, runner, streams
 
@@ -49,12 +50,26 @@ class Area:
 def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     """Compare every case file; return 1 when anything differs, 2 when there is nothing to compare."""
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=runner.CASES, help="case files, and streams/")
-    folder: Path = parser.parse_args(arguments).folder
+    parser.add_argument("folder", nargs="?", type=Path, help="case files, and streams/")
+    parser.add_argument(
+        "--kubernetes-version", choices=RELEASES, default=DEFAULT_VERSION, help="the recorded kube-scheduler"
+    )
+    asked = parser.parse_args(arguments)
+    if asked.folder is not None:
+        return compare(asked.folder, asked.kubernetes_version, out)
+    codes = []
+    for version, folder in runner.RECORDINGS.items():
+        print(f"kube-scheduler {version}", file=out)
+        codes.append(compare(folder, version, out))
+    return max(codes)
+
+
+def compare(folder: Path, version: KubernetesVersion, out: TextIO) -> int:
+    """Compare every case file of a folder that was recorded from a release; return the exit code."""
     wrong, compared = 0, 0
     for path in files(folder):
         name = area_name(path)
-        area = compare_stream(name, path) if path.parent != folder else compare_cases(name, path)
+        area = (compare_stream if path.parent != folder else compare_cases)(name, path, version)
         print(area.line(), file=out, flush=True)
         wrong += area.wrong
         compared += area.cases
@@ -76,10 +91,10 @@ def area_name(path: Path) -> str:
     return f"streams/{name}" if path.parent.name == "streams" else name
 
 
-def compare_cases(name: str, path: Path) -> Area:
+def compare_cases(name: str, path: Path, version: KubernetesVersion) -> Area:
     """Compare every case of a file: each plugin by itself, and the whole cycle."""
     area = Area(name)
-    for case in runner.read(path):
+    for case in runner.read(path, version):
         area.take(differences(case))
     return area
 
@@ -95,9 +110,9 @@ def differences(case: runner.Case) -> Iterator[str]:
     yield from cycle.mismatches(case)
 
 
-def compare_stream(name: str, path: Path) -> Area:
+def compare_stream(name: str, path: Path, version: KubernetesVersion) -> Area:
     """Compare every arrival of a stream."""
-    stream = streams.read(path)
+    stream = streams.read(path, version)
     area = Area(name, counted="arrivals")
     for line in streams.mismatches(stream):
         area.take([line])

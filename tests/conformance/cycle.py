@@ -35,6 +35,7 @@ def profile_of(case: runner.Case) -> Profile:
     """Return the case's first profile, with preemption that looks at all nodes."""
     stated = dict(((case.config or {}).get("profiles") or [{}])[0])
     stated["schedulerName"] = "default-scheduler"
+    stated["kubernetesVersion"] = case.kubernetes_version
     arguments = {name: dict(args) for name, args in runner.arguments(case).items()}
     arguments["DefaultPreemption"] = EVERY_NODE | arguments.get("DefaultPreemption", {})
     stated["pluginConfig"] = [{"name": name, "args": args} for name, args in arguments.items()]
@@ -58,7 +59,7 @@ class Asked:
 def asked(case: runner.Case) -> Asked:
     """Run PreFilter and Filter over a case's cluster."""
     pipeline = standard_registry().create_pipeline(profile_of(case))
-    cluster = runner.cluster_of(runner.snapshot_of(case), case.pod)
+    cluster = runner.cluster_of(runner.snapshot_of(case), case.pod, release=case.release)
     nominations = Nominations.from_pods(case.nominated_pods, cluster.table)
     handle = PreemptionHandle(
         pipeline,
@@ -184,7 +185,8 @@ def refused(one: Asked) -> dict[str, Any]:
     node, victims = answer.node or "", list(answer.victims)
     if node in stated.tied and node in rooms and victims == rooms[node][0]:
         # The original draws among these.
-        node, victims = stated.nominated_node, list(stated.victims)
+        node, victims, said = stated.nominated_node, list(stated.victims), stated.message
+        found["fitErrorFull"] = one.case.expected.fit_error_full
     found["preemption"] = {
         "code": answer.status.code.value,
         "message": said,

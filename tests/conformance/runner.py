@@ -1,4 +1,4 @@
-"""The recorded cases of kube-scheduler 1.36, decoded, asked of our plugins one by one, and compared.
+"""The recorded cases of kube-scheduler, decoded, asked of our plugins one by one, and compared.
 
 A case file is a JSON list; `tests/conformance/cases/` holds copies. `mismatches(case, plugin)` asks one plugin
 class every recorded question and returns what differs, in words; an empty list is full agreement.
@@ -35,6 +35,13 @@ from batchsched.api.core.volume import (
     VolumeAttachment,
 )
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.kubernetes_release import (
+    DEFAULT_RELEASE,
+    DEFAULT_VERSION,
+    RELEASES,
+    KubernetesRelease,
+    KubernetesVersion,
+)
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.interface import (
@@ -49,6 +56,8 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, IntArray, Verdict
 
 CASES = Path(__file__).parent / "cases"
+RECORDINGS: Mapping[KubernetesVersion, Path] = {"1.36": CASES, "1.37": CASES / "1.37"}
+"""Copies of the recordings by release of kube-scheduler."""
 ERROR = "Error"
 
 
@@ -123,6 +132,12 @@ class Case(msgspec.Struct, frozen=True, rename="camel"):
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     nominated_pods: tuple[Pod, ...] = ()
     config: dict[str, Any] | None = None
+    kubernetes_version: KubernetesVersion = DEFAULT_VERSION
+
+    @property
+    def release(self) -> KubernetesRelease:
+        """The release of kube-scheduler that was recorded."""
+        return RELEASES[self.kubernetes_version]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +149,15 @@ class Cluster:
 
 
 @lru_cache
-def cases(area: str) -> tuple[Case, ...]:
+def cases(area: str, version: KubernetesVersion = DEFAULT_VERSION) -> tuple[Case, ...]:
     """Read the copied cases of an area."""
-    return read(CASES / f"{area}.json.gz")
+    return read(RECORDINGS[version] / f"{area}.json.gz", version)
 
 
-def read(path: Path) -> tuple[Case, ...]:
-    """Read a case file."""
-    return msgspec.json.decode(content(path), type=tuple[Case, ...])
+def read(path: Path, version: KubernetesVersion = DEFAULT_VERSION) -> tuple[Case, ...]:
+    """Read a case file that was recorded from a release of kube-scheduler; cases may name another release."""
+    raw = [{"kubernetesVersion": version, **case} for case in msgspec.json.decode(content(path))]
+    return msgspec.convert(raw, tuple[Case, ...])
 
 
 def content(path: Path) -> bytes:
@@ -159,9 +175,11 @@ def snapshot_of(case: Case) -> Snapshot:
     return Snapshot(**(shared | {"pods": pods}))
 
 
-def cluster_of(snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = ()) -> Cluster:
+def cluster_of(
+    snapshot: Snapshot, pod: Pod, later: Iterable[Pod] = (), release: KubernetesRelease = DEFAULT_RELEASE
+) -> Cluster:
     """Make a table of a snapshot with its bound pods on it, and a class of the pod; `later` pods only add resources."""
-    table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)))
+    table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)), release)
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
             table.add_pods([(other, table.index[other.node])], *table.read_requests(other))
@@ -196,7 +214,7 @@ def mismatches(case: Case, plugin: type) -> list[str]:
     """Ask a plugin class what was asked of its original; return what differs."""
     one: Any = made(plugin, case)
     name: str = plugin.name  # type: ignore[attr-defined]
-    cluster = cluster_of(snapshot_of(case), case.pod)
+    cluster = cluster_of(snapshot_of(case), case.pod, release=case.release)
     nodes = cluster.table.all_nodes_view()
     state = CycleState()
     found: list[str] = []

@@ -12,6 +12,7 @@ from batchsched.api.core.cluster_objects import Namespace, Service
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, KubernetesVersion
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -33,16 +34,19 @@ class Stream(msgspec.Struct, frozen=True):
     pods: tuple[Pod, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     services: tuple[Service, ...] = ()
+    kubernetes_version: KubernetesVersion = DEFAULT_VERSION
 
 
-def read(path: Path) -> Stream:
-    """Read a stream, plain or gzipped."""
-    return msgspec.json.decode(runner.content(path), type=Stream)
+def read(path: Path, version: KubernetesVersion = DEFAULT_VERSION) -> Stream:
+    """Read a stream, plain or gzipped, that was recorded from a release of kube-scheduler."""
+    stream = msgspec.json.decode(runner.content(path), type=Stream)
+    return msgspec.structs.replace(stream, kubernetes_version=version)
 
 
 def mismatches(stream: Stream) -> Iterator[str]:
     """Take the arrivals one by one, bound where they were recorded to go; yield what differs."""
-    table, pipeline = start(stream), standard_registry().create_pipeline(Profile())
+    profile = Profile(kubernetes_version=stream.kubernetes_version)
+    table, pipeline = start(stream), standard_registry().create_pipeline(profile)
     for at, (number, expected) in enumerate(zip(stream.arrivals, stream.expected, strict=True)):
         template = stream.templates[number]
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
@@ -60,7 +64,8 @@ def start(stream: Stream) -> NodeTable:
     snapshot = Snapshot(
         nodes=stream.nodes, pods=stream.pods, namespaces=stream.namespaces, services=stream.services
     )
-    table = NodeTable(snapshot, runner.resource_names(stream.nodes, (*stream.pods, *stream.templates)))
+    resources = runner.resource_names(stream.nodes, (*stream.pods, *stream.templates))
+    table = NodeTable(snapshot, resources, RELEASES[stream.kubernetes_version])
     for pod in stream.pods:
         table.add_pods([(pod, table.index[pod.node])], *table.read_requests(pod))
     return table
