@@ -1,6 +1,7 @@
 """Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -15,7 +16,7 @@ from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preced
 from batchsched.session.explanation.job_options import job_options
 from batchsched.session.explanation.node_options import node_options
 from batchsched.session.explanation.options import Option
-from batchsched.session.explanation.queue_options import queue_options
+from batchsched.session.explanation.queue_options import RequestedAmounts, queue_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
@@ -26,13 +27,15 @@ from batchsched.session.explanation.sentences import (
     quota_increase,
 )
 from batchsched.session.explanation.verification import (
-    MAX_VERIFICATION_WORK,
     DecideAgain,
     DecidedInput,
+    OutOfBudget,
     PlacementVerifier,
     decide_briefly,
     decision_work,
     emptied_cluster,
+    require_work,
+    session_budget,
 )
 from batchsched.session.feasibility_report import after_decision
 from batchsched.session.refusals import OUTBID
@@ -63,7 +66,7 @@ def explain_refusals(
 
     Args:
       decided: the session.
-      budget: the work that may be spent; None for the usual amount.
+      budget: the work that may be spent; None for `session_budget`.
       only: `namespace/name` of the gangs to examine; None for all refused gangs.
       telemetry: receives the progress.
     """
@@ -71,24 +74,45 @@ def explain_refusals(
     if not decision.refusals:
         return decision
     verifier = RefusalVerifier(decided)
-    budget = budget or ExplanationBudget(MAX_VERIFICATION_WORK)
+    budget = budget or session_budget(decided.snapshot)
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
-    for done, refusal in enumerate(examined):
-        if telemetry is not None:
-            telemetry.report_progress(done, len(examined), "refusals explained")
-        explained[refusal.pod_group] = _explain_safely(verifier, refusal, budget)
+    # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
+    for step in (verifier.examine_alone, verifier.explain_refusal):
+        for done, refusal in enumerate(examined):
+            if telemetry is not None:
+                telemetry.report_progress(done, len(examined), "refusals explained")
+            explained[refusal.pod_group] = _explain_safely(step, refusal, budget)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)
 
 
-def _explain_safely(verifier: "RefusalVerifier", refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+def _explain_safely(
+    step: Callable[[Refusal, ExplanationBudget], Refusal], refusal: Refusal, budget: ExplanationBudget
+) -> Refusal:
     """Explain a refusal; a defect costs this explanation only, since the decision itself is right."""
     try:
-        return verifier.explain_refusal(refusal, budget)
+        return step(refusal, budget)
     except Exception as error:  # noqa: BLE001 - any defect, as the docstring says
         note = f"; the explanation failed, please report it: {type(error).__name__}: {error}"
         return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examination:
+    """What is known of a refused gang alone in the cluster.
+
+    Args:
+      refusal: the refusal with it.
+      verifier: None if the explanation is complete, or the budget allows nothing more.
+      emptied: the gang on the emptied cluster.
+      exceeded: what the gang asks for in excess.
+    """
+
+    refusal: Refusal
+    verifier: PlacementVerifier | None = None
+    emptied: GangView | None = None
+    exceeded: ExceededLimit | None = None
 
 
 class RefusalVerifier:
@@ -109,6 +133,10 @@ class RefusalVerifier:
         self._decided = decided
         self._decide_again = decide_again
         self._pause = pause
+        self._examined: dict[str, _Examination] = {}
+        """By `namespace/name`, the gangs that were examined alone and not yet explained."""
+        self._after: SessionTables | None = None
+        """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
 
     @cached_property
     def _turns(self) -> dict[str, TurnPosition]:
@@ -116,11 +144,72 @@ class RefusalVerifier:
         return list_turns(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
-    def _tables_after(self) -> SessionTables:
-        """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
-        after = after_decision(self._decided.snapshot, self._decided.decision, "")
+    def _requested(self) -> RequestedAmounts:
+        return RequestedAmounts(self._decided.snapshot)
+
+    def _tables_after(self, budget: ExplanationBudget) -> SessionTables:
+        """Return the tables after the decision.
+
+        Raises:
+          OutOfBudget: too little of the budget remains.
+        """
+        if self._after is None:
+            after = after_decision(self._decided.snapshot, self._decided.decision, "")
+            self._pause()
+            require_work(budget, decision_work(after))
+            self._after = refreshed_tables(after, self._decided.profile, self._pause)
+            budget.spend(decision_work(after))  # the tables cost about as much as a decision
+        return self._after
+
+    def examine_alone(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+        """Return one refusal with whether the gang can ever start. `explain_refusal` continues from there.
+
+        Args:
+          refusal: a refusal of the session.
+          budget: the work that may be spent on it.
+        """
+        try:
+            examined = self._examine(refusal, budget)
+        except OutOfBudget:
+            examined = _Examination(_not_verified(refusal))
+        self._examined[refusal.pod_group] = examined
+        return examined.refusal
+
+    def _examine(self, refusal: Refusal, budget: ExplanationBudget) -> _Examination:
+        """Examine a gang alone in the cluster.
+
+        Raises:
+          OutOfBudget: too little of the budget remains.
+        """
+        decided, key = self._decided, refusal.pod_group
+        verifier = PlacementVerifier(decided, key, budget, self._decide_again)
+        startable = verifier.startable
+        departure = _departure(decided.decision, key, verifier.members)
+        if departure:  # the gang needs no change: it starts when its victims have left
+            return _Examination(
+                msgspec.structs.replace(
+                    refusal, startable=startable, message=departure, relaxation="", verified=True
+                )
+            )
         self._pause()
-        return refreshed_tables(after, self._decided.profile, self._pause)
+        empty_cluster = emptied_cluster(decided.snapshot, verifier.members)
+        budget.spend(decision_work(empty_cluster))
+        emptied = GangView.from_snapshot(empty_cluster, decided.profile, key, self._pause)
+        if emptied is None:  # the gang has no pending pod that anything could place
+            message = _message(refusal, startable, None, ())
+            return _Examination(
+                msgspec.structs.replace(refusal, startable=startable, message=message, verified=True)
+            )
+        exceeded = None
+        if not startable and refusal.reason in EXCEEDING_REASONS:
+            exceeded = find_exceeded_limit(emptied)
+        alone = msgspec.structs.replace(
+            refusal,
+            reason=refusal.reason if exceeded is None else exceeded.reason,
+            startable=startable,
+            message=_message(refusal, startable, exceeded, ()),
+        )
+        return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
     def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return one refusal with what was found out about it.
@@ -129,55 +218,58 @@ class RefusalVerifier:
           refusal: a refusal of the session.
           budget: the work that may be spent on it.
         """
-        decided, key = self._decided, refusal.pod_group
-        snapshot, profile = decided.snapshot, decided.profile
-        if budget.is_spent():
-            return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
-        verifier = PlacementVerifier(decided, key, budget, self._decide_again)
-        self._pause()
-        view = GangView.from_tables(self._tables_after, profile.scheduler_name, key)
-        if view is None:  # the gang has no pending pod that anything could place
-            message = _message(refusal, verifier.startable, None, ())
-            return msgspec.structs.replace(
-                refusal, startable=verifier.startable, message=message, verified=True
+        if refusal.pod_group not in self._examined:
+            self.examine_alone(refusal, budget)
+        examined = self._examined.pop(refusal.pod_group)
+        verifier, emptied = examined.verifier, examined.emptied
+        if verifier is None or emptied is None:
+            return examined.refusal
+        try:
+            view = GangView.from_tables(
+                self._tables_after(budget), self._decided.profile.scheduler_name, refusal.pod_group
             )
-        departure = _departure(decided.decision, key, view)
-        if departure:  # the gang needs no change: it starts when its victims have left
-            return msgspec.structs.replace(
-                refusal, startable=verifier.startable, message=departure, relaxation="", verified=True
-            )
-        self._pause()
-        empty_cluster = emptied_cluster(snapshot, verifier.members)
-        budget.spend(decision_work(empty_cluster))  # the tables cost about as much as a decision
-        emptied = GangView.from_snapshot(empty_cluster, profile, key, self._pause) or view
+        except OutOfBudget:
+            return examined.refusal
+        return self._explain_changes(refusal, examined, verifier, emptied, view or emptied)
+
+    def _explain_changes(
+        self,
+        refusal: Refusal,
+        examined: _Examination,
+        verifier: PlacementVerifier,
+        emptied: GangView,
+        view: GangView,
+    ) -> Refusal:
+        """Return the refusal with the gangs ahead, and a smallest set of changes."""
+        snapshot, key = self._decided.snapshot, refusal.pod_group
 
         def nodes_after(changes: Sequence[InputChange]) -> Sequence[Option]:
             return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
 
         self._pause()
-        jobs, queues = job_options(emptied, snapshot), queue_options(view, snapshot)
+        jobs, queues = job_options(emptied, snapshot), queue_options(view, self._requested)
         search = ChangeSearch(verifier)
         search.search(jobs, queues, nodes_after)
         self._pause()
         ahead = (
-            find_preceding_gangs(refusal, decided.decision, view, self._turns, profile.selection)
+            find_preceding_gangs(
+                refusal, self._decided.decision, view, self._turns, self._decided.profile.selection
+            )
             if verifier.startable
             else ()
         )
-        exceeded = None
-        if not verifier.startable and refusal.reason in EXCEEDING_REASONS:
-            exceeded = find_exceeded_limit(emptied)
-        message = _message(refusal, verifier.startable, exceeded, ahead)
+        has_estimate = not search.smallest and not search.changes
         return msgspec.structs.replace(
-            refusal,
-            reason=refusal.reason if exceeded is None else exceeded.reason,
-            startable=verifier.startable,
+            examined.refusal,
             ahead=ahead,
             changes=search.changes,
             verified=search.smallest,
-            message=message + ("" if search.smallest else NOT_VERIFIED),
+            message=_message(refusal, verifier.startable, examined.exceeded, ahead)
+            + ("" if search.smallest else NOT_VERIFIED),
             missing=_missing(refusal, search.changes, snapshot),
-            relaxation=changes_sentence(search.changes, snapshot, key),
+            relaxation=refusal.relaxation
+            if has_estimate
+            else changes_sentence(search.changes, snapshot, key),
         )
 
     def _nodes_after(
@@ -199,10 +291,19 @@ class RefusalVerifier:
         return node_options(full, empty) if full is not None and empty is not None else ()
 
 
-def _departure(decision: Decision, key: str, view: GangView) -> str:
-    """Return which departure a gang with nominated nodes waits for; "" if it has none."""
-    pods = {pod.key for pod in view.pods}
-    nodes = {entry.node for entry in decision.nominations if entry.pod_key in pods}
+def _not_verified(refusal: Refusal) -> Refusal:
+    return msgspec.structs.replace(refusal, message=refusal.message.rstrip(".") + NOT_VERIFIED)
+
+
+def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
+    """Return which departure a gang with nominated nodes waits for; "" if it has none.
+
+    Args:
+      decision: that of the session.
+      key: `namespace/name` of the gang.
+      members: `namespace/name` of its pods.
+    """
+    nodes = {entry.node for entry in decision.nominations if entry.pod_key in members}
     victims = sorted(
         {f"{entry.namespace}/{entry.pod_group}" for entry in decision.evictions if entry.for_ == key}
     )

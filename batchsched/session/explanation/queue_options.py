@@ -4,8 +4,10 @@ They do not raise guarantees, weights or priorities, which would take from other
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.requests import pod_requests
@@ -20,13 +22,40 @@ from batchsched.session.explanation.job_options import size_steps
 from batchsched.session.explanation.options import Option
 
 
-def queue_options(view: GangView, snapshot: Snapshot) -> list[Option]:
+class RequestedAmounts:
+    """The amounts that the pods of a session request. All refusals of the session share them.
+
+    Args:
+      snapshot: the input of the session.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def _requests(self) -> list[tuple[int, dict[str, int]]]:
+        """How many pods have each distinct spec, and what one of them requests."""
+        counts = Counter(id(pod.spec) for pod in self.snapshot.pods)
+        pods = {id(pod.spec): pod for pod in self.snapshot.pods}
+        return [(count, pod_requests(pods[spec])) for spec, count in counts.items()]
+
+    def total(self, resource: str) -> int:
+        """Return what all pods request of a resource."""
+        return sum(count * requests.get(resource, 0) for count, requests in self._requests)
+
+    def common_unit(self, resource: str) -> int:
+        """Return the largest amount of which the request of every pod is a multiple; 0 if no pod requests any."""
+        return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
+
+
+def queue_options(view: GangView, requested: RequestedAmounts) -> list[Option]:
     """Return the options that lift limits of queues, those of the gang's own queue first.
 
     Args:
       view: the gang after the decision of its session, when other gangs have their places.
-      snapshot: the input of the session.
+      requested: the amounts that the pods of the session request.
     """
+    snapshot = requested.snapshot
     queues = {queue.name: queue for queue in snapshot.queues}
     chain = view.tables.queues.queue_and_ancestors(view.gang.queue)
     rows = sorted(
@@ -38,16 +67,16 @@ def queue_options(view: GangView, snapshot: Snapshot) -> list[Option]:
         limit = view.limits.limits[row]
         if limit.kept:
             for name in limit.kept:
-                options += _lending_options(view, row, queues[name], snapshot)
+                options += _lending_options(view, row, queues[name], requested)
             continue
-        options += _amount_options(view, row, limit, queues[limit.name], snapshot)
+        options += _amount_options(view, row, limit, queues[limit.name], requested)
         if limit.pod_groups is not None:
             options.append(_pod_groups_option(view, row, limit, snapshot))
     return options
 
 
 def _amount_options(
-    view: GangView, row: int, limit: QueueLimit, queue: Queue, snapshot: Snapshot
+    view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: RequestedAmounts
 ) -> Iterator[Option]:
     spec = queue.spec
     guarantee = parse_amounts(spec.guarantee)
@@ -75,8 +104,8 @@ def _amount_options(
                     _Amount(
                         values[resource], extra.get(resource, 0), usage + needed, usage + needed > allowed
                     ),
-                    _common_unit(view, snapshot, resource),
-                    _most(view, snapshot, resource),
+                    _common_unit(view, requested, resource),
+                    _most(view, requested, resource),
                 )
 
 
@@ -103,16 +132,15 @@ def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit:
     return Option(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
 
 
-def _common_unit(view: GangView, snapshot: Snapshot, resource: str) -> int:
+def _common_unit(view: GangView, requested: RequestedAmounts, resource: str) -> int:
     """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller."""
-    requests = {id(pod.spec): pod_requests(pod).get(resource, 0) for pod in snapshot.pods}
-    return math.gcd(*requests.values(), size_steps(view).get(resource, 0)) or 1
+    return math.gcd(requested.common_unit(resource), size_steps(view).get(resource, 0)) or 1
 
 
-def _most(view: GangView, snapshot: Snapshot, resource: str) -> int:
+def _most(view: GangView, requested: RequestedAmounts, resource: str) -> int:
     """Return an amount that no usage of a resource exceeds."""
     capacity = int(view.tables.node_table.allocatable[:, view.tables.node_table.column[resource]].sum())
-    return max(capacity, sum(pod_requests(pod).get(resource, 0) for pod in snapshot.pods))
+    return max(capacity, requested.total(resource))
 
 
 def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Snapshot) -> Option:
@@ -128,7 +156,7 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
     return Option(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
 
 
-def _lending_options(view: GangView, row: int, queue: Queue, snapshot: Snapshot) -> Iterator[Option]:
+def _lending_options(view: GangView, row: int, queue: Queue, requested: RequestedAmounts) -> Iterator[Option]:
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
@@ -137,12 +165,12 @@ def _lending_options(view: GangView, row: int, queue: Queue, snapshot: Snapshot)
         if remaining is None or not needed or lent >= guarantee.get(resource, 0):
             continue
         unit = math.gcd(
-            _common_unit(view, snapshot, resource),
+            _common_unit(view, requested, resource),
             lent,
             guarantee[resource],
             *(
                 parse_amount(resource, (node.status.allocatable or {}).get(resource, 0))
-                for node in snapshot.nodes
+                for node in requested.snapshot.nodes
             ),
         )
         yield _raised_amount(

@@ -17,13 +17,18 @@ from batchsched.session.session import Session
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 MAX_VERIFICATION_WORK: Final = 20e6
-"""Work of verifying all refusals of one session, in units of about a microsecond."""
+"""Work of verifying all refusals of one session, in units of about a microsecond, if a decision takes no time."""
+LONG_DECISION_WORK: Final = 0.25e6
+"""Work of a decision from which on the explanations of its session cost no more than the decision itself."""
+LONG_DECISION_SHARE: Final = 0.5
+"""The part of the work of a long decision that explanations may cost; estimates are wrong by up to two times."""
 MAX_WORK_PER_GANG: Final = 100e6
 """Work of verifying the refusal of a single gang, if no other refusals are verified with it."""
 # The parts of the work of one decision. `python -m bench explanations` compares their sum with CPU time.
-WORK_PER_DECISION: Final = 12_000
+WORK_PER_DECISION: Final = 7_000
 """Work of one decision, in addition to that of its objects and of CP-SAT."""
 WORK_PER_NODE: Final = 8
+WORK_PER_QUEUE: Final = 30
 WORK_PER_SPEC: Final = 80
 """Work of one distinct pod spec; pods of one template usually share it."""
 WORK_PER_BOUND_POD: Final = 20
@@ -94,6 +99,7 @@ def decision_work(snapshot: Snapshot) -> float:
     return (
         WORK_PER_DECISION
         + WORK_PER_NODE * len(snapshot.nodes)
+        + WORK_PER_QUEUE * len(snapshot.queues)
         + WORK_PER_SPEC * len({id(pod.spec) for pod in snapshot.pods})
         + WORK_PER_BOUND_POD * (len(snapshot.pods) - len(pending))
         + WORK_PER_PENDING_POD * len(pending)
@@ -101,8 +107,30 @@ def decision_work(snapshot: Snapshot) -> float:
     )
 
 
+def session_budget(snapshot: Snapshot) -> ExplanationBudget:
+    """Return the budget for explaining all refusals of a session over a Snapshot.
+
+    A short session is decided again hundreds of times in a few seconds. To verify a single refusal of a long one takes
+    many times as long as the session, so the explanations of a long session cost only a part of its decision.
+    """
+    work = decision_work(snapshot)
+    return ExplanationBudget(
+        max(LONG_DECISION_SHARE * work, MAX_VERIFICATION_WORK * (1 - work / LONG_DECISION_WORK))
+    )
+
+
 class OutOfBudget(Exception):
-    """The budget of a verification is spent, so that it is not known whether a change admits a gang."""
+    """Too little of the budget remains, so that it is not known whether a change admits a gang."""
+
+
+def require_work(budget: ExplanationBudget, units: float) -> None:
+    """Check that an amount of work may be done.
+
+    Raises:
+      OutOfBudget: less remains.
+    """
+    if budget.remaining < units:
+        raise OutOfBudget
 
 
 class PlacementVerifier:
@@ -115,7 +143,7 @@ class PlacementVerifier:
       decide_again: decides the session on changed inputs.
 
     Raises:
-      OutOfBudget: the budget was spent before.
+      OutOfBudget: too little of the budget remains.
     """
 
     def __init__(
@@ -140,7 +168,7 @@ class PlacementVerifier:
         """Return whether the session on the changed input places the gang, with all other gangs competing as before.
 
         Raises:
-          OutOfBudget: the budget is spent.
+          OutOfBudget: too little of the budget remains.
         """
         key = msgspec.json.encode(changes)
         if key not in self._answers:
@@ -168,13 +196,12 @@ class PlacementVerifier:
         """Return whether the session on another input places the gang.
 
         Raises:
-          OutOfBudget: the budget was spent before.
+          OutOfBudget: too little of the budget remains.
         """
-        if self.budget.is_spent():
-            raise OutOfBudget
-        decided = self._decided
+        decided, work = self._decided, decision_work(snapshot)
+        require_work(self.budget, work)
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
-        self.budget.spend(decision_work(snapshot) + decision.solver_work)
+        self.budget.spend(work + decision.solver_work)
         return any(entry.pod_key in self.members for entry in decision.assignments)
 
 

@@ -43,14 +43,17 @@ class ExplanationBudget:
 
     Args:
       units: units of about a microsecond.
+
+    Attributes:
+      remaining: the units that remain, negative if the last computation took more.
     """
 
     def __init__(self, units: float = MAX_EXPLANATION_WORK) -> None:
-        self._remaining = units
+        self.remaining = units
 
     def is_spent(self) -> bool:
         """Return True if no work remains, so that no further test may be computed."""
-        return self._remaining <= 0
+        return self.remaining <= 0
 
     def spend(self, units: float) -> None:
         """Subtract computing work that was done for an explanation.
@@ -58,8 +61,8 @@ class ExplanationBudget:
         Args:
           units: units of about a microsecond.
         """
-        self._remaining -= units
+        self.remaining -= units
 
     def spend_effort(self, deterministic: float) -> None:
         """Subtract work that CP-SAT did for an explanation, given in its units of deterministic time."""
-        self._remaining -= deterministic * WORK_PER_EFFORT
+        self.remaining -= deterministic * WORK_PER_EFFORT
