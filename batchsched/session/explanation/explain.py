@@ -16,7 +16,7 @@ from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preced
 from batchsched.session.explanation.job_options import job_options
 from batchsched.session.explanation.node_options import node_options
 from batchsched.session.explanation.options import Option
-from batchsched.session.explanation.queue_options import RequestedAmounts, queue_options
+from batchsched.session.explanation.queue_options import SnapshotRequests, queue_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
@@ -144,8 +144,8 @@ class RefusalVerifier:
         return list_turns(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
-    def _requested(self) -> RequestedAmounts:
-        return RequestedAmounts(self._decided.snapshot)
+    def _requested(self) -> SnapshotRequests:
+        return SnapshotRequests(self._decided.snapshot)
 
     def _tables_after(self, budget: ExplanationBudget) -> SessionTables:
         """Return the tables after the decision.
@@ -154,6 +154,7 @@ class RefusalVerifier:
           OutOfBudget: too little of the budget remains.
         """
         if self._after is None:
+            require_work(budget, decision_work(self._decided.snapshot))
             after = after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))

@@ -22,8 +22,8 @@ from batchsched.session.explanation.job_options import size_steps
 from batchsched.session.explanation.options import Option
 
 
-class RequestedAmounts:
-    """The amounts that the pods of a session request. All refusals of the session share them.
+class SnapshotRequests:
+    """What the pods of a session request; all refusals of the session share it.
 
     Args:
       snapshot: the input of the session.
@@ -48,7 +48,7 @@ class RequestedAmounts:
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
 
-def queue_options(view: GangView, requested: RequestedAmounts) -> list[Option]:
+def queue_options(view: GangView, requested: SnapshotRequests) -> list[Option]:
     """Return the options that lift limits of queues, those of the gang's own queue first.
 
     Args:
@@ -76,7 +76,7 @@ def queue_options(view: GangView, requested: RequestedAmounts) -> list[Option]:
 
 
 def _amount_options(
-    view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: RequestedAmounts
+    view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: SnapshotRequests
 ) -> Iterator[Option]:
     spec = queue.spec
     guarantee = parse_amounts(spec.guarantee)
@@ -132,12 +132,12 @@ def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit:
     return Option(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
 
 
-def _common_unit(view: GangView, requested: RequestedAmounts, resource: str) -> int:
+def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> int:
     """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller."""
     return math.gcd(requested.common_unit(resource), size_steps(view).get(resource, 0)) or 1
 
 
-def _most(view: GangView, requested: RequestedAmounts, resource: str) -> int:
+def _most(view: GangView, requested: SnapshotRequests, resource: str) -> int:
     """Return an amount that no usage of a resource exceeds."""
     capacity = int(view.tables.node_table.allocatable[:, view.tables.node_table.column[resource]].sum())
     return max(capacity, requested.total(resource))
@@ -156,7 +156,7 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
     return Option(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
 
 
-def _lending_options(view: GangView, row: int, queue: Queue, requested: RequestedAmounts) -> Iterator[Option]:
+def _lending_options(view: GangView, row: int, queue: Queue, requested: SnapshotRequests) -> Iterator[Option]:
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():

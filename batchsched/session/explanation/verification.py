@@ -1,7 +1,9 @@
 """Verification of changes: decide again on the changed input, within a budget."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -59,6 +61,14 @@ class DecidedInput:
     seed: int
     decision: Decision
 
+    @cached_property
+    def pods_by_gang(self) -> dict[str, list[Pod]]:
+        """The pods of the Snapshot by the `namespace/name` of their gang."""
+        pods: dict[str, list[Pod]] = defaultdict(list)
+        for pod in self.snapshot.pods:
+            pods[gang_key_of_pod(pod)].append(pod)
+        return dict(pods)
+
 
 @dataclass(frozen=True, slots=True)
 class BriefDecision:
@@ -92,14 +102,17 @@ def decide_briefly(
     return BriefDecision(decision.assignments, session.solver_work)
 
 
+def cluster_work(snapshot: Snapshot) -> float:
+    """Return the estimated work of a decision over the nodes and queues of a Snapshot, without its pods."""
+    return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
+
+
 def decision_work(snapshot: Snapshot) -> float:
     """Return the estimated work of a decision over a Snapshot, without that of CP-SAT."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
-        WORK_PER_DECISION
-        + WORK_PER_NODE * len(snapshot.nodes)
-        + WORK_PER_QUEUE * len(snapshot.queues)
+        cluster_work(snapshot)
         + WORK_PER_SPEC * len({id(pod.spec) for pod in snapshot.pods})
         + WORK_PER_BOUND_POD * (len(snapshot.pods) - len(pending))
         + WORK_PER_PENDING_POD * len(pending)
@@ -158,7 +171,8 @@ class PlacementVerifier:
         self.budget = budget
         self._decisions = 0
         self._answers: dict[bytes, bool] = {}
-        pods = [pod for pod in decided.snapshot.pods if gang_key_of_pod(pod) == key]
+        require_work(budget, cluster_work(decided.snapshot))
+        pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_attracted_by_pods, pods))
         self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
