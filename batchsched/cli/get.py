@@ -207,7 +207,7 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="podgroups (pg) or queues (bq); or one object: podgroup/NAME.",
+            help="podgroups (pg) or queues (bq); or one object: podgroup/NAME or podgroup/NS/NAME.",
             autocompletion=lambda: [listed.plural for listed in KINDS],
             show_default=False,
         ),
@@ -250,7 +250,12 @@ def get(
 
     from batchsched.kube.credentials import Credentials
 
-    listed, chosen = _parse_kind(kind, tuple(names or ()))
+    listed, chosen, stated_namespace = _parse_kind(kind, tuple(names or ()))
+    if stated_namespace and namespace not in {None, stated_namespace}:
+        raise typer.BadParameter(
+            f"{kind!r} is in the namespace {stated_namespace}; remove --namespace {namespace}"
+        )
+    namespace = stated_namespace or namespace
     if chosen and all_namespaces and listed.namespaced:
         raise typer.BadParameter(
             "names select objects of one namespace; remove --all-namespaces or the names"
@@ -271,19 +276,24 @@ def get(
         asyncio.run(_watch(request, answer, widths))
 
 
-def _parse_kind(kind: str, names: tuple[str, ...]) -> tuple[ListedKind, tuple[str, ...]]:
-    """Return the kind and the names that `KIND NAME...` or `KIND/NAME` state.
+def _parse_kind(kind: str, names: tuple[str, ...]) -> tuple[ListedKind, tuple[str, ...], str]:
+    """Return the kind and the names that `KIND NAME...`, `KIND/NAME` or `KIND/NAMESPACE/NAME` state.
+
+    The third value is the namespace; "" if the arguments state none.
 
     Raises:
       BadParameter: there is no such kind, or both forms are mixed.
     """
-    word, slash, name = kind.partition("/")
+    word, slash, path = kind.partition("/")
+    namespace, _, name = path.rpartition("/")
     listed = next((known_kind for known_kind in KINDS if word.lower() in known_kind.names), None)
     if listed is None:
         raise typer.BadParameter(f"there is no kind {word!r}; expected podgroups (pg) or queues (bq)")
-    if slash and (names or not name or "/" in name):
+    if slash and (names or not name or "/" in namespace):
         raise typer.BadParameter(f"{kind!r}: expected KIND/NAME alone, or KIND NAME...")
-    return listed, (name,) if slash else names
+    if namespace and not listed.namespaced:
+        raise typer.BadParameter(f"{kind!r}: {listed.plural} have no namespace; expected {word}/{name}")
+    return listed, (name,) if slash else names, namespace
 
 
 def _print_answer(request: ListRequest, answer: Any) -> Sequence[int] | None:

@@ -81,19 +81,12 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
 def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | None) -> None:
     """Print a warning if a configuration names an order of gangs that sessions over a cluster do not read."""
     from batchsched.queues.tree import QueueTree
+    from batchsched.session.gangs.order import ignored_policy
 
-    default = type(profile)().policy
-    reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
-    if profile.policy == default or reserves:
-        return
-    if profile.reads_policy(entitled=QueueTree(snapshot.queues).divides_capacity):
-        return
-    place = f"{config}: " if config else ""
-    text = (
-        f"selection: weight starts gangs by priority and weight, and no queue has an entitlement, so the sessions of "
-        f"this cluster do not read policy ({profile.policy.name}); set selection: ordered to start gangs in its order"
-    )
-    print_warnings([f"warning: {place}profile {profile.scheduler_name}: {text}"])
+    text = ignored_policy(profile, QueueTree(snapshot.queues))
+    if text:
+        place = f"{config}: " if config else ""
+        print_warnings([f"warning: {place}profile {profile.scheduler_name}: {text}"])
 
 
 def print_warnings(lines: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
+from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.changed_nodes import ChangedNodes, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
@@ -26,6 +27,7 @@ from batchsched.runner.session_window import SessionWindow
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import refusing_plugins
+from batchsched.session.gangs.order import ignored_policy
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
@@ -91,6 +93,8 @@ class ProfileScheduler:
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
         self._promised = AssumedVolumes()
+        self._ignored_policy = ""
+        """Why the last session does not read the policy of the profile; "" if it does."""
         self._current = self._follow()
         self._scheduler = self._follower(Snapshot())
         self._in_flight: dict[str, Entity] = {}
@@ -115,9 +119,18 @@ class ProfileScheduler:
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
+        if snapshot.nodes:  # the first scheduler is made before the cluster is listed
+            self._warn_of_ignored_policy(QueueTree(snapshot.queues))
         self.node_table.assumed.copy_reservations(self._promised, self._cache.is_assumed)
         self._promised = self.node_table.assumed
         return self._scheduler
+
+    def _warn_of_ignored_policy(self, queues: QueueTree) -> None:
+        """Log once why sessions do not read the policy of the profile, until queues change so that they do."""
+        text = ignored_policy(self.profile, queues)
+        if text and text != self._ignored_policy:
+            _LOG.warning("profile %s: %s", self.profile.scheduler_name, text)
+        self._ignored_policy = text
 
     @property
     def node_table(self) -> NodeTable:

@@ -229,7 +229,18 @@ def test_queue_shows_the_selector_of_its_namespaces():
 def test_one_object_may_be_named_by_kind_and_name(api, get):
     api.answers[f"{GROUPS}/namespaces/team/podgroups/bert"] = BERT | {"kind": "PodGroup"}
     assert get("podgroup/bert").out == get("podgroup", "bert").out
-    assert get("pg/bert", "other").code == get("pg/").code == 2
+    assert get("podgroup/team/bert", "-n", "team").out == get("podgroup", "bert").out
+    assert get("pg/bert", "other").code == get("pg/").code == get("pg/a/b/c").code == 2
+
+
+def test_namespace_in_a_name_replaces_that_of_the_context(api, get):
+    api.answers[f"{GROUPS}/namespaces/other/podgroups/bert"] = BERT | {"kind": "PodGroup"}
+    assert get("podgroup/other/bert").code == 0
+    assert (
+        "in the namespace other; remove --namespace team"
+        in get("podgroup/other/bert", "-n", "team").complaint
+    )
+    assert "queues have no namespace; expected queue/ml" in get("queue/other/ml").complaint
 
 
 def test_names_are_printed_as_kubectl_prints_them(api, get):

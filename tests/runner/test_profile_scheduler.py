@@ -29,6 +29,14 @@ async def test_gang_is_bound_completely_or_not_at_all():
     assert [one.pod_group for one in town.decisions[-1].refusals] == ["team/gpt"]
 
 
+async def test_running_scheduler_logs_once_that_sessions_do_not_read_the_policy(caplog):
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)), profile(policy={"name": "sjf"}))
+    await town.turn()
+    town.cache.put(node("more", gpu=1))
+    await town.turns(2)
+    assert caplog.text.count("the sessions of this cluster do not read policy (sjf)") == 1
+
+
 async def test_gang_rests_if_no_event_can_have_helped_it():
     town = Town(cluster(nodes(1, gpu=1), gang("gpt", 2)))
     await town.turns(5)

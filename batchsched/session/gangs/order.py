@@ -136,6 +136,18 @@ def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
     return arrays
 
 
+def ignored_policy(profile: Profile, queues: QueueTree) -> str:
+    """Return why sessions do not read the policy that a profile names; "" if they read it, or it is the default."""
+    default = type(profile)().policy
+    reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
+    if profile.policy == default or reserves or profile.reads_policy(entitled=queues.divides_capacity):
+        return ""
+    return (
+        f"selection: weight starts gangs by priority and weight, and no queue has an entitlement, so the sessions of "
+        f"this cluster do not read policy ({profile.policy.name}); set selection: ordered to start gangs in its order"
+    )
+
+
 class GangOrder:
     """Sorts pending gangs by the fair shares of their queues; without entitlements, only the profile's policy counts.
 
