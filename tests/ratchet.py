@@ -49,7 +49,7 @@ PLAIN_NOUNS = {
         order outcome output page pair parameter part path period placement placer plan point position
         preference probe process program progress projection proposer reader reading record recorder ref
         reflector registry reload reply report request response result row rule sampling scorer search section
-        selection series server settings shape sink site snapshot sort stage state stopwatch store subject
+        selection series server settings shape site snapshot sort stage state stopwatch store subject
         subset summary table task telemetry throttle time timing tls transport tree trial tuning unit use user
         value vertex view wakeup window worker writer
     """,

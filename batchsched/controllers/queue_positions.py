@@ -59,7 +59,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     last_position: Counter[str] = Counter()
     position_by_key: dict[str, int] = {}
     for policy, rows in rows_by_policy.values():
-        policy_columns = columns.select(rows)
+        policy_columns = columns.take(rows)
         rank = np.empty(len(rows), np.int64)
         rank[order_gangs(policy, policy_columns, now)] = np.arange(len(rows))
         urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)

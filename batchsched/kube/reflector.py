@@ -1,4 +1,4 @@
-"""Lists and watches one collection of the API, and passes each object to a sink.
+"""Lists and watches one collection of the API, and passes each object to a handler.
 
 The rules of every reflector:
 
@@ -28,7 +28,7 @@ import msgspec
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import ApiResource, Connection
-from batchsched.ports.cluster import Clock, ObjectSink, SetAsideObject
+from batchsched.ports.cluster import Clock, ObjectHandler, SetAsideObject
 
 PAGE: Final = 500
 _DEADLINE: Final = 60.0
@@ -157,12 +157,12 @@ def ignore_rewound() -> None:
 
 
 class Reflector:
-    """Lists and watches one collection of the API, and passes every object and every change to a sink.
+    """Lists and watches one collection of the API, and passes every object and every change to a handler.
 
     Args:
       connection: to the API server.
       resource: the collection.
-      sink: receives the objects.
+      handler: receives the objects.
       clock: waits.
       terms: the settings.
       read: decodes each object as it arrives, so that no list is held as text. Objects for which it returns None
@@ -173,7 +173,7 @@ class Reflector:
         self,
         connection: Connection,
         resource: ApiResource,
-        sink: ObjectSink[Any],
+        handler: ObjectHandler[Any],
         clock: Clock,
         *,
         terms: ReflectorSettings | None = None,
@@ -191,7 +191,7 @@ class Reflector:
         self.last_event_at: float | None = None
         """The time of the last event or bookmark, by the monotonic clock."""
         self._connection = connection
-        self._sink = sink
+        self._handler = handler
         self._clock = clock
         self._terms = terms or ReflectorSettings()
         self._version = ""
@@ -213,8 +213,8 @@ class Reflector:
 
     @property
     def set_aside_objects(self) -> Mapping[str, SetAsideObject]:
-        """The invalid objects of the collection that the sink set aside, by `namespace/name`."""
-        return self._sink.set_aside_objects
+        """The invalid objects of the collection that the handler set aside, by `namespace/name`."""
+        return self._handler.set_aside_objects
 
     async def run(self) -> None:
         """List and watch the collection until this task is cancelled."""
@@ -305,7 +305,7 @@ class Reflector:
         return not self._version or self._list_again
 
     async def wait_until_up_to_date(self) -> None:
-        """Wait until the sink has received every change that was written before this call.
+        """Wait until the handler has received every change that was written before this call.
 
         A watch delivers all events but does not show its delay, and a lost connection delivers none for a while. If the
         kind is not installed, there is nothing to wait for.
@@ -483,9 +483,9 @@ class Reflector:
         _compare_versions(self._version, version)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._deliver(self._sink.on_change, raw)
+                self._deliver(self._handler.on_change, raw)
             case "DELETED":
-                self._deliver(self._sink.on_delete, raw)
+                self._deliver(self._handler.on_delete, raw)
             case "BOOKMARK":
                 pass
             case "ERROR":
@@ -498,8 +498,8 @@ class Reflector:
         self._version = version or self._version
 
     def handle_json(self, raw: bytes) -> None:
-        """Add or update an object in the sink from JSON that another component has read from the API server."""
-        self._deliver(self._sink.on_change, raw)
+        """Add or update an object in the handler from JSON that another component has read from the API server."""
+        self._deliver(self._handler.on_change, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:
         decoded, error = self._read(raw)
@@ -516,18 +516,18 @@ class Reflector:
 
     def _replace(self, objects: Sequence[Any]) -> None:
         """Replace all objects. If that fails, leave out the objects that cause the failure."""
-        if _failure_of(self._sink.on_replace, objects) is None:
+        if _failure_of(self._handler.on_replace, objects) is None:
             return
         usable: list[Any] = []
         unusable: list[tuple[Any, Exception]] = []
         for item in objects:
-            error = _failure_of(self._sink.on_change, item)
+            error = _failure_of(self._handler.on_change, item)
             if error is None:
                 usable.append(item)
             else:
                 unusable.append((item, error))
         # The second list removes the objects that were deleted, and forgets what was set aside.
-        error = _failure_of(self._sink.on_replace, usable)
+        error = _failure_of(self._handler.on_replace, usable)
         if error is not None:
             _LOG.error(
                 "%s: objects that were deleted meanwhile may be missed: %s",
@@ -538,9 +538,9 @@ class Reflector:
             self._put_aside(item, error)
 
     def _put_aside(self, item: Any, error: Exception) -> None:
-        """Set an object aside. An exception of the sink is logged, because the other objects matter more."""
+        """Set an object aside. An exception of the handler is logged, because the other objects matter more."""
         problem = f"batchsched cannot handle this object, please report it: {_name_error(error)}"
-        failed = _failure_of(partial(self._sink.set_object_aside, item), problem)
+        failed = _failure_of(partial(self._handler.set_object_aside, item), problem)
         if failed is not None:
             _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))
 

@@ -209,7 +209,7 @@ def result_path(folder: Path, key: str) -> Path:
 
 
 def find_result(folder: Path, key: str) -> Path | None:
-    """Return a result file of the runs with a key, of any plan or search in the folder; None if none exists."""
+    """Return the path of a result file by its key, whichever plan or search wrote it; None if the folder has none."""
     paths = (result_path(folder, key), _earlier_path(folder, key))
     result = next((path for path in paths if path.exists()), None)
     return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)

@@ -44,7 +44,9 @@ class DynamicResourcesArgs(StrictModel):
 class DynamicResources(
     SignaturePlugin, PreFilterPlugin, PostFilterPlugin, ScorePlugin, EnqueueExtensionsPlugin
 ):
-    """A placeholder for the allocation of ResourceClaims, which is not implemented. Pods with claims are refused.
+    """Answers for pods without ResourceClaims; claims are not allocated.
+
+    Sessions refuse pods with claims before any plugin (`api.unsupported_fields`).
 
     Source: kube-scheduler's plugins/dynamicresources for a pod without claims. PreFilter skips its Filter, every
     node scores 0, and PostFilter finds no claim to release. If an earlier PreFilter refused the pod, PostFilter

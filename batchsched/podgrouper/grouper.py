@@ -24,7 +24,7 @@ from batchsched.kube.connection import ApiResource, Connection, api_resource, pl
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
-from batchsched.podgrouper.owners import Owner, OwnerReferenceKey, Owners, OwnerSink, owner_of, read_owner
+from batchsched.podgrouper.owners import Owner, OwnerHandler, OwnerReferenceKey, Owners, owner_of, read_owner
 from batchsched.podgrouper.rules import OWNERS, PodGroupTemplate
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
@@ -324,6 +324,8 @@ class PodGrouper:
             )
         for owner in OWNERS if self.derive else ():
             collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
-            sink = OwnerSink(self.members.owners, self.changed, owner.name)
+            handler = OwnerHandler(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")
-            yield Reflector(connection, collection, sink, clock, terms=terms, read=partial(read_owner, owner))
+            yield Reflector(
+                connection, collection, handler, clock, terms=terms, read=partial(read_owner, owner)
+            )

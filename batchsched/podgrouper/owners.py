@@ -262,10 +262,10 @@ class Owners:
             self._below.pop(owner.above.uid, None)
 
 
-class OwnerSink:
+class OwnerHandler:
     """Receives all objects of one owner kind, such as Job, from their reflector, and passes them to `Owners`.
 
-    It implements `ports.cluster.ObjectSink`.
+    It implements `ports.cluster.ObjectHandler`.
 
     Args:
       owners: receives the objects.

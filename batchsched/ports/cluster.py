@@ -37,7 +37,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SetAsideObject:
-    """An invalid object that a sink removed from its known objects, with the reason.
+    """An object that is left out of the cluster state because it is invalid, with the reason.
 
     Args:
       why: the entry for decisions, with the name of the object, the field and the message.
@@ -50,7 +50,7 @@ class SetAsideObject:
     uid: str
 
 
-class ObjectSink(Protocol[T_contra]):
+class ObjectHandler(Protocol[T_contra]):
     """Receives the objects that a reflector lists and watches, as JSON or decoded.
 
     An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.

@@ -48,7 +48,7 @@ class GangColumns:
     share: FloatArray
     arrival: IntArray
 
-    def select(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
+    def take(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
         """Return the attributes of the gangs with these indexes only, in this order."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 

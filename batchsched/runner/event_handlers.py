@@ -84,7 +84,7 @@ class InvalidObject:
 class EventHandler:
     """Decodes the objects of one kind from a reflector and passes them to a store. Invalid objects are set aside.
 
-    It is an `ObjectSink` for the objects that `decode` returns.
+    It is an `ObjectHandler` for the objects that `decode` returns.
 
     Args:
       kind: The kind of the objects.

@@ -107,7 +107,7 @@ class RefusingSession:
 
     @cached_property
     def decided(self) -> DecidedInput:
-        """The session as explanations read it. To compute it takes some milliseconds in a large cluster."""
+        """The input of the session together with its decision. Its Snapshot takes milliseconds in a large cluster."""
         session_input = self.session_input
         return DecidedInput(
             session_input.snapshot, self.profile, session_input.now, session_input.seed, self.decision

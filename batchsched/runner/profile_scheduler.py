@@ -19,7 +19,6 @@ from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.changed_nodes import ChangedNodes, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
@@ -27,7 +26,6 @@ from batchsched.runner.session_window import SessionWindow
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import refusing_plugins
-from batchsched.session.gangs.order import ignored_policy
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
@@ -120,14 +118,13 @@ class ProfileScheduler:
         snapshot = replace(snapshot, reservations=self.reservations)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
-            self._warn_of_ignored_policy(QueueTree(snapshot.queues))
+            self._warn_of_ignored_policy(self._scheduler.ignored_policy)
         self.node_table.assumed.copy_reservations(self._promised, self._cache.is_assumed)
         self._promised = self.node_table.assumed
         return self._scheduler
 
-    def _warn_of_ignored_policy(self, queues: QueueTree) -> None:
+    def _warn_of_ignored_policy(self, text: str) -> None:
         """Log once why sessions do not read the policy of the profile, until queues change so that they do."""
-        text = ignored_policy(self.profile, queues)
         if text and text != self._ignored_policy:
             _LOG.warning("profile %s: %s", self.profile.scheduler_name, text)
         self._ignored_policy = text

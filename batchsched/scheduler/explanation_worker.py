@@ -81,7 +81,9 @@ class OutdatedExplanation(BaseException):
 
 
 class ExplanationGate(Telemetry):
-    """Stops the decisions of one explanation while sessions run. All methods are called in the explanation's thread.
+    """Interrupts the decisions of one explanation while sessions run.
+
+    All methods are called in the thread of the explanation.
 
     It receives the stages of these decisions as their telemetry: each stage is an opportunity to stop.
 
@@ -95,7 +97,7 @@ class ExplanationGate(Telemetry):
         self._is_current = is_current
 
     def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> BriefDecision:
-        """Return the decision over a changed input; it is repeated if a session interrupts it (a `DecideAgain`).
+        """Decide over a changed input; if a session interrupts the decision, start again. This is a `DecideAgain`.
 
         Raises:
           OutdatedExplanation: The explanation is no longer needed, or was interrupted too often.

@@ -57,7 +57,7 @@ class Wakeup:
                 await self._news.wait()
         except TimeoutError:
             return
-        # Even if the delay is over, events that the sockets hold are read once more before the session starts.
+        # Even if the delay is over, events that the sockets hold are read before the session starts.
         seen = 0
         while self._count > MAX_EVENTS_WITHOUT_DELAY and self._count != seen:
             seen = self._count

@@ -20,7 +20,7 @@ from batchsched.queues.gang_order import make_gang_order
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.order import GangOrder
+from batchsched.session.gangs.order import GangOrder, ignored_policy
 from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
@@ -74,6 +74,11 @@ class Session:
     def node_table(self) -> NodeTable:
         """The node table as the last session found it."""
         return self.tables.node_table
+
+    @property
+    def ignored_policy(self) -> str:
+        """Why sessions over this cluster do not read the policy of the profile; "" if they read it."""
+        return ignored_policy(self.profile, self.tables.queues)
 
     def decayed_usage(self, now: float) -> Usage:
         """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""

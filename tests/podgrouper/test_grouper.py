@@ -10,7 +10,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
-from batchsched.podgrouper.owners import OwnerSink, read_owner
+from batchsched.podgrouper.owners import OwnerHandler, read_owner
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
@@ -44,17 +44,17 @@ class World:
         self.grouper = PodGrouper(self.cache, ("batchsched",), lambda: None)
         self.pods = self.grouper.store_for(KIND_BY_GROUP_AND_NAME["", "Pod"])
         self.groups = self.grouper.store_for(KIND_BY_GROUP_AND_NAME["scheduling.batchsched.dev", "PodGroup"])
-        self.sinks = {name: OwnerSink(self.grouper.members.owners, lambda: None) for name in KINDS}
+        self.handlers = {name: OwnerHandler(self.grouper.members.owners, lambda: None) for name in KINDS}
         self.version = 0
 
     def own(self, *owners):
         for one in owners:
             key = (one["kind"], API[one["kind"]])
-            self.sinks[key].on_change(seen(one))
+            self.handlers[key].on_change(seen(one))
 
     def disown(self, one):
         key = (one["kind"], API[one["kind"]])
-        self.sinks[key].on_delete(seen(one))
+        self.handlers[key].on_delete(seen(one))
 
     def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", **spec):
         self.version += 1
@@ -310,7 +310,7 @@ def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_schedu
 def test_a_fresh_list_of_owners_removes_those_that_are_missing(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
-    world.sinks["Job", "batch/v1"].on_replace([])
+    world.handlers["Job", "batch/v1"].on_replace([])
     assert world.all_groups == []
 
 

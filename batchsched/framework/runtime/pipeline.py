@@ -207,7 +207,7 @@ class Pipeline:
         return tuple(parts)
 
     def reads_whole_pod(self, pod: Pod) -> bool:
-        """Return True if a plugin without a signature, or an extender, may read all fields of a pod."""
+        """Return whether results may depend on any field of a pod: for a plugin without a signature, or an extender."""
         return self.reads_all or self.extenders.is_interested(pod)
 
     def selector_label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
@@ -404,7 +404,7 @@ class Pipeline:
             if name_of(plugin) in without:
                 continue
             answer = self.timings.ask(plugin, "Constrain", plugin.constrain, batch, nodes)
-            rows.extend(answers.checked_rows(plugin, answer, batch, len(nodes)))
+            rows.extend(answers.checked_constraint_rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)
 
     def stateful_reserve_plugins(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:

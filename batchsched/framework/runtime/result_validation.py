@@ -185,7 +185,7 @@ def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 
-def checked_rows(
+def checked_constraint_rows(
     plugin: object, answer: object, batch: CandidateSet, nodes: int
 ) -> tuple[ConstraintRow, ...]:
     """Check that linear constraints of a plugin refer only to known classes, gangs and domains, and return them."""

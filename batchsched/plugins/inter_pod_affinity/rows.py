@@ -41,7 +41,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 
 @dataclass(slots=True, eq=False)
-class AffinityRowContext:
+class AffinityCandidateIndex:
     """Finds pending pods by label and nodes by topology domain, to create constraints for pod affinity."""
 
     batch: CandidateSet
@@ -63,11 +63,11 @@ class AffinityRowContext:
 
 def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for required pod affinity and anti-affinity of the pending pods."""
-    scene = AffinityRowContext(batch, table)
-    return [*_closed(scene), *_apart(scene), *_together(scene)]
+    candidates = AffinityCandidateIndex(batch, table)
+    return [*_closed(candidates), *_apart(candidates), *_together(candidates)]
 
 
-def _closed(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
+def _closed(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     """Yield Σ x ≤ 0 on nodes that refuse a class whatever is placed.
 
     These are nodes in a domain with a pod that matches the class's anti-affinity, or has anti-affinity that matches
@@ -75,9 +75,9 @@ def _closed(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     """
     refused: dict[int, BoolArray] = {}
     for class_index, mask in (
-        *_excluded_by_existing(scene),
-        *_excluded_by_own_terms(scene),
-        *_unlabelled(scene),
+        *_excluded_by_existing(candidates),
+        *_excluded_by_own_terms(candidates),
+        *_unlabelled(candidates),
     ):
         refused[class_index] = refused[class_index] | mask if class_index in refused else mask
     sharing: dict[bytes, tuple[BoolArray, list[int]]] = {}
@@ -85,51 +85,52 @@ def _closed(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
         if mask.any():
             sharing.setdefault(mask.tobytes(), (mask, []))[1].append(class_index)
     for mask, classes in sharing.values():
-        yield excluding_row(PLUGIN, CLOSED, scene.batch, classes, mask)
+        yield excluding_row(PLUGIN, CLOSED, candidates.batch, classes, mask)
 
 
-def _excluded_by_existing(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
+def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
-    for group in scene.table.pods.affinity_groups:
+    for group in candidates.table.pods.affinity_groups:
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: TermCounts | None = None
-            for candidate in scene.select(Selection.from_selector(raw_term.label_selector)):
+            for candidate in candidates.select(Selection.from_selector(raw_term.label_selector)):
                 if not term_matches(
-                    raw_term, group.namespace, pending_pod(candidate.pod_class.pod, scene.table)
+                    raw_term, group.namespace, pending_pod(candidate.pod_class.pod, candidates.table)
                 ):
                     continue
                 if tally is None:
-                    tally = TermCounts(scene.table)
+                    tally = TermCounts(candidates.table)
                     tally.add_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
-                    tally.counts_of(raw_term.topology_key)[scene.domain_codes(raw_term.topology_key)] > 0,
+                    tally.counts_of(raw_term.topology_key)[candidates.domain_codes(raw_term.topology_key)]
+                    > 0,
                 )
 
 
-def _excluded_by_own_terms(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
+def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
-    for candidate in scene.batch.candidates:
+    for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        for term in resolve_terms(anti_affinity_of(pod).required, pod, scene.table):
-            tally = TermCounts(scene.table)
-            counts = scene.table.pods.count_selected(term.selection)
+        for term in resolve_terms(anti_affinity_of(pod).required, pod, candidates.table):
+            tally = TermCounts(candidates.table)
+            counts = candidates.table.pods.count_selected(term.selection)
             if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
-                    tally.counts_of(term.topology_key)[scene.domain_codes(term.topology_key)] > 0,
+                    tally.counts_of(term.topology_key)[candidates.domain_codes(term.topology_key)] > 0,
                 )
 
 
-def _unlabelled(scene: AffinityRowContext) -> Iterator[tuple[int, BoolArray]]:
+def _unlabelled(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
-    for candidate in scene.batch.candidates:
+    for candidate in candidates.batch.candidates:
         for term in affinity_of(candidate.pod_class.pod).required:
-            yield candidate.index, scene.domain_codes(term.topology_key) < 0
+            yield candidate.index, candidates.domain_codes(term.topology_key) < 0
 
 
-def _apart(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
+def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     """Yield rows for each distinct anti-affinity term of the candidates.
 
     A pod is refused if its own term matches a pod in the domain, as a term of a pending pod is read; and if the
@@ -138,10 +139,10 @@ def _apart(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     each other in both orders if both readings match that other pod, which is then a target.
     """
     holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[Candidate]]] = {}
-    for candidate in scene.batch.candidates:
+    for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
         raw_terms = anti_affinity_of(pod).required
-        for raw, term in zip(raw_terms, resolve_terms(raw_terms, pod, scene.table), strict=True):
+        for raw, term in zip(raw_terms, resolve_terms(raw_terms, pod, candidates.table), strict=True):
             key = (
                 term.topology_key,
                 term.selection.selector_key,
@@ -153,11 +154,11 @@ def _apart(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
             if candidate not in members[-1:]:  # stated twice
                 members.append(candidate)
     for raw, term, members in holders.values():
-        yield from _of_term(scene, raw, term, members)
+        yield from _of_term(candidates, raw, term, members)
 
 
 def _of_term(
-    scene: AffinityRowContext, raw: PodAffinityTerm, term: AffinityTerm, holders: list[Candidate]
+    candidates: AffinityCandidateIndex, raw: PodAffinityTerm, term: AffinityTerm, holders: list[Candidate]
 ) -> Iterator[ConstraintRow]:
     """Yield rows for one term. A domain has three kinds of pods.
 
@@ -170,7 +171,7 @@ def _of_term(
     Each row holds if either side is 0, and never are both sides above 0.
     """
     namespace = holders[0].pod_class.pod.namespace
-    matched = scene.select(term.selection)
+    matched = candidates.select(term.selection)
     own = {one.index for one in holders}
     names = {one.index for one in matched}
     exclusive = [one for one in holders if one.index in names]
@@ -178,13 +179,13 @@ def _of_term(
     targets = [
         candidate
         for candidate in matched
-        if term_matches(raw, namespace, pending_pod(candidate.pod_class.pod, scene.table))
+        if term_matches(raw, namespace, pending_pod(candidate.pod_class.pod, candidates.table))
     ]
     free = [one for one in targets if one.index not in own]
-    codes = scene.domain_codes(term.topology_key)
+    codes = candidates.domain_codes(term.topology_key)
     if not (codes >= 0).any():
         return
-    domains = ConstraintDomains.from_nodes(scene.batch, codes)
+    domains = ConstraintDomains.from_nodes(candidates.batch, codes)
     reason = APART.format(key=term.topology_key)
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
@@ -196,7 +197,7 @@ def _of_term(
         )
 
 
-def _together(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
+def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     """Yield rows for each distinct set of affinity terms of the candidates.
 
     Let K be the candidates with the terms, F those that match all of them, and z a domain without a matching pod
@@ -208,35 +209,35 @@ def _together(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
     outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_register_colocation`.
     """
     sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[Candidate]]] = {}
-    for candidate in scene.batch.candidates:
+    for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        terms = resolve_terms(affinity_of(pod).required, pod, scene.table)
+        terms = resolve_terms(affinity_of(pod).required, pod, candidates.table)
         if terms:
             selector_key = tuple((term.topology_key, term.selection.selector_key) for term in terms)
             sets.setdefault(selector_key, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
-        affinity_matches = TermCounts(scene.table)
+        affinity_matches = TermCounts(candidates.table)
         selection = combined_selection(terms)
-        counts = scene.table.pods.count_selected(selection)
+        counts = candidates.table.pods.count_selected(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)
-        matching = scene.select(selection)
+        matching = candidates.select(selection)
         names, own = {one.index for one in matching}, {one.index for one in members}
         if affinity_matches.has_nonzero_count():
             bound, seeds = members, [one for one in matching if one.index not in own]
         else:
             bound, seeds = [one for one in members if one.index not in names], matching
             if own >= names:
-                _register_colocation(scene, terms, members)
+                _register_colocation(candidates, terms, members)
         if not bound:
             continue
         for key in topology_keys(terms):
-            codes = scene.domain_codes(key)
+            codes = candidates.domain_codes(key)
             if not (codes >= 0).any():
                 continue
             right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
             yield _row(
-                ConstraintDomains.from_nodes(scene.batch, codes),
+                ConstraintDomains.from_nodes(candidates.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
                 right,
                 TOGETHER.format(key=key),
@@ -244,7 +245,7 @@ def _together(scene: AffinityRowContext) -> Iterator[ConstraintRow]:
 
 
 def _register_colocation(
-    scene: AffinityRowContext, terms: tuple[AffinityTerm, ...], members: Sequence[Candidate]
+    candidates: AffinityCandidateIndex, terms: tuple[AffinityTerm, ...], members: Sequence[Candidate]
 ) -> None:
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
@@ -253,10 +254,10 @@ def _register_colocation(
     classes are in K, and for the key with the most domains.
     """
     own = {one.index for one in members}
-    split = {one.gang for one in scene.batch.candidates if one.index not in own}
-    finest = max(topology_keys(terms), key=lambda key: len(scene.table.label_values(key)[1]))
+    split = {one.gang for one in candidates.batch.candidates if one.index not in own}
+    finest = max(topology_keys(terms), key=lambda key: len(candidates.table.label_values(key)[1]))
     for gang in sorted({one.gang for one in members} - split):
-        scene.batch.gathered.setdefault(gang, finest)
+        candidates.batch.gathered.setdefault(gang, finest)
 
 
 def _count(candidates: Iterable[Candidate]) -> int:

@@ -72,7 +72,7 @@ class PodTopologySpreadArgs(StrictModel):
         return self
 
     def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default topology spread constraints with `action` as `whenUnsatisfiable`.
+        """Return those default topology spread constraints that have this `whenUnsatisfiable`.
 
         They have no selectors.
         """

@@ -116,7 +116,7 @@ class _Examination:
 
 
 class RefusalVerifier:
-    """Examines the refusals of one session by deciding again.
+    """Finds what would help the refused gangs of one session, by deciding the session on changed inputs.
 
     Args:
       decided: the session.

@@ -239,7 +239,7 @@ class GangOrder:
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
-        orders = PolicyOrders(line.columns.select(indexes), stranded, self._policy, now)
+        orders = PolicyOrders(line.columns.take(indexes), stranded, self._policy, now)
         turns = FairShareOrder(standing, gangs, orders)
         # Turns are computed lazily, which a sort would prevent.
         return (

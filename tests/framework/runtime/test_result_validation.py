@@ -112,7 +112,7 @@ def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():
         return ConstraintRow(**(usual | {"classes": empty, "coefficients": empty.astype(np.int64)} | said))
 
     fitting = one()
-    assert answers.checked_rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)
+    assert answers.checked_constraint_rows(ODD, [fitting], CandidateSet(()), 3) == (fitting,)
     for wrong in (one(right=np.ones(2, np.int64)), one(classes=np.array([4])), one(right=None)):
         with pytest.raises(PluginError, match="plugin Odd failed in Constrain"):
-            answers.checked_rows(ODD, (wrong,), CandidateSet(()), 3)
+            answers.checked_constraint_rows(ODD, (wrong,), CandidateSet(()), 3)
