@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import quote
 from weakref import WeakSet
 
 import aiohttp
@@ -48,11 +49,14 @@ class ApiResource:
         return ".".join(part for part in (self.plural, self.group) if part)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of one object, or of its subresource, as the arguments state."""
+        """Return the URL path of the collection, of one object, or of its subresource, as the arguments state.
+
+        Names are percent-encoded: a name with a slash or a control character must not change the request.
+        """
         parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if namespace and self.namespaced:
-            parts += ["namespaces", namespace]
-        parts += [self.plural, name, subresource]
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += [self.plural, quote(name, safe=""), subresource]
         return "/".join(part for part in parts if part)
 
 

@@ -97,8 +97,13 @@ class Decoder:
             raise ObjectDecodeError((FieldError("", NOT_UTF8),)) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise ObjectDecodeError((FieldError("", f"is not JSON: {error}"),)) from error
-        if not _NAME.fullmatch(decoded.metadata.name):
-            raise ObjectDecodeError((FieldError("metadata.name", _name_problem(decoded.metadata.name)),))
+        meta = decoded.metadata
+        for field, name in (
+            ("metadata.name", meta.name),
+            ("metadata.namespace", meta.namespace or "default"),
+        ):
+            if not _NAME.fullmatch(name):
+                raise ObjectDecodeError((FieldError(field, _name_problem(name)),))
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:

@@ -201,6 +201,10 @@ async def test_a_watch_that_is_refused_is_not_read_as_events(plane, proxy):
             await watched(connection)
 
 
+def test_characters_of_a_name_do_not_change_the_request():
+    assert POD_RESOURCE.path("a\nb", "x/../y?z") == "/api/v1/namespaces/a%0Ab/pods/x%2F..%2Fy%3Fz"
+
+
 def test_paths_of_a_collection_an_object_and_a_subresource():
     assert POD_RESOURCE.path() == "/api/v1/pods"
     assert POD_RESOURCE.path("batch") == "/api/v1/namespaces/batch/pods"

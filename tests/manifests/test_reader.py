@@ -491,6 +491,7 @@ GREATER = "{selector: {matchExpressions: [{key: a, operator: Gt, values: ['1']}]
         ),
         ("{apiVersion: v1, kind: Node, metadata: {name: ''}}", "metadata.name"),
         ("{apiVersion: v1, kind: Node, metadata: {name: a/b}}", "metadata.name"),
+        ('{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: "b\\nc"}}', "metadata.namespace"),
         ("{apiVersion: v1, kind: Node, metadata: {name: n, labels: {a: 1}}}", "metadata.labels[*]"),
         (f"{{apiVersion: {OURS}, kind: Queue, metadata: {{name: q}}, spec: {{wieght: 1}}}}", "spec.wieght"),
         ("{apiVersion: scheduling.batchsched.dev/v7, kind: Queue, metadata: {name: q}}", "apiVersion"),
