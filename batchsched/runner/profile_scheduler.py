@@ -292,6 +292,9 @@ class ProfileScheduler:
             else:
                 refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, refused_by, now)
+            # The cluster changed, so the next session decides differently. A repetition waits for its backoff.
+            if overtaken and entity.errors <= 1:
+                self.queue.activate([pod.key for pod, _ in places], now)
         self._window.record_duration(seconds)
         self._in_flight = {}
         return placements
@@ -340,7 +343,10 @@ class ProfileScheduler:
         if full is not None:
             self.dropped_placements += 1
             _LOG.info("%s is not bound: other pods have filled node %s meanwhile", places[0][0].key, full)
-        if full is not None or not self._assume_all(places, now):
+        is_assumed = full is None and self._assume_all(places, now)
+        if full is None and not is_assumed:
+            _LOG.info("%s is not bound: one of its pods or nodes has changed meanwhile", places[0][0].key)
+        if not is_assumed:
             for pod, node in places:
                 unreserve_after_session(self.pipeline, pod, node, self.node_table)
             return False

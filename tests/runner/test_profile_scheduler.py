@@ -85,6 +85,20 @@ async def test_gang_is_bound_elsewhere_if_its_node_is_deleted_during_the_session
     assert set(town.bound.values()) == {"n1"}
 
 
+async def test_first_outdated_decision_of_a_gang_costs_it_no_backoff():
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    profile_scheduler = town.profile_scheduler
+    for present, later, state in (("n0", "n1", "active"), ("n1", "n2", "backoff")):
+        profile_scheduler.sync_queue(town.clock.now())
+        work = profile_scheduler.begin_session(town.clock.now())
+        assert work is not None
+        decision = work()
+        town.cache.remove(node(present, gpu=2))
+        town.cache.put(node(later, gpu=2))
+        assert profile_scheduler.apply_decision(decision, town.clock.now()) == []
+        assert profile_scheduler.queue.pending_pod_counts()[state] == 2
+
+
 def foreign(name: str, node_name: str, **requests: Any) -> Pod:
     """A pod that another scheduler bound."""
     made = pod(name, **requests)
