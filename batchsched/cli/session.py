@@ -66,7 +66,9 @@ class DecidedSession:
     timings: Timings = field(default_factory=dict)
 
     def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
-        """Return the session with refusals that were examined by deciding again; recorded sessions have none of that.
+        """Return the session with refusals that state whether the gang can ever start, what is ahead, and what helps.
+
+        Recorded sessions do not contain this.
 
         Args:
           only: `namespace/name` of the gangs to explain; None for all refused gangs.

@@ -239,7 +239,7 @@ class Profile(StrictModel):
 
     @property
     def release(self) -> KubernetesRelease:
-        """The behaviour of kube-scheduler that the profile follows."""
+        """The Kubernetes release that the profile follows: how kube-scheduler of that release behaves."""
         return RELEASES[self.kubernetes_version]
 
     def reads_policy(self, *, entitled: bool) -> bool:

@@ -59,7 +59,7 @@ class AffinityGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingTerm:
-    """An affinity term of the pods of a group.
+    """An affinity or anti-affinity term of pods that are on nodes: the pods of one `AffinityGroup`.
 
     Args:
       group: the pods.

@@ -108,7 +108,7 @@ class SpreadConstraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[SpreadConstraint, ...]:
-    """Return the topology spread constraints of a pod with `action` as `whenUnsatisfiable`.
+    """Return those topology spread constraints of a pod that have this `whenUnsatisfiable`.
 
     If the pod has no constraints, `defaults` apply; they must have the same `whenUnsatisfiable`.
 

@@ -16,7 +16,7 @@ MAX_COPIES: Final = 4096
 
 
 def node_options(view: GangView, emptied: GangView) -> list[Option]:
-    """Return options to add nodes like existing ones, the types of which the fewest are probably needed first.
+    """Return options to add nodes of existing types, first of types that accept the most parts of the gang.
 
     Args:
       view: the gang after the decision of its session.

@@ -37,5 +37,5 @@ Choice = dict[Option, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return what to change in the input for a choice."""
+    """Return the changes of the input that the chosen options make, each with its number of steps."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))
