@@ -56,6 +56,7 @@ class GangCache:
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservations.fits_empty_cluster`.
       user: the user of the gang's oldest pod; written by `PodGroupState.user`.
+      stated_queue: the queue that the gang's oldest pod names; written by `PodGroupState.queue`.
     """
 
     pending: "PendingGang | None" = None
@@ -65,6 +66,7 @@ class GangCache:
     entitled: "tuple[PendingGang, PendingGang] | None" = None
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
     user: str | None = None
+    stated_queue: str | None = None
 
     def clear_node_results(self) -> None:
         """Drop the cached values of the gang that were computed from the nodes."""
@@ -113,8 +115,9 @@ class PodGroupState:
         """The name of the queue to which the gang belongs."""
         if self.group is not None:
             return self.group.spec.queue or self.default_queue
-        oldest = self._oldest_pod()
-        return self.default_queue if oldest is None else self.queue_of_pod(oldest)
+        if self.cache.stated_queue is None:
+            self.cache.stated_queue = stated_queue(None, self._oldest_pod())
+        return self.cache.stated_queue or self.default_queue
 
     def queue_of_pod(self, pod: Pod) -> str:
         """Return the queue for which a pod of the gang counts: the PodGroup's queue, or else the pod's own."""
