@@ -181,7 +181,9 @@ def _level_options(
     def changed(steps: int) -> tuple[InputChange, ...]:
         return (InputChange(set=target, path=pointer(*place, "required"), value=wider[steps - 1]),)
 
-    yield Option(changed, most=len(wider), field=target + pointer(*place, "required"))
+    # A node may have the label of a level and not that of a wider one, which then excludes it.
+    field = target + pointer(*place, "required")
+    yield Option(changed, most=len(wider), field=field, monotone=False)
 
 
 def _sizes(view: GangView) -> Iterator[Option]:

@@ -15,7 +15,7 @@ MAX_ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class Option:
-    """A change of the input in steps: more steps admit whatever fewer steps admit.
+    """A change of the input in steps: more steps admit whatever fewer steps admit, unless it is not monotone.
 
     Args:
       changes: returns the changes of a number of steps.
@@ -23,6 +23,7 @@ class Option:
       guess: the number of steps that probably suffices.
       field: what the option sets; of the options with one field, only one can apply.
       binding: False if what the option lifts does not stop the gang by itself.
+      monotone: False if fewer steps may admit what more steps do not, except all steps, which always admit the most.
     """
 
     changes: Callable[[int], tuple[InputChange, ...]]
@@ -30,6 +31,7 @@ class Option:
     guess: int = 1
     field: str = ""
     binding: bool = True
+    monotone: bool = True
 
 
 Choice = dict[Option, int]

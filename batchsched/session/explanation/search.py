@@ -105,9 +105,13 @@ class ChangeSearch:
                 self._reduce(option)
 
     def _reduce(self, option: Option) -> None:
-        """Reduce the steps of one part until one step less does not admit the gang."""
+        """Reduce the steps of one part to the fewest with which the gang is admitted."""
         assert self.best is not None
         high = self.best[option]
+        if not option.monotone:
+            smaller = ({**self.best, option: steps} for steps in range(1, high))
+            self.best = next(filter(self._admits, smaller), self.best)
+            return
         if high > 1 and not self._admits({**self.best, option: high - 1}):
             return
         low = 0

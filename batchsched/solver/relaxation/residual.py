@@ -194,7 +194,7 @@ class ResidualProblem:
 
     @cached_property
     def _cells(self) -> _Cells:
-        """Nodes that take a pod of the minimum. Without such a node there is one domain: the pinned one or 0."""
+        """Nodes that take a pod of the minimum. Without such a node there is one domain: the pinned or the nearest."""
         level, pinned = int(self.problem.gangs.required[0]), int(self.problem.gangs.pinned[0])
         usable = self._usable_nodes()
         if level == NONE:
@@ -202,11 +202,28 @@ class ResidualProblem:
         domain_of = self.problem.nodes.levels[level]
         nodes = (usable & (domain_of >= 0 if pinned == NONE else domain_of == pinned)).nonzero()[0]
         if not len(nodes):
-            return _Cells(nodes, np.full(1, max(pinned, 0), np.int64), np.zeros(1, np.int64))
+            nearest = self._nearest_domain(level) if pinned == NONE else pinned
+            return _Cells(nodes, np.full(1, nearest, np.int64), np.zeros(1, np.int64))
         nodes = nodes[domain_of[nodes].argsort(kind="stable")]
         domains = domain_of[nodes]
         first = np.r_[0, (domains[1:] != domains[:-1]).nonzero()[0] + 1]
         return _Cells(nodes, domains[first].astype(np.int64), first)
+
+    def _nearest_domain(self, level: int) -> int:
+        """Return the domain with the nodes that lack the smallest part of the minimum's requests; 0 without any.
+
+        Only nodes that a pod of the minimum may use count.
+        """
+        domain_of = self.problem.nodes.levels[level]
+        nodes = (self.passing_nodes().any(axis=0) & (domain_of >= 0)).nonzero()[0]
+        if not len(nodes):
+            return 0
+        domains, position = np.unique(domain_of[nodes], return_inverse=True)
+        request = self.minimum_by_class @ self.problem.classes.demand
+        free = np.zeros((len(domains), len(request)), np.int64)
+        np.add.at(free, position, self.problem.nodes.free[nodes])
+        lacking = np.maximum(request - free, 0) / np.maximum(request, 1)
+        return int(domains[np.argmin(lacking.sum(axis=1))])
 
     def _usable_nodes(self) -> BoolArray:
         """Which nodes [N] have room for a pod of a class that the minimum needs."""

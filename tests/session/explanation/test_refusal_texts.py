@@ -301,6 +301,23 @@ def test_refusal_of_a_gang_too_large_for_every_rack_names_the_wider_level():
     ]
 
 
+def test_nearest_level_that_places_the_gang_is_named_although_a_wider_one_would_not():
+    """The nodes of one block have no label of a zone, so that they are in no zone."""
+    labels = [
+        {"rack": "r0", "block": "b", "zone": "z"},
+        {"rack": "r1", "block": "c"},
+        {"rack": "r2", "block": "c"},
+    ]
+    snapshot = cluster(
+        tuple(node(f"n{at}", each, gpu=8) for at, each in enumerate(labels)),
+        gang("wide", 2, requests=EIGHT, topology={"required": "rack"}),
+        gang("blocking", 1, requests={"gpu": 1}, topology={"required": "zone"}),
+        topologies=(topology("zone", "block", "rack"),),
+    )
+    level = {"set": "PodGroup/team/wide", "path": "/spec/topology/required", "value": "block"}
+    assert changes_of(explained(snapshot)["team/wide"]) == [level]
+
+
 def test_gangs_inside_their_guarantee_are_named_as_ahead():
     queues = (queue("research", guarantee={GPU: "16"}), queue("prod", guarantee={GPU: "8"}))
     urgent = [

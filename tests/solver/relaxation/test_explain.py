@@ -119,6 +119,16 @@ def test_missing_amount_of_a_required_level_is_that_of_the_best_domain_and_not_o
     assert found.missing.tolist() == [16]
 
 
+def test_missing_amount_is_that_of_the_nearest_domain_if_no_domain_has_room_for_a_pod():
+    """No node has 4 free. The racks have 1, 6 and 7 together, and the pods may not use the nodes of the last one."""
+    gang = {"pods": 2, "demand": [4], "required": 0}
+    problem = problem_of([[1], [3], [3], [3], [3], [1]], [gang], levels=[[0, 1, 1, 2, 2, 2]])
+    mask = np.array([[True, True, True, False, False, False]])
+    found = evidence(replace(problem, kinds=replace(problem.kinds, mask=mask)), 0)
+    assert (found.domain, found.fits) == (1, 0)
+    assert found.missing.tolist() == [2]
+
+
 def test_resources_that_are_scarce_only_outside_the_best_domain_are_not_missing():
     """The rack with two nodes lacks the first resource only; the node of the other rack lacks the second."""
     levels = [[0, 0, 1]]

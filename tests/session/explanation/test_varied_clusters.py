@@ -1,0 +1,70 @@
+"""Refusals on clusters of another generator: their changes place the gang, nothing smaller or earlier does."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import settings
+
+from batchsched.api.decision import Refusal
+from batchsched.config.schema import Profile
+from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.verification import DecidedInput
+from batchsched.session.session import decide
+from tests.session.explanation.documents import NOW, Document, snapshot_of
+from tests.session.explanation.varied_documents import (
+    earlier_changes,
+    edited,
+    emptied,
+    members_of,
+    reduced,
+    varied_documents,
+    with_many_nodes,
+)
+
+pytestmark = pytest.mark.properties
+SHARDS, SEEDS_PER_SHARD = (50, 7) if settings().max_examples >= 500 else (2, 3)
+
+
+class Cluster:
+    """One random cluster, decided as often as its refusals are examined."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.documents, self.profile = varied_documents(seed)
+        self._folder = folder
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        snapshot = snapshot_of(self.documents, self._folder)
+        decision = decide(snapshot, self.profile, NOW, 0)
+        return explain_refusals(DecidedInput(snapshot, self.profile, NOW, 0, decision)).refusals
+
+    def places(self, key: str, documents: list[Document]) -> bool:
+        members = members_of(self.documents, key)
+        decision = decide(snapshot_of(documents, self._folder), self.profile, NOW, 0)
+        return any((entry.namespace, entry.pod) in members for entry in decision.assignments)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_changes_of_refusals_on_varied_clusters_are_enough_smallest_and_of_the_first_kind(shard, tmp_path):
+    for seed in range(shard * SEEDS_PER_SHARD, (shard + 1) * SEEDS_PER_SHARD):
+        varied = Cluster(seed, tmp_path)
+        documents = varied.documents
+        for refusal in varied.refusals():
+            case, key = f"seed {seed}: {refusal}", refusal.pod_group
+            assert refusal.verified, case
+            assert varied.places(key, emptied(documents, key)) == refusal.startable, case
+            assert all(members_of(documents, entry.pod_group) for entry in refusal.ahead), case
+            changes = json.loads(msgspec.json.encode(refusal.changes))
+            if "its nominated node" in refusal.message:
+                assert not changes, case
+                continue
+            # The names of new nodes decide between places of equal value, and gangs in strict order keep theirs.
+            prefixes = ("aa", "zz") if varied.profile == Profile() else ("zz",)
+            for prefix in prefixes if changes else ():
+                assert varied.places(key, edited(documents, changes, prefix)), f"{case}: {prefix}"
+            for fewer in reduced(documents, changes):
+                assert not varied.places(key, edited(documents, fewer, "zz")), f"{case}: {fewer} is enough"
+            earlier = list(earlier_changes(documents, key, changes))
+            for other in earlier if changes else [*earlier, with_many_nodes(documents)]:
+                assert not varied.places(key, edited(documents, other, "zz")), f"{case}: {other} helps"
