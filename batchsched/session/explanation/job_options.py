@@ -1,5 +1,6 @@
 """Options that change a refused gang itself: a toleration, a selector, a constraint, a level, a size, or its queue."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
@@ -40,8 +41,11 @@ def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
     ]
 
 
-def _single(*changes: InputChange, field: str = "", binding: bool = True) -> Option:
-    return Option(lambda _: changes, field=field or changes[0].set + changes[0].path, binding=binding)
+def _single(
+    *changes: InputChange, field: str = "", binding: bool = True, parts: tuple[Option, ...] = ()
+) -> Option:
+    field = field or changes[0].set + changes[0].path
+    return Option(lambda _: changes, field=field, binding=binding, parts=parts)
 
 
 # Tolerations and selectors
@@ -76,11 +80,17 @@ def _tolerations(view: GangView) -> Iterator[Option]:
             [taint.key for taint in taints],
         ),
     )
+    single = {
+        taint: _single(_tolerate(view.gang.key, taint), field=f"toleration {taint}", binding=False)
+        for taint in itertools.chain.from_iterable(ordered)
+    }
     for taints in ordered[:MAX_ALTERNATIVES]:
+        parts = tuple(single[taint] for taint in taints)
         yield _single(
-            *(_tolerate(view.gang.key, taint) for taint in taints),
+            *(change for part in parts for change in part.changes(1)),
             field=f"tolerations {taints}",
             binding=taints in selected_sets,
+            parts=parts,
         )
 
 

@@ -23,6 +23,7 @@ class Option:
       guess: the number of steps that probably suffices.
       field: what the option sets; of the options with one field, only one can apply.
       binding: False if what the option lifts does not stop the gang by itself.
+      parts: the options that together make the same change, if it can be divided.
       monotone: False if fewer steps may admit what more steps do not, except all steps, which always admit the most.
     """
 
@@ -31,6 +32,7 @@ class Option:
     guess: int = 1
     field: str = ""
     binding: bool = True
+    parts: tuple["Option", ...] = ()
     monotone: bool = True
 
 

@@ -88,12 +88,13 @@ class ChangeSearch:
         return None
 
     def _shrink(self) -> None:
-        """Make the best set as small as possible: leave out what is not needed, then reduce each part.
+        """Divide the best set, and make it as small as possible: leave out what is not needed, then reduce each part.
 
         A smaller part may make another one superfluous, since fewer other gangs go first. So this is repeated until
         nothing changes; each pass makes the set smaller.
         """
         assert self.best is not None
+        self.best = {part: steps for option, steps in self.best.items() for part in option.parts or (option,)}
         before: Choice = {}
         while self.best != before:
             before = dict(self.best)

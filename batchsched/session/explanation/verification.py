@@ -174,7 +174,7 @@ class PlacementVerifier:
         require_work(budget, cluster_work(decided.snapshot))
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
-        self._needs_others = any(map(_attracted_by_pods, pods))
+        self._needs_others = any(map(_depends_on_pods, pods))
         self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
 
@@ -194,7 +194,7 @@ class PlacementVerifier:
             changed = apply_changes(self._decided.snapshot, changes)
         except ValueError:  # the changed object would be invalid, such as a limit below the guarantee
             return False
-        # What does not fit an empty cluster fits no fuller one, unless the gang needs other pods near it.
+        # What does not fit an empty cluster fits no fuller one, unless other pods may open nodes to the gang.
         if (
             not self.startable
             and not self._needs_others
@@ -235,6 +235,7 @@ def emptied_cluster(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
     )
 
 
-def _attracted_by_pods(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    return affinity is not None and affinity.pod_affinity is not None
+def _depends_on_pods(pod: Pod) -> bool:
+    """Return whether other pods may open nodes to a pod: by an affinity, or by an even spread over domains."""
+    affinity, constraints = pod.spec.affinity, pod.spec.topology_spread_constraints
+    return bool(constraints) or (affinity is not None and affinity.pod_affinity is not None)

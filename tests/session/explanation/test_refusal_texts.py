@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.node import Node, NodeSpec, Taint
-from batchsched.api.core.pod import QUEUE_LABEL, Pod, PodSpec
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
 from batchsched.api.core.volume import ClaimSource, Volume
 from batchsched.api.decision import (
     InputChange,
@@ -257,6 +257,37 @@ def test_taint_of_nodes_that_the_gang_does_not_select_is_tolerated_with_another_
     lost = tuple(with_spec(one, {"nodeSelector": {"pool": "b"}}) for one in snapshot.pods)
     refused = explained(replace(snapshot, pods=lost))["team/lost"]
     assert refused.relaxation == "tolerate the taint own=true:NoSchedule; and select nodes with pool=a"
+
+
+def test_only_those_taints_of_a_node_are_tolerated_that_stop_the_gang():
+    """The nodes that the gang selects have two taints; the nodes that would take it have one of them."""
+    both = tainted("b0", "own", gpu=0)
+    other = Taint(key="other", value="true", effect="NoSchedule")
+    both = msgspec.structs.replace(both, spec=NodeSpec(taints=(other, *both.taints)))
+    snapshot = cluster([tainted("a0", "own", gpu=8), both], gang("lost", 2, requests={"gpu": 1}))
+    lost = tuple(with_spec(one, {"nodeSelector": {"pool": "b"}}) for one in snapshot.pods)
+    refused = explained(replace(snapshot, pods=lost))["team/lost"]
+    assert refused.relaxation == "tolerate the taint own=true:NoSchedule; and select nodes with pool=a"
+
+
+def test_spread_that_pods_of_others_make_possible_is_not_removed():
+    """Two pods on one node are even with the pod on the other node, and would not be on the empty cluster."""
+    spread = {
+        "topologySpreadConstraints": [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "maxSkew": 1,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchExpressions": [{"key": POD_GROUP_LABEL, "operator": "Exists"}]},
+            }
+        ]
+    }
+    fat = gang("fat", 2, requests={"gpu": 9})
+    fat = replace(fat, pods=tuple(with_spec(one, spread) for one in fat.pods))
+    beside = Snapshot(pods=(pod("old-0", group="old", on="n1"),), pod_groups=(group("old", 1),))
+    refused = explained(cluster([node("n0", gpu=8), node("n1", gpu=0)], fat, beside))["team/fat"]
+    assert not refused.startable
+    assert refused.relaxation == "ask for at most 4 nvidia.com/gpu in a pod"
 
 
 def test_largest_size_is_that_of_nodes_of_which_the_pods_tolerate_the_taints():
