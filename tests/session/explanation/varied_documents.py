@@ -142,7 +142,7 @@ def _smaller(documents: list[Document], change: Document) -> list[Document]:
     return []
 
 
-def _stated_level(document: Document, path: str) -> str:
+def _stated_level(document: Any, path: str) -> str:
     for token in path.split("/")[1:]:
         document = document[int(token)] if isinstance(document, list) else document[token]
     return str(document)
@@ -374,11 +374,11 @@ class _Draw:
             terms = {"nodeSelectorTerms": [term]}
             spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         elif self.chance(0.06):
-            term = {
+            rule = {
                 "labelSelector": {"matchLabels": {"app": "train"}},
                 "topologyKey": rng.choice(["kubernetes.io/hostname", "net/rack"]),
             }
-            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
         elif self.chance(0.05):
             spec["topologySpreadConstraints"] = [
                 {
