@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.requests import pod_requests
@@ -20,6 +21,8 @@ from batchsched.session.explanation.changed_input import pointer, queue_object
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.explanation.job_options import size_steps
 from batchsched.session.explanation.options import Option
+
+_WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
 class SnapshotRequests:
@@ -133,8 +136,12 @@ def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit:
 
 
 def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> int:
-    """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller."""
-    return math.gcd(requested.common_unit(resource), size_steps(view).get(resource, 0)) or 1
+    """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller.
+
+    It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
+    """
+    unit, step = requested.common_unit(resource), size_steps(view).get(resource, 0)
+    return math.gcd(unit, step, _WHOLE_UNITS.get(resource, 0)) or 1
 
 
 def _most(view: GangView, requested: SnapshotRequests, resource: str) -> int:
