@@ -3,34 +3,38 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
-from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import misplaced_queues
-from batchsched.api.gang import gang_namespace
+from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueAllocation
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import compute_entitlements
-from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order, order_gangs
+from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order
 from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
-from batchsched.session.gangs.order import QueuePolicies
+from batchsched.session.gangs.fair_share_order import PolicyOrders
+from batchsched.session.gangs.order import QueuePolicies, compares_priorities
 from batchsched.session.tables.session_tables import dominant_share_mask
 from batchsched.state.cluster_state import QUEUES, ClusterState
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
 
-PendingGroup = tuple[PodGroup, GangPods]
+_NO_CAPACITY: Final = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
 
 
 def queue_positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
     """Return the position of each pending PodGroup in its queue, 1 for the PodGroup that sessions try first.
+
+    Pending pods without a PodGroup have positions as well, and are not returned.
 
     Args:
       state: The cluster.
@@ -41,34 +45,28 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
       The position by `namespace/name` of the PodGroup.
     """
     profile = profile or Profile()
-    pending = [
-        (gang.group, gang)
-        for gang in sorted(state.gangs, key=lambda gang: gang.identity)
-        if gang.group is not None and _is_demand(state, gang)
-    ]
-    if not pending:
+    pending = [gang for gang in state.gangs if _is_demand(state, gang)]
+    if not any(gang.group is not None for gang in pending):
         return {}
-    columns = _columns(state, pending)
-    orders = QueueOrders(state, profile)
-    queues = [state.queue_of(gang) for _, gang in pending]
-    rows_by_policy: dict[int, tuple[GangOrderPolicy, list[int]]] = {}
-    for row, queue in enumerate(queues):
-        policy = orders.policy_of(queue)
-        rows_by_policy.setdefault(id(policy), (policy, []))[1].append(row)
-    partially_bound = np.array([bool(gang.placed_pods()) for _, gang in pending], np.bool_)
-    last_position: Counter[str] = Counter()
-    position_by_key: dict[str, int] = {}
-    for policy, rows in rows_by_policy.values():
-        policy_columns = columns.take(rows)
-        rank = np.empty(len(rows), np.int64)
-        rank[order_gangs(policy, policy_columns, now)] = np.arange(len(rows))
-        urgency = -policy_columns.priority if orders.by_priority else np.zeros(len(rows), np.int64)
-        # Sessions complete partially bound gangs first: what they have bound is of no use until then.
-        for index in np.lexsort((rank, urgency, ~partially_bound[rows])).tolist():
-            row = rows[index]
-            last_position[queues[row]] += 1
-            position_by_key[pending[row][1].identity] = last_position[queues[row]]
-    return position_by_key
+    tree, _ = build_queue_tree(all_queues(state))
+    policies = QueuePolicies.from_profile(tree, profile)
+    orders_by_queue: Mapping[str, GangOrderPolicy | None] = {}
+    if policies is not None:
+        table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
+        orders_by_queue = policies.gang_orders(table, tree.queues)
+    orders = PolicyOrders(
+        _columns(state, pending),
+        np.array([bool(gang.placed_pods()) for gang in pending], np.bool_),
+        make_gang_order(profile.policy.name, profile.policy.args),
+        now,
+        by_priority=compares_priorities(profile, policies),
+    )
+    positions = orders.positions_in_queues([state.queue_of(gang) for gang in pending], orders_by_queue)
+    return {
+        gang.identity: position
+        for gang, position in zip(pending, positions, strict=True)
+        if gang.group is not None
+    }
 
 
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
@@ -76,33 +74,6 @@ def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     return gang.is_pending and state.queue_access().selects(
         state.queue_of(gang), gang_namespace(gang.identity)
     )
-
-
-class QueueOrders:
-    """The policies that order the PodGroups of queues: a queue's own policy, or that of an ancestor or the profile.
-
-    Args:
-      state: The cluster.
-      profile: The first profile.
-    """
-
-    def __init__(self, state: ClusterState, profile: Profile) -> None:
-        self._default = make_gang_order(profile.policy.name, profile.policy.args)
-        self._policy_by_queue: dict[str, GangOrderPolicy] = {}
-        tree, _ = build_queue_tree(all_queues(state))
-        policies = QueuePolicies.from_profile(tree, profile)
-        self.by_priority = policies is not None or profile.selection == "weight"
-        """Whether priorities are compared before the policy. Selection `ordered` without entitlements does not."""
-        if policies is not None:
-            no_capacity = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bool_))
-            table = build_queue_table(tree, no_capacity, QueueDemand({}, {}))
-            chosen = policies.policies_by_queue(table)
-            for name in tree.queues:
-                self._policy_by_queue[name] = chosen[table.leaf_row(name)].gangs or self._default
-
-    def policy_of(self, queue: str) -> GangOrderPolicy:
-        """Return the policy that orders the PodGroups of a queue."""
-        return self._policy_by_queue.get(queue, self._default)
 
 
 def all_queues(state: ClusterState) -> dict[str, Queue]:
@@ -116,28 +87,40 @@ def build_queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[st
     return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
 
 
-def _columns(state: ClusterState, pending: Sequence[PendingGroup]) -> GangColumns:
-    """Return what gang policies may read. All pods of a gang are taken to request what its first pod requests."""
+def _columns(state: ClusterState, pending: Sequence[GangPods]) -> GangColumns:
+    """Return what gang policies may read, as sessions compute it from their tables."""
     priorities = PriorityTable(state.list_objects("priority_classes"))
-    pods_of = [gang.schedulable_pods() for _, gang in pending]
-    first_pods = [min(pods, key=lambda pod: pod.key) for pods in pods_of]
-    priority = [
-        priorities.gang_priority(group, pods) for (group, _), pods in zip(pending, pods_of, strict=True)
+    pods_of = [gang.schedulable_pods() for gang in pending]
+    created = [
+        min((parse_timestamp(pod.metadata.creation_timestamp) for pod in pods), default=0.0)
+        if gang.group is None
+        else gang.group.creation_time
+        for gang, pods in zip(pending, pods_of, strict=True)
     ]
-    created = np.array([group.creation_time for group, _ in pending], np.float64)
-    estimates = [group.spec.expected_runtime_seconds for group, _ in pending]
-    size = np.array([len(pods) for pods in pods_of], np.float64)
+    estimates = [None if gang.group is None else gang.group.spec.expected_runtime_seconds for gang in pending]
+    seniority = [
+        (time, gang_key(gang.identity), gang.identity) for time, gang in zip(created, pending, strict=True)
+    ]
     arrival = np.empty(len(pending), np.int64)
-    # The rows are sorted by name, so a stable sort breaks ties by name, as sessions do.
-    arrival[np.argsort(created, kind="stable")] = np.arange(len(pending))
+    arrival[sorted(range(len(pending)), key=seniority.__getitem__)] = np.arange(len(pending))
     return GangColumns(
-        priority=np.array(priority, np.int64),
-        created=created,
+        priority=np.array(
+            [priorities.gang_priority(gang.group, pods) for gang, pods in zip(pending, pods_of, strict=True)],
+            np.int64,
+        ),
+        created=np.array(created, np.float64),
         estimate=np.array([math.nan if seconds is None else seconds for seconds in estimates], np.float64),
-        size=size,
-        share=size * [_dominant_share(state, pod) for pod in first_pods],
+        size=np.array([len(pods) for pods in pods_of], np.float64),
+        share=np.array([_total_share(state, pods) for pods in pods_of], np.float64),
         arrival=arrival,
     )
+
+
+def _total_share(state: ClusterState, pods: Sequence[Pod]) -> float:
+    """Return the sum over pods of the largest share of the cluster that a pod requests of one resource."""
+    counts = Counter(id(pod.spec) for pod in pods)
+    distinct = {id(pod.spec): pod for pod in pods}
+    return math.fsum(_dominant_share(state, distinct[spec]) * count for spec, count in counts.items())
 
 
 def _dominant_share(state: ClusterState, pod: Pod) -> float:

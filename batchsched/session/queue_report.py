@@ -4,7 +4,7 @@ report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the nex
 report_pending_gangs(snapshot, profile, now) -> tuple[PendingGangReport, ...]    only the gangs, in their order
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -20,7 +20,7 @@ from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
-from batchsched.session.gangs.order import QueuePolicies, measure_queues
+from batchsched.session.gangs.order import QueuePolicies, compares_priorities, measure_queues
 from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
@@ -160,11 +160,18 @@ class _Tree:
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         pause()
-        orders = PolicyOrders(line.columns, line.partially_bound, order, now)
-        turns = FairShareOrder(self._standing, gangs, orders)
+        self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
+        by_priority = compares_priorities(profile, chosen if self._entitles else None)
+        orders = PolicyOrders(line.columns, line.partially_bound, order, now, by_priority=by_priority)
+        orders_by_queue = (
+            chosen.gang_orders(self._standing.shares, tables.queues.queues) if self._entitles else {}
+        )
+        positions = orders.positions_in_queues([gang.queue for gang in gangs], orders_by_queue)
+        self._position = {gang.members.identity: at for gang, at in zip(gangs, positions, strict=True)}
+        # Without entitlements, sessions in strict order try the gangs in the order of the profile.
+        turns = FairShareOrder(self._standing, gangs, orders) if by_priority else gangs
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
-        self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
         counted = list_counted_pods(tables, profile.scheduler_name)
         self._running = {queue: len(gangs) for queue, gangs in gangs_by_queue(counted).items()}
 
@@ -194,22 +201,18 @@ class _Tree:
         )
 
     def pending_gangs(self) -> tuple[PendingGangReport, ...]:
-        positions: Counter[str] = Counter()
-        reports = []
-        for gang in self._turns:
-            positions[gang.queue] += 1
-            reports.append(
-                PendingGangReport(
-                    pod_group=gang.key,
-                    queue=gang.queue,
-                    share=gang.entitled.share_name if self._entitles else "all",
-                    priority=gang.priority,
-                    waited=self._since(gang.created),
-                    requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
-                    position=positions[gang.queue],
-                )
+        return tuple(
+            PendingGangReport(
+                pod_group=gang.key,
+                queue=gang.queue,
+                share=gang.entitled.share_name if self._entitles else "all",
+                priority=gang.priority,
+                waited=self._since(gang.created),
+                requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+                position=self._position[gang.members.identity],
             )
-        return tuple(reports)
+            for gang in self._turns
+        )
 
     def _depth_first(self, row: int) -> list[int]:
         children = np.flatnonzero(self._standing.shares.parent == row).tolist()

@@ -1,7 +1,12 @@
 """Positions of gangs in their queues, and what queues use."""
 
+import pytest
+
 from batchsched.controllers.queue_positions import QueueHeadroom, queue_allocations, queue_positions
+from batchsched.session.queue_report import report_pending_gangs
 from tests.controllers.office import observed
+from tests.session.explanation.documents import NOW, snapshot_of
+from tests.session.explanation.varied_documents import varied_documents
 from tests.session.scenario import GPU, gang, group, priority_class, profile, queue
 from tests.state.objects import node, pod
 
@@ -125,3 +130,31 @@ def test_headroom_follows_the_limits_of_changed_queues():
         headroom.refresh()
         full_queues.append(headroom.find_full_queue(bert))
     assert full_queues == ["research", "", "research"]
+
+
+ORDERS = [
+    {},
+    {"policy": {"name": "sjf"}},
+    {"selection": "ordered", "policy": {"name": "saf"}},
+    {"selection": "ordered", "policy": {"name": "priority"}, "queuePolicy": {"name": "drf"}},
+]
+
+
+@pytest.mark.properties
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_positions_in_the_status_are_those_that_explain_reports(order, tmp_path):
+    """Pods without a PodGroup, gangs of different pods and partially bound gangs included."""
+    for seed in range(12):
+        documents, _ = varied_documents(seed)
+        if seed % 2:
+            documents = [document for document in documents if document["kind"] != "Queue"]
+            for document in documents:
+                document.get("spec", {}).pop("queue", None)
+        read = snapshot_of(documents, tmp_path)
+        parts = (read.nodes, read.pods, read.pod_groups, read.queues, read.priority_classes, read.topologies)
+        cache, settings = observed(*parts), profile(**order)
+        reported = report_pending_gangs(cache.snapshot(), settings, NOW)
+        groups = {group.key for group in read.pod_groups}
+        expected = {gang.pod_group: gang.position for gang in reported if gang.pod_group in groups}
+        found = queue_positions(cache, settings, NOW)
+        assert {key: found[key] for key in found if key in expected} == expected, seed

@@ -3,7 +3,8 @@
 `FairShareOrder` yields the gangs in this order, each with the entitlement class that it is in when its turn comes.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
@@ -50,15 +51,23 @@ class PolicyOrders:
       stranded: [G] True for partially bound gangs, which go first.
       default: the policy of the profile.
       now: seconds since 1970.
+      by_priority: compare priorities before the policy; see `compares_priorities`.
     """
 
     def __init__(
-        self, columns: GangColumns, stranded: BoolArray, default: GangOrderPolicy, now: float
+        self,
+        columns: GangColumns,
+        stranded: BoolArray,
+        default: GangOrderPolicy,
+        now: float,
+        *,
+        by_priority: bool = True,
     ) -> None:
         self._columns = columns
         self._stranded = stranded
         self._default = default
         self._now = now
+        self._by_priority = by_priority
         self._places: dict[int, FloatArray] = {}
 
     def positions(self, policy: GangOrderPolicy | None) -> FloatArray:
@@ -78,8 +87,25 @@ class PolicyOrders:
         by_policy = np.empty(len(numbers))
         by_policy[order_gangs(policy, columns, self._now)] = numbers
         places = np.empty(len(numbers))
-        places[np.lexsort((by_policy, -columns.priority, ~self._stranded))] = numbers
+        urgency = -columns.priority if self._by_priority else np.zeros_like(columns.priority)
+        places[np.lexsort((by_policy, urgency, ~self._stranded))] = numbers
         return places
+
+    def positions_in_queues(
+        self, queues: Sequence[str], policies: Mapping[str, GangOrderPolicy | None]
+    ) -> list[int]:
+        """Return the position of each gang [G] among the pending gangs of its queue, 1 for the first that is tried.
+
+        Args:
+          queues: [G] the queue of each gang.
+          policies: by queue; for a queue without an entry, the policy of the profile applies.
+        """
+        places = [self.positions(policies.get(queue))[row] for row, queue in enumerate(queues)]
+        positions, last = [0] * len(queues), Counter[str]()
+        for row in sorted(range(len(queues)), key=places.__getitem__):
+            last[queues[row]] += 1
+            positions[row] = last[queues[row]]
+        return positions
 
 
 class _Turn(NamedTuple):

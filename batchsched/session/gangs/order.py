@@ -93,6 +93,28 @@ class QueuePolicies:
         """Return the sharing policy of each queue, in the order of the queue table's rows."""
         return resolve_policies(shares, self._default, self._chosen)
 
+    def gang_orders(self, shares: QueueTable, queues: Iterable[str]) -> dict[str, GangOrderPolicy | None]:
+        """Return the order of the PodGroups of each queue, None for the order of the profile.
+
+        Args:
+          shares: the table of all queues.
+          queues: names of queues in the table.
+        """
+        policies = self.policies_by_queue(shares)
+        return {name: policies[shares.leaf_row(name)].gangs for name in queues}
+
+
+def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> bool:
+    """Return whether priorities are compared before the gang order of the profile or of a queue.
+
+    Selection `ordered` without entitlements does not compare them: only the order counts.
+
+    Args:
+      profile: the profile.
+      policies: of the queues; None if no queue has an entitlement.
+    """
+    return policies is not None or profile.selection == "weight"
+
 
 def measure_queues(
     tables: SessionTables,
