@@ -148,13 +148,7 @@ def _split_subject(subject: list[str]) -> tuple[str, str, list[Path]]:
     names, files, owner_kind = [], [], ""
     for argument in subject:
         kind, _, name = argument.partition("/")
-        if Path(argument).exists() or argument == "-":
-            files.append(Path(argument))
-        elif not name and not Path(argument).suffix:
-            raise typer.BadParameter(
-                f"there is no file {argument!r}; for an object: podgroup/{kind}, pod/{kind} or job/{kind}"
-            )
-        elif not name:
+        if Path(argument).exists() or argument == "-" or (Path(argument).suffix and not name):
             files.append(Path(argument))
         elif kind.lower() in _GANG_KINDS:
             names.append(name)
@@ -163,8 +157,13 @@ def _split_subject(subject: list[str]) -> tuple[str, str, list[Path]]:
             owner_kind = _split_owner(argument)[1]
         elif kind.lower() in _QUEUE_KINDS:
             raise typer.BadParameter(f"for a queue: batchsched queues explain {name}")
-        else:
+        elif "/" in name or Path(argument).suffix:
             files.append(Path(argument))
+        else:
+            name = name or kind
+            raise typer.BadParameter(
+                f"there is no file {argument!r}; for an object: podgroup/{name}, pod/{name} or job/{name}"
+            )
     if len(names) > 1:
         raise typer.BadParameter(f"expected one object, found {len(names)}: {', '.join(names)}")
     return "".join(names), owner_kind, files

@@ -47,11 +47,12 @@ def _problem(error: Any) -> str:
 
 
 def _suggestion(error: Any) -> str:
-    """Return the message for an unknown option, with the most similar known option."""
-    close = difflib.get_close_matches(
-        getattr(error, "option_name", ""), getattr(error, "possibilities", None) or (), n=1
-    )
-    return f"there is no option {error.option_name}; did you mean {close[0]}?" if close else ""
+    """Return the message for an unknown option, with the most similar known option; "" for another mistake."""
+    name, possibilities = getattr(error, "option_name", ""), getattr(error, "possibilities", ())
+    if not name or possibilities == ():
+        return ""
+    close = difflib.get_close_matches(name, possibilities or (), n=1)
+    return f"there is no option {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _start_lower(sentence: str) -> str:

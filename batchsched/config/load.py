@@ -36,7 +36,7 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
       InvalidInput: the file cannot be read, is not YAML, or has a field that is unknown or out of range.
     """
     file = str(source) if isinstance(source, Path) else ""
-    content = parse_document(read_text(source) if isinstance(source, Path) else source, file)
+    content = parse_document(read_text(source) if isinstance(source, Path) else source, file, CONFIG_KIND)
     if content is None:
         return BatchSchedulerConfiguration(), ()
     if not isinstance(content, dict):
@@ -79,8 +79,8 @@ def read_text(file: Path) -> str:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
 
 
-def parse_document(text: str, file: str) -> Any:
-    """Parse one YAML or JSON document into plain Python values.
+def parse_document(text: str, file: str, kind: str) -> Any:
+    """Parse one YAML or JSON document, of a kind that messages name, into plain Python values.
 
     Raises:
       InvalidInput: the text is not YAML; the message names the line.
@@ -89,7 +89,7 @@ def parse_document(text: str, file: str) -> Any:
         return yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
         if isinstance(error, yaml.composer.ComposerError) and "single document" in str(error.context):
-            raise InvalidInput("contains several documents; expected one", file=file) from error
+            raise InvalidInput(f"contains several documents; expected one {kind}", file=file) from error
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}: " if mark else ""
         problem = ", ".join(part for part in (error.context, error.problem) if part)

@@ -313,7 +313,7 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
     Raises:
       InvalidInput: the file cannot be used, with the field and what to change.
     """
-    content: Any = parse_document(read_text(path), str(path))
+    content: Any = parse_document(read_text(path), str(path), SCENARIO_KIND)
     if not isinstance(content, dict):
         emptiness = "is empty; " if content is None else ""
         raise InvalidInput(f"{emptiness}expected a mapping with workloads and policies", file=str(path))

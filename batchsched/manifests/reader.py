@@ -347,7 +347,8 @@ def _nothing_usable(
         lines.append(f"and {len(set_aside_objects) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
     if len(lines) == 1:
-        lines.append(f"{sought}: {EXPECTED}; found none")
+        is_folder = Path(sought).is_dir()
+        lines.append(f"{sought}: {'no YAML or JSON file in it' if is_folder else f'{EXPECTED}; found none'}")
     return "\n".join(lines)
 
 

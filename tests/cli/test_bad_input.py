@@ -154,4 +154,4 @@ def test_cluster_with_nothing_at_all_decides_nothing(command, tmp_path):
 def test_an_empty_directory_is_named(command, tmp_path):
     result = command("decide", tmp_path)
     assert result.code == 1
-    assert f"{tmp_path}: expected a Kubernetes object" in result.err
+    assert f"{tmp_path}: no YAML or JSON file in it" in result.err

@@ -216,12 +216,12 @@ MISUSES = [
     Misuse(
         "decide cluster.yaml --config config-kind.yaml",
         1,
-        ("config-kind.yaml: contains several documents; expected one",),
+        ("config-kind.yaml: contains several documents; expected one BatchSchedulerConfiguration",),
     ),
     Misuse(
         "decide cluster.yaml --config cluster.yaml",
         1,
-        ("cluster.yaml: contains several documents; expected one",),
+        ("cluster.yaml: contains several documents; expected one BatchSchedulerConfiguration",),
     ),
     Misuse(
         "decide cluster.yaml --config config-field.yaml",
@@ -327,7 +327,7 @@ MISUSES = [
     Misuse(
         "simulate manifests without-manifests",
         1,
-        ("without-manifests: expected a Kubernetes object", "found none"),
+        ("without-manifests: no YAML or JSON file in it",),
     ),
     # Gangs that are added, queues, dumps and the demo
     Misuse(
@@ -363,6 +363,12 @@ MISUSES = [
         (
             "error: members.yaml: PodGroup team-a/bad: spec.minMembers: unknown field; did you mean minMember?",
         ),
+    ),
+    Misuse("decide cluster.yaml --policy fcfs", 2, ("there is no option --policy",)),
+    Misuse(
+        "explain cluster.yaml deployment/x",
+        2,
+        ("there is no file 'deployment/x'; for an object: podgroup/x, pod/x or job/x",),
     ),
     Misuse("queues explan default cluster.yaml", 2, ("there is no file 'explan'; did you mean explain?",)),
     Misuse("queues cut.json.gz", 1, ("cut.json.gz: is a broken gzip file",)),

@@ -60,7 +60,9 @@ def test_broken_yaml_is_named_by_its_line():
 
 
 def test_several_documents_are_refused_with_what_is_expected():
-    assert "contains several documents; expected one" in str(refused("a: 1\n---\nb: 2"))
+    assert "contains several documents; expected one BatchSchedulerConfiguration" in str(
+        refused("a: 1\n---\nb: 2")
+    )
 
 
 def test_text_that_is_no_mapping_is_refused():

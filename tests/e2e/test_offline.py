@@ -35,7 +35,8 @@ def busy(namespace):
     members(namespace, job(namespace, "set-a-0", 2, jobset), range(2))
     install(namespace.api, "scheduling.volcano.sh", "v1beta1", "PodGroup")
     make(namespace, "scheduling.volcano.sh/v1beta1", "PodGroup", "volcano", minMember=1)
-    make(namespace, "scheduling.volcano.sh/v1beta1", "PodGroup", "invalid", minMember="one")
+    group = "scheduling.volcano.sh/v1beta1"
+    make(namespace, group, "PodGroup", "invalid", minMember="one")
     member = pod("v-0", spec={"containers": [{"name": "main", "image": "none", "env": ENV}]})
     member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "volcano"}
     namespace.api.create(namespace.path("pods"), member)
@@ -45,7 +46,9 @@ def busy(namespace):
     namespace.api.create(namespace.path("pods"), orphan)
     namespace.pod("runs")
     namespace.bind("runs", "node-0")
-    return namespace
+    yield namespace
+    # Other tests read the whole cluster, and report each object that is set aside.
+    namespace.api.delete(f"{namespace.path('podgroups', group=group)}/invalid")
 
 
 @pytest.fixture

@@ -314,7 +314,7 @@ def _pod_text(change: InputChange) -> str:
             return f"select nodes with {label}={change.value}"
         case ["spec", "nodeSelector"]:
             labels = ", ".join(f"{label}={text}" for label, text in change.value.items())
-            return f"select nodes by {labels or 'no label'}"
+            return f"select nodes by {labels} only" if labels else "remove the nodeSelector of its pods"
         case ["spec", "containers", "0", "resources", _, resource]:
             return f"ask for at most {change.value} {resource} in a pod"
         case ["spec", "affinity", field, _]:

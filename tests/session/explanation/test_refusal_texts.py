@@ -259,6 +259,25 @@ def test_taint_of_nodes_that_the_gang_does_not_select_is_tolerated_with_another_
     assert refused.relaxation == "tolerate the taint own=true:NoSchedule; and select nodes with pool=a"
 
 
+@pytest.mark.parametrize(
+    "selector, text",
+    [
+        ({"disk": "ssd"}, "remove the nodeSelector of its pods"),
+        ({"disk": "ssd", "pool": "a"}, "select nodes by pool=a only"),
+    ],
+    ids=["alone", "beside another"],
+)
+def test_label_that_no_node_has_is_not_selected(selector, text):
+    free = gang("lost", 2, requests={"gpu": 1})
+    lost = tuple(with_spec(one, {"nodeSelector": selector}) for one in free.pods)
+    assert (
+        explained(cluster([node("a0", {"pool": "a"}, gpu=8)], replace(free, pods=lost)))[
+            "team/lost"
+        ].relaxation
+        == text
+    )
+
+
 def test_only_those_taints_of_a_node_are_tolerated_that_stop_the_gang():
     """The nodes that the gang selects have two taints; the nodes that would take it have one of them."""
     both = tainted("b0", "own", gpu=0)
