@@ -108,10 +108,11 @@ def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, In
     """Return the lowest common ancestor, its child above the reclaimer, and the rows from the victim to its child."""
     if reclaimer == victim:
         return None
-    reclaimer_chain, victim_chain = shares.row_and_ancestors(reclaimer), shares.row_and_ancestors(victim)
-    common = np.isin(victim_chain, reclaimer_chain)
-    path = victim_chain[~common]
-    gaining_rows = reclaimer_chain[~np.isin(reclaimer_chain, victim_chain)]
-    if not len(path) or not len(gaining_rows):
+    # The chains have a few rows: Python compares its own ints faster than small arrays, and a session asks this often.
+    reclaimer_chain = shares.row_and_ancestors(reclaimer).tolist()
+    victim_chain = shares.row_and_ancestors(victim).tolist()
+    path = [row for row in victim_chain if row not in reclaimer_chain]
+    gaining_rows = [row for row in reclaimer_chain if row not in victim_chain]
+    if not path or not gaining_rows:
         return None
-    return int(shares.parent[path[-1]]), int(gaining_rows[-1]), path
+    return int(shares.parent[path[-1]]), gaining_rows[-1], np.array(path, np.int64)
