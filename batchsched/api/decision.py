@@ -90,7 +90,7 @@ PRECEDENCES: Final = {
 
 
 class PrecedingGang(DecisionItem, frozen=True):
-    """A gang that holds what a refused gang lacks, and the right by which it goes first, a key of PRECEDENCES."""
+    """A gang that precedes a refused gang and holds what that gang lacks; `because` is a key of PRECEDENCES."""
 
     pod_group: str
     because: str
@@ -144,7 +144,7 @@ class Refusal(DecisionItem, frozen=True):
 
 
 def refusal_text(refusal: Refusal) -> str:
-    """Return the text of a refusal as users see it everywhere: can it start, why not now, and what would help."""
+    """Return the text of a refusal for users: whether the gang can ever start, why not now, and what would help."""
     if not refusal.relaxation:
         return refusal.message.rstrip(".")
     unproved = "" if refusal.verified else " (not verified)"

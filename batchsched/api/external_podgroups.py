@@ -154,7 +154,7 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first field of a composite gang or a resource claim, or a second topology."""
+        """Return a sentence about the first field that is not supported, such as a resource claim; "" if none."""
         if self.spec.parent_composite_pod_group_name:
             return (
                 "spec.parentCompositePodGroupName: batchsched does not read CompositePodGroups, and would place this "
@@ -219,7 +219,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first required network topology, or the first minimum number of subgroups."""
+        """Return a sentence about the first required network topology or `minSubGroups`; "" if there is none."""
         spec = self.spec
         if _is_hard(spec.network_topology):
             return f"spec.networkTopology: {_NO_HYPER_NODES}"

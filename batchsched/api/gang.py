@@ -41,7 +41,7 @@ def gang_key_of_pod(pod: Pod) -> str:
 
 
 def identities_of(key: str) -> tuple[str, str]:
-    """Return the identities that a gang with this `namespace/name` may have: as a PodGroup, and as a single pod."""
+    """Return the two possible identities of a gang with this `namespace/name`: as a PodGroup, and as a single pod."""
     return key, SINGLE_POD_PREFIX + key
 
 

@@ -35,7 +35,7 @@ def unsupported_spec_field(spec: PodSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedAnnotation:
-    """An annotation of pods by which another scheduler gets a constraint that batchsched does not read.
+    """A pod annotation of another scheduler that states a constraint which batchsched does not support.
 
     Args:
       key: the annotation.
@@ -54,7 +54,7 @@ class UnsupportedAnnotation:
     met_by_gang: bool = False
 
     def is_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
-        """Return whether a pod with the annotation meets the constraint in another way."""
+        """Return whether the constraint of the annotation is met by other means, such as the pod's PodGroup."""
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
             (self.met_by_kueue and KUEUE_PLACED in pod.labels)

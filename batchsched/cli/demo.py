@@ -158,7 +158,7 @@ def _run_session(examples: Path) -> None:
 
 
 def describe_load(workload: "Workload") -> str:
-    """State how many gangs arrive in which time, and how many GPUs they would need if none of them had to wait."""
+    """Return a text about the load: how many gangs arrive in how many hours, and how many GPUs they would use."""
     from batchsched.simulator.recorder import UsageRecorder
 
     nodes, arrivals = workload.cluster.nodes, workload.arrivals

@@ -330,7 +330,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
 
 
 def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
-    """Print the explanation of a PodGroup as text; the rooms of nodes and domains only if it is verbose."""
+    """Print the explanation of a PodGroup as text; if `verbose`, also the refused nodes and the room in each domain."""
     out = console()
     name = f"{explanation.kind} {explanation.pod_group}"
     if (

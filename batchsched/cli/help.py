@@ -18,7 +18,7 @@ CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_w
 
 
 def value_name(parameter: Any) -> str:
-    """Return the name of the value of an option or argument in help texts, "" for an option without a value."""
+    """Return the placeholder of an option or argument in help texts, such as `NUMBER`; "" if an option has no value."""
     if parameter.param_type_name == "option" and (parameter.is_flag or parameter.count):
         return ""
     if parameter.metavar:
@@ -90,7 +90,7 @@ def _as_typed(line: str, program: str) -> str:
 
 
 class Command(TyperCommand):
-    """A command with the plain help text."""
+    """A typer command that prints its help as plain text."""
 
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -106,7 +106,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands with the plain help text. Without a command, it prints its help."""
+    """A group of typer commands that prints its help as plain text, also if it is called without a command."""
 
     @override
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -43,7 +43,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TemplatePart:
-    """A path, and the template that is printed for each of its values; without one, the values are printed.
+    """A part of a JSONPath template: it prints the values of a path, or further parts for each of these values.
 
     Args:
       path: the steps of the path.
@@ -54,7 +54,7 @@ class TemplatePart:
     repeated: "tuple[str | TemplatePart, ...] | None" = None
 
     def print_values(self, value: Any) -> str:
-        """Return the text for the values to which the path leads."""
+        """Return the text that this part of the template prints for a value of the data."""
         values = follow_path(self.path, value)
         if self.repeated is None:
             return " ".join(_text(found) for found in values)
@@ -63,17 +63,17 @@ class TemplatePart:
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A parsed template."""
+    """A parsed JSONPath template."""
 
     parts: tuple[str | TemplatePart, ...]
 
     def print_values(self, data: Any) -> str:
-        """Return the text of the template for plain data."""
+        """Return the text that the template prints for `data`, which consists of plain Python values."""
         return _print_parts(self.parts, data)
 
 
 def parse_jsonpath(template: str) -> JsonPath:
-    """Parse a template. The braces may be missing if the template is one path.
+    """Parse a JSONPath template. A template that consists of one path needs no braces.
 
     Raises:
       InvalidInput: the template is not in the dialect of kubectl.
@@ -104,7 +104,7 @@ def parse_jsonpath(template: str) -> JsonPath:
 
 
 def follow_path(path: Sequence[Selector], value: Any) -> list[Any]:
-    """Return the values to which a path leads from a value."""
+    """Return the values that a path selects, starting from `value`."""
     values = [value]
     for select in path:
         values = [found for start in values for found in select(start)]

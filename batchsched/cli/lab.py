@@ -122,7 +122,7 @@ def run(
 
 @contextmanager
 def errors_name(scenario: Path) -> Iterator[None]:
-    """Let errors about a part of a scenario name the file of the scenario, if they name no file or option.
+    """Add the file of the scenario to errors from the `with` block that name neither a file nor an option.
 
     Raises:
       InvalidInput: the code in the `with` block raised it.

@@ -29,14 +29,14 @@ class ClusterAccess:
 
     @property
     def namespace(self) -> str:
-        """The stated namespace, or else the one that `kubectl` would use: of the kubeconfig context, or of this pod."""
+        """The value of `--namespace`, or else the default namespace of the kubeconfig context or of this pod."""
         from batchsched.kube.credentials import Credentials
 
         return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
 
 
 async def list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
-    """Return a scheduler filled by one list of the cluster; print a warning if the cluster lacks the CRDs."""
+    """List all objects of a cluster once, and return a scheduler with them; warn if the cluster lacks the CRDs."""
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection

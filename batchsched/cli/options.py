@@ -153,7 +153,7 @@ def _similar_file(file: Path) -> str:
 
 
 def check_options_of_cluster(kubeconfig: Path | None, context: str | None) -> None:
-    """Check that a command over files got no option that selects a cluster.
+    """Check that no option selects a cluster, because the command reads files instead.
 
     Raises:
       BadParameter: an option has no effect on files.
@@ -166,7 +166,7 @@ def check_options_of_cluster(kubeconfig: Path | None, context: str | None) -> No
 
 
 def check_writable(file: Path | None) -> Path | None:
-    """Check that an output file can be written, before the work that produces its content, and return its path.
+    """Check that an output file can be written, before a command computes its content, and return its path.
 
     Raises:
       BadParameter: the directory does not exist, or the user may not write there.

@@ -21,7 +21,7 @@ _MOST_SHOWN: Final = 50
 def find_cluster(
     files: Sequence[Path], config: Path | None, profile_name: str | None, now: float | None
 ) -> tuple[ClusterFiles, SessionSettings]:
-    """Return the files of a cluster by their content, and the time and profile of a session over it.
+    """Read the input files of a command, and return them with the profile and the time of the session.
 
     A recorded session states its time and its profile, and a dump states its time; options take precedence.
 
@@ -79,7 +79,7 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
 
 
 def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | None) -> None:
-    """Print a warning if a configuration names an order of gangs that sessions over a cluster do not read."""
+    """Print a warning if the profile names an order of gangs that has no effect in sessions over this cluster."""
     from batchsched.queues.tree import QueueTree
     from batchsched.session.gangs.order import ignored_policy
 

@@ -10,7 +10,7 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The backfill of a simulation: gangs may start that do not delay the first gang that does not fit.
+    """The backfill setting of a simulation: whether gangs may start before the first gang that does not fit.
 
     With `kept`, a published start of that gang stays, whatever arrives later.
     """

@@ -30,7 +30,7 @@ _COMMAND_LINE: ContextVar[str] = ContextVar("command_line", default="")
 
 
 def set_command_line(program: str, arguments: Iterable[str]) -> None:
-    """Record the command line, for output that states how to repeat it."""
+    """Record the command line, for output that states the command by which it was produced."""
     _COMMAND_LINE.set(shlex.join([*program.split(), *arguments]))
 
 
@@ -98,7 +98,7 @@ def is_utf8() -> bool:
 
 
 def prepare_streams() -> None:
-    """Make standard output and standard error print similar ASCII characters instead of those that they lack."""
+    """Make standard output and error replace characters that their encoding lacks by similar ASCII characters."""
     codecs.register_error(_ERROR_HANDLER, _to_ascii)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

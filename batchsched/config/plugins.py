@@ -118,7 +118,7 @@ class DisabledPlugin(NullTolerantModel):
 
 
 class PluginSet(NullTolerantModel):
-    """Plugins that are enabled or disabled at one extension point, such as preEnqueue, or at all (multiPoint)."""
+    """Plugins that are enabled or disabled at one extension point, such as filter, or at all points (multiPoint)."""
 
     enabled: tuple[EnabledPlugin, ...] = ()
     """Enabled plugins, in call order."""
@@ -130,7 +130,7 @@ EMPTY_PLUGIN_SET: Final = PluginSet()
 
 
 class Plugins(NullTolerantModel):
-    """The changes of a profile to the default plugins.
+    """The plugins that a profile enables or disables, as changes to the default plugins.
 
     An extension point overrides multiPoint, which overrides the defaults.
 

@@ -49,7 +49,7 @@ def with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
-    """Return a snapshot in which PodGroups and pending pods without a creation time were created at this time.
+    """Return the snapshot with the creation time `now` for PodGroups and pending pods that have none.
 
     The API server sets the time, so an object of a file without it does not exist yet: it is the youngest, as a what-if
     question takes it. Bound pods stay as they are, since their age decides how long they have run.

@@ -104,7 +104,7 @@ def check_created_node(node: Node) -> None:
 
 
 def check_created_priority_class(priority_class: PriorityClass) -> None:
-    """Check that the value of a PriorityClass is one that users may state.
+    """Check that the value of a PriorityClass is not reserved for PriorityClasses of the system.
 
     Raises:
       InvalidInput: the value is reserved for the classes of the system.

@@ -62,7 +62,7 @@ _LEAST_SIMILARITY: Final = 0.9
 
 
 def input_warnings(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a warning for each name that leads nowhere, misspelt label key or fraction of a byte, with a suggestion."""
+    """Yield a warning for each reference to an absent object, misspelt label key, and fraction of a byte."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     yield from _unknown_priority_classes(snapshot, pending)
     yield from _capped_priorities(snapshot)

@@ -133,7 +133,7 @@ OWNER_KIND_BY_LOWER_NAME: Final = {
 
 
 def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "") -> set[str]:
-    """Return the gangs (`namespace/name`) of the pods of an owner, such as a Job, by its name.
+    """Return the gangs (`namespace/name`) to which the pods of an owner, such as a Job, belong.
 
     Args:
       pods: All pods; the owner itself need not be known.
@@ -156,7 +156,7 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
 
 
 def derived_name_pattern(kind: str, name: str) -> re.Pattern[str]:
-    """Return a pattern of the names that `OwnerReferenceKey.pod_group_name` gives the gangs of an owner."""
+    """Return a pattern that matches the PodGroup names which the pod grouper derives from an owner."""
     hash_length = 8
     stem = f"{kind.lower()}-{name}"[: _MAX_NAME_CHARACTERS - hash_length - 1].rstrip("-._")
     # Other owners have a single gang.

@@ -159,7 +159,7 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a JobSet form a gang: the pods, minimum and template of each replicated job.
+    """Return how the pods of a JobSet form a gang: the pod count, minimum and template of each replicated job.
 
     A replicated job that starts after others has minimum 0. None if the JobSet is suspended or has no replicated job.
     """
@@ -220,7 +220,7 @@ LAUNCHER: Final = "launcher"
 
 
 def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
-    """Return how the pods of a Kubeflow training job form a gang: the pods and minimum of each role, such as worker.
+    """Return how the pods of a Kubeflow training job form a gang: the pod count and minimum of each role.
 
     None if the job is suspended or has no replicas.
 

@@ -151,7 +151,7 @@ class Telemetry(Protocol):
         ...
 
     def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Report that a number of steps of a long stage are done, out of a total."""
+        """Report the progress of a long stage: the number of steps that are done, and the total number."""
         ...
 
     def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:

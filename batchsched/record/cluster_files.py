@@ -22,7 +22,7 @@ _START_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ClusterFiles:
-    """The input files of a command by their content: a dump, a recorded session, and manifests.
+    """The input files of a command, sorted by content into a dump, a recorded session, and manifests.
 
     Args:
       dump, session: None if no file is one.
@@ -48,7 +48,7 @@ class ClusterFiles:
 
 
 def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
-    """Divide input files by their content.
+    """Read input files: a dump or a recorded session is recognised by its content, all other files are manifests.
 
     Raises:
       InvalidInput: a dump or a session cannot be read, or there are several of them.
@@ -82,7 +82,7 @@ def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
 
 
 def is_cluster_file(path: Path) -> bool:
-    """Return True if a file starts as a dump or a recorded session does."""
+    """Return whether a file is a dump or a recorded session, according to its first bytes."""
     from batchsched.record.file import SESSION_START
 
     return _start_of(path).startswith((DUMP_START, SESSION_START))
@@ -109,7 +109,7 @@ def _start_of(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """The part of a session's input that the files of a cluster do not state.
+    """The settings of a session over input files: the profile, the time, and the settings of the pod grouper.
 
     Args:
       profile: the profile; its scheduler name selects the pending pods.

@@ -13,7 +13,7 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 
 
 class Taint(KubernetesValue, frozen=True, gc=False):
-    """A taint, which excludes pods that do not tolerate it."""
+    """A taint of a node, which excludes pods that do not tolerate the taint."""
 
     key: str = ""
     value: str = ""

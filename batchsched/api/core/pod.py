@@ -149,7 +149,7 @@ class Container(KubernetesValue, frozen=True, gc=False):
 
 
 class SchedulingGate(KubernetesValue, frozen=True, gc=False):
-    """A scheduling gate, which prevents that a pod is scheduled."""
+    """A scheduling gate of a pod. The pod is not scheduled until its gates are removed."""
 
     name: str = ""
 

@@ -16,7 +16,7 @@ from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requir
 
 @dataclass(frozen=True, slots=True)
 class PodLimit:
-    """The highest count of one field of a pod's spec, such as tolerations, with which a pod is scheduled.
+    """The maximum number of entries in one field of a pod's spec, such as tolerations. Pods with more are refused.
 
     Args:
       field: the limited field, relative to `spec`.
