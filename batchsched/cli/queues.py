@@ -122,9 +122,11 @@ def queues(
         )
     if name is not None:
         queue_name = _check_queue_name(name, view, session)
-        pending = {item.gang.pod_group for item in explain_queue(queue_name, view, session.decision).waiting}
+        pending = {
+            item.gang.pod_group for item in explain_pending_gangs(queue_name, view, session.decision).waiting
+        }
         explained = session.with_explained_refusals(pending)
-        explanation = explain_queue(queue_name, view, explained.decision)
+        explanation = explain_pending_gangs(queue_name, view, explained.decision)
         if output.is_table:
             print_queue_explanation(explanation)
         else:
@@ -307,7 +309,7 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
     return prefixes
 
 
-def explain_queue(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
+def explain_pending_gangs(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
     """Explain why the gangs of a queue are pending. The report `view` must contain the queue."""
     by_name = {entry.name: entry for entry in view.queues}
     above, parent = [], by_name[name].parent

@@ -66,20 +66,20 @@ class SessionWindow:
             session.add(selected_gang)
         namespaces = len(queue.active_namespaces() | session.gangs.keys()) or 1
         max_specs = SPECS_PER_GANG * self.gangs
-        over_share = {
+        share_used = {
             namespace
             for namespace in session.gangs
-            if session.exceeds(namespace, self.gangs / namespaces, max_specs / namespaces)
+            if session.reaches_share(namespace, self.gangs / namespaces, max_specs / namespaces)
         }
         self.is_full = False
         while len(selected) < self.gangs and session.spec_count < max_specs:
-            entity = queue.pop(now, early=not selected, after_others=over_share)
+            entity = queue.pop(now, early=not selected, after_others=share_used)
             if entity is None:
                 break
             selected[entity.identity] = entity
             session.add(entity)
-            if session.exceeds(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
-                over_share.add(entity.namespace)
+            if session.reaches_share(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
+                share_used.add(entity.namespace)
         else:
             self.is_full = True
 
@@ -132,6 +132,6 @@ class _SelectedGangs:
         self.spec_count += len(specs) - before
         self.gangs[entity.namespace] += 1
 
-    def exceeds(self, namespace: str, gangs: float, specs: float) -> bool:
+    def reaches_share(self, namespace: str, gangs: float, specs: float) -> bool:
         """Return whether the session has at least this many gangs, or this many different pod specs, of a namespace."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

@@ -112,7 +112,7 @@ def free_without_nominated(tables: SessionTables, held: Iterable[tuple[Pod, int]
     """Return the free resources [N, R], less the requests of nominated pods that are not in the node table."""
     free = tables.free_resources()
     for pod, node in held:
-        free[node] -= tables.request_vectors(pod)[0]
+        free[node] -= tables.request_vector(pod)
     return free
 
 
@@ -209,7 +209,7 @@ def _run_of(tables: SessionTables, placement: GangPlacement, now: float) -> Runn
     return RunningGang.from_requests(
         end if gang.has_no_bound_pod else tables.running_gang(gang.members).end,
         [placed.node for placed in placement.placed],
-        [tables.request_vectors(placed.pod)[0] for placed in placement.placed],
+        [tables.request_vector(placed.pod) for placed in placement.placed],
         len(tables.node_table.resources),
     )
 
@@ -530,6 +530,6 @@ class ReservedHead:
     def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
         """Return [P] the node indexes and [P, R] the requests of pods."""
         places = list(pods)
-        rows = [self.context.tables.request_vectors(pod)[0] for pod, _ in places]
+        rows = [self.context.tables.request_vector(pod) for pod, _ in places]
         width = len(self.context.tables.node_table.resources)
         return np.array([node for _, node in places], np.int64), np.array(rows, np.int64).reshape(-1, width)

@@ -398,7 +398,7 @@ class Statement:
         tables, count = self._tables, self._tables.counts.count_for_gang(placement.gang.members)
         for _, group in groupby(pod_nodes, key=lambda pod_node: id(pod_node[0].spec)):
             equal_pods = list(group)
-            tables.node_table.add_pods(equal_pods, *tables.request_vectors(equal_pods[0][0]))
+            tables.node_table.add_pods(equal_pods, *tables.requests_and_nonzero(equal_pods[0][0]))
         for pod, node in pod_nodes:
             count.change_placed(pod, 1)
             placement.placed.append(PlacedPod(pod, node, pod_class, state))

@@ -201,7 +201,7 @@ class SimulatedCluster:
             self.waiting -= 1
             self.running += 1
         if gang.started is not None:
-            gang.placements = self.recorder.units_by_node(gang.bound.values())
+            gang.placements = self.recorder.gpus_or_pods_by_node(gang.bound.values())
         return starts
 
     def _evict(self, decision: Decision, now: int) -> None:

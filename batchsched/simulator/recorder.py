@@ -54,7 +54,7 @@ class UsageRecorder:
         """Return the number of GPUs that these pods request together."""
         return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
 
-    def units_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
+    def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
         """Return for each node of these bound pods the number of GPUs that they request there.
 
         If the pods request no GPUs, the number of pods is returned instead.

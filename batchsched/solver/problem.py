@@ -506,11 +506,11 @@ class VictimProblem:
         """The number U of units that may be evicted: whole running gangs, or single elastic pods."""
         return len(self.cost)
 
-    def resources_by_unit(self) -> IntArray:
+    def freed_by_unit(self) -> IntArray:
         """Return the resources [U, R] that evicting each gang or elastic pod frees, summed over all nodes."""
-        held = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
-        np.add.at(held, self.unit, self.freed)
-        return held
+        freed = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
+        np.add.at(freed, self.unit, self.freed)
+        return freed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

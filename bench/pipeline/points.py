@@ -69,7 +69,7 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
         scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, standing)
         feasible = np.flatnonzero(scan.fits).astype(np.int32)
         total = pipeline.score(pod_class, feasible, tables.node_table, scan.state, standing)
-        tables.node_table.add_pods([(pod, int(feasible[total.argmax()]))], *tables.request_vectors(pod))
+        tables.node_table.add_pods([(pod, int(feasible[total.argmax()]))], *tables.requests_and_nonzero(pod))
         if not at:
             clocks.seconds[WHOLE] = time.process_time() - start
             cold = clocks.take(1)

@@ -12,7 +12,7 @@ from batchsched.cli.queues import (
     PENDING,
     WIDTH,
     draw_bar,
-    explain_queue,
+    explain_pending_gangs,
     most_demanded_resource,
     print_queue_explanation,
     print_queues,
@@ -219,11 +219,11 @@ DECISION = Decision(
 
 
 def test_queue_is_explained_by_those_above_its_gangs_and_those_with_more_than_their_share():
-    found = explain_queue("text", TREE, DECISION)
+    found = explain_pending_gangs("text", TREE, DECISION)
     assert [one.name for one in found.above] == ["ml"]
     assert [one.gang.pod_group for one in found.waiting] == ["team/one", "team/two"]
     assert found.over_share == {"vision": {"cpu": 1000}}
-    assert [one.gang.pod_group for one in explain_queue("ml", TREE, DECISION).waiting] == [
+    assert [one.gang.pod_group for one in explain_pending_gangs("ml", TREE, DECISION).waiting] == [
         "team/one",
         "team/other",
         "team/two",
@@ -231,7 +231,7 @@ def test_queue_is_explained_by_those_above_its_gangs_and_those_with_more_than_th
 
 
 def test_explanation_has_the_text_of_the_refusal(capsys):
-    print_queue_explanation(explain_queue("text", TREE, DECISION))
+    print_queue_explanation(explain_pending_gangs("text", TREE, DECISION))
     said = capsys.readouterr().out
     for part in (
         "Queue text: gangs: 0 run, 2 wait, the longest for 90s",
@@ -271,7 +271,7 @@ def test_queues_without_entitlements_are_explained_with_the_fields_that_would_en
 
 
 def test_queue_without_pending_gangs_is_explained_as_such(capsys):
-    found = explain_queue(
+    found = explain_pending_gangs(
         "vision", QueueTreeReport(capacity=TREE.capacity, queues=TREE.queues, waiting=()), Decision()
     )
     print_queue_explanation(found)
@@ -280,7 +280,7 @@ def test_queue_without_pending_gangs_is_explained_as_such(capsys):
 
 def test_queue_without_pods_has_no_table(capsys):
     view = QueueTreeReport(capacity={}, queues=(report("idle"),), waiting=())
-    print_queue_explanation(explain_queue("idle", view, Decision()))
+    print_queue_explanation(explain_pending_gangs("idle", view, Decision()))
     assert capsys.readouterr().out == "Queue idle: gangs: 0 run, none waits\n"
 
 
@@ -291,5 +291,5 @@ def test_namespaces_of_a_queue_are_printed_in_the_tree_and_in_its_explanation(ca
     _, ml, web = capsys.readouterr().out.splitlines()
     assert ml.endswith("   team=ml")
     assert web.endswith("   <none>")
-    print_queue_explanation(explain_queue("ml", view, Decision()))
+    print_queue_explanation(explain_pending_gangs("ml", view, Decision()))
     assert "  for namespaces with team=ml" in capsys.readouterr().out

@@ -214,7 +214,7 @@ def test_results_of_a_class_equal_those_of_each_of_its_pods(case, asked, data):
     tables = SessionTables(replace(snapshot_of(case), pods=(*case.pods, *members)), asked)
     for one in members:
         shared = tables.classes.class_of(one, tables.classes.priorities.pod_priority(one))
-        vector, nonzero = tables.request_vectors(one)
+        vector, nonzero = tables.requests_and_nonzero(one)
         own = (int(nonzero[0]), int(nonzero[1]))
         alone = PodClass.from_pod(one, vector, own, tables.classes.priorities.pod_priority(one))
         for plugin in asked.plugins:

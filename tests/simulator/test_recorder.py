@@ -32,14 +32,14 @@ def rows(series):
 def test_units_are_devices_if_a_gang_requests_any():
     recorder = UsageRecorder(create_nodes(2, GPUS))
     pods = bound(create_pod_spec({"cpu": "1", "nvidia.com/gpu": "1"}), "node-0", "node-0", "node-1")
-    assert recorder.units_by_node(pods) == (("node-0", 2), ("node-1", 1))
+    assert recorder.gpus_or_pods_by_node(pods) == (("node-0", 2), ("node-1", 1))
     assert recorder.count_gpus(pods) == 3
 
 
 def test_units_are_pods_if_a_gang_requests_no_device():
     recorder = UsageRecorder(create_nodes(2, GPUS))
     pods = bound(CPU, "node-1", "node-0")
-    assert recorder.units_by_node(pods) == (("node-1", 1), ("node-0", 1))
+    assert recorder.gpus_or_pods_by_node(pods) == (("node-1", 1), ("node-0", 1))
     assert recorder.count_gpus(pods) == 0
 
 

@@ -63,9 +63,7 @@ def find_preceding_gangs(
     capacity = np.maximum(1, tables.node_table.allocatable.sum(axis=0))
     pods_by_gang = _pods_in_the_way(view, above_limit=refusal.reason == "QueueLimit")
     held = {
-        identity: math.fsum(
-            (tables.request_vectors(pod)[0][lacking] / capacity[lacking]).sum() for pod in pods
-        )
+        identity: math.fsum((tables.request_vector(pod)[lacking] / capacity[lacking]).sum() for pod in pods)
         for identity, pods in pods_by_gang.items()
     }
     placed = {entry.pod_key for entry in decision.assignments}

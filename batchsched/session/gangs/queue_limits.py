@@ -55,7 +55,9 @@ class QueueLimits:
             member[rows_by_owner[owner], column] = True
         return member
 
-    def first_exceeded(self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int) -> str:
+    def first_exceeded_queue(
+        self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
+    ) -> str:
         """Return the first queue with a limit that forbids these further requests [R] or gangs; "" if no limit does."""
         if not self.limits:
             return ""
@@ -259,7 +261,7 @@ class LimitIndex:
 
 def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
     """Return the sum [R] of the requests of the given pods."""
-    request_rows = [tables.request_vectors(pod)[0] for pod in pods]
+    request_rows = [tables.request_vector(pod) for pod in pods]
     vectors = {id(vector): vector for vector in request_rows}
     total = np.zeros(len(tables.node_table.resources), np.int64)
     for vector, count in Counter(map(id, request_rows)).items():  # pods of one spec share one array

@@ -291,7 +291,7 @@ class VictimCandidates:
         for pod, _ in placed:
             # Pods of other schedulers free room on nodes, but no quota of a queue.
             if counts_against_queue(pod, (self._scheduler_name,)):
-                total += self._tables.request_vectors(pod)[0]
+                total += self._tables.request_vector(pod)
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)
 
@@ -305,7 +305,7 @@ class VictimCandidates:
             parse_timestamp((values or {}).get(LAST_CHECKPOINT), -math.inf) for values in annotations
         ]
         lost_hours = min(MAX_LOST_HOURS, max(0.0, self._now - max(started, *checkpoints)) / 3600)
-        requests, _ = self._tables.request_vectors(pod)
+        requests = self._tables.request_vector(pod)
         # The dominant share of the largest node, of those resources only by which queues are compared.
         share = float((requests / self._largest)[self._weighed].max(initial=0.0))
         return POD_COST + int(NODE_HOUR_COST * lost_hours * min(1.0, share))

@@ -147,7 +147,7 @@ class NominatedPods:
     def _add(self, identity: str) -> None:
         self._in_table[identity] = self._nominated[identity]
         for pod, node in self._in_table[identity]:
-            self._tables.node_table.add_pods([(pod, node)], *self._tables.request_vectors(pod))
+            self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
 
     def _remove(self, identity: str) -> None:
         # The reverse of the order in `_add`, as every undo of the node table.

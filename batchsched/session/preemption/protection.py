@@ -89,7 +89,7 @@ class ProtectedGangs:
         for members in self._gangs.values():
             for pod in members.nonterminating_bound_pods:
                 if counts_against_queue(pod, (self._scheduler_name,)):
-                    self._add(usage, members.queue, self._tables.request_vectors(pod)[0])
+                    self._add(usage, members.queue, self._tables.request_vector(pod))
         return usage
 
     def usage(self, queue: str) -> IntArray:

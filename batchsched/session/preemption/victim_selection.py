@@ -170,7 +170,7 @@ class VictimSelection:
 
     def _restore(self, key: str) -> None:
         pod, node = self._removed.pop(key)
-        self._tables.node_table.add_pods([(pod, node)], *self._tables.request_vectors(pod))
+        self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
 
     def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
         for unit in units:
@@ -193,7 +193,7 @@ class VictimSelection:
         if sum(len(plan.nodes) for plan in plans) < gang.need:
             return None
         # The statement does not know queue limits: proposals come from the solver otherwise, which does.
-        if self._context.quotas.first_exceeded(
+        if self._context.quotas.first_exceeded_queue(
             self._tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
         ):
             return None
@@ -247,7 +247,7 @@ class VictimSelection:
 
         def rank(pod: Pod, node: int) -> int:
             classes = demand[mask[:, node]]
-            available = free[node] + self._tables.request_vectors(pod)[0]
+            available = free[node] + self._tables.request_vector(pod)
             fits = ((classes <= available) | (classes == 0)).all(axis=1)
             return 0 if fits.any() else 1 + (not len(classes))
 
@@ -359,7 +359,7 @@ class VictimSelection:
         units_of_gang: dict[str, list[int]] = {}
         for unit, option in enumerate(options):
             for pod, node in option.unit.pods:
-                requests = tables.request_vectors(pod)[0]
+                requests = tables.request_vector(pod)
                 freed[unit, node] = freed[unit, node] + requests if (unit, node) in freed else requests
             earlier_units = units_of_gang.setdefault(option.unit.members.identity, [])
             # The minimum follows the surplus of its gang in `options`, and is evicted only with all of it.
@@ -449,7 +449,7 @@ class VictimSelection:
                 self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
                 self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
-        requests = [self._tables.request_vectors(placed.pod)[0] for placed in placement.placed]
+        requests = [self._tables.request_vector(placed.pod) for placed in placement.placed]
         self._eligibility.add_usage(gang.queue, np.sum(requests, axis=0))
         self.nominated += [(placed.pod, placed.node) for placed in placement.placed]
         self.evicted_pods[gang.key] = sum(len(option.unit.pods) for option in chosen)

@@ -233,7 +233,7 @@ class PodByPodPlacer:
         """Return the queue with a limit below these requests [R] or this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
-        return self._quotas.first_exceeded(self._tables, gang.members.queue_and_user, used, gangs)
+        return self._quotas.first_exceeded_queue(self._tables, gang.members.queue_and_user, used, gangs)
 
     def _place_pod(self, trial: GangTrial, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""

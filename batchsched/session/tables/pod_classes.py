@@ -226,7 +226,11 @@ class PodClassTable:
         self._first_of_kind.clear()
         return True
 
-    def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def request_vector(self, pod: Pod) -> IntArray:
+        """Return a pod's requests [R]; column 0 counts pods: 1."""
+        return self.requests_and_nonzero(pod)[0]
+
+    def requests_and_nonzero(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return a pod's requests [R] (column 0 counts pods: 1), and the milli-CPU and bytes [2] that scores assume."""
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
@@ -253,7 +257,7 @@ class PodClassTable:
         identity = (*kind, priority, own_gang)
         pod_class = self._classes.get(identity)
         if pod_class is None:
-            requests, _ = self.request_vectors(pod)
+            requests = self.request_vector(pod)
             # Where a plugin or an extender may read anything, it gets a real pod; otherwise one without a name, so
             # that no plugin can depend on which pod of the class happens to come first.
             reads_whole_pod = (

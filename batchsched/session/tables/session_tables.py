@@ -107,7 +107,7 @@ class SessionTables:
             self.counts,
             self._snapshot_label_keys(snapshot),
         )
-        self.request_vectors = self.classes.request_vectors
+        self.requests_and_nonzero = self.classes.requests_and_nonzero
         """Returns ([R] requests, [2] requests for scoring) of a pod."""
         self.pending_gangs = PendingGangs(len(self.node_table.resources))
         self.running: dict[str, PodGroupState] = {}
@@ -129,6 +129,10 @@ class SessionTables:
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
         self._add_objects(snapshot, pause)
+
+    def request_vector(self, pod: Pod) -> IntArray:
+        """Return the requests [R] of a pod."""
+        return self.classes.request_vector(pod)
 
     def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceNames:
         spec_numbers = count()
@@ -206,7 +210,7 @@ class SessionTables:
                 members.update_node_indexes(table.index)
             for name in [name for name in self._pods_on_unknown_nodes if name in table.index]:
                 for pod in self._pods_on_unknown_nodes.pop(name).values():
-                    table.add_pods([(pod, table.index[name])], *self.request_vectors(pod))
+                    table.add_pods([(pod, table.index[name])], *self.requests_and_nonzero(pod))
         self.snapshot = table.snapshot
         self._invalidate_after_nodes()
 
@@ -252,7 +256,7 @@ class SessionTables:
             node = self.node_table.index.get(pod.node, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
-                self.node_table.add_pods([(pod, node)], *self.request_vectors(pod))
+                self.node_table.add_pods([(pod, node)], *self.requests_and_nonzero(pod))
             else:
                 self._pods_on_unknown_nodes.setdefault(pod.node, {})[key] = pod
         else:
@@ -266,7 +270,7 @@ class SessionTables:
         del members.pending[key]
         node = self.node_table.index[bound.node]
         members.bound[key] = (bound, node)
-        self.node_table.add_pods([(bound, node)], *self.request_vectors(bound))
+        self.node_table.add_pods([(bound, node)], *self.requests_and_nonzero(bound))
         self._mark_changed(members)
 
     def remove_pod(self, pod: Pod) -> None:
@@ -399,7 +403,7 @@ class SessionTables:
             members.cache.running = RunningGang.from_requests(
                 members.expected_end,
                 [node for _, node in bound],
-                [self.request_vectors(pod)[0] for pod, _ in bound],
+                [self.request_vector(pod) for pod, _ in bound],
                 len(self.node_table.resources),
                 priority=self.classes.priorities.gang_priority(
                     members.group, (pod for pod, _ in members.bound.values())

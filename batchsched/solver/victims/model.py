@@ -154,12 +154,12 @@ class VictimModel(LinearModel):
         # If the gang may choose its pods, the caller checks the quotas of the placement and adds a cut.
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        requested, held = self._terms.count @ pending.classes.demand, problem.resources_by_unit()
+        requested, freed = self._terms.count @ pending.classes.demand, problem.freed_by_unit()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((requested > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():
                 lack = int(requested[r] - problem.quota_left[q, r])
-                self._free_at_least(np.flatnonzero(inside & (held[:, r] > 0)), held[:, r], lack)
+                self._free_at_least(np.flatnonzero(inside & (freed[:, r] > 0)), freed[:, r], lack)
             if pending.gangs.fresh[0]:
                 ends = np.flatnonzero(inside & problem.ends)
                 self._free_at_least(ends, problem.ends.astype(np.int64), int(1 - problem.gangs_left[q]))

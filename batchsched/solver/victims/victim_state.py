@@ -243,7 +243,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
     """Return what remains of each quota after evictions [U]: amounts [Q, R] and numbers of gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
-    quota_left = problem.quota_left + back @ problem.resources_by_unit()[evicted]
+    quota_left = problem.quota_left + back @ problem.freed_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
     # A packing reads quotas as amounts that are left: an exceeded one leaves nothing.
     return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

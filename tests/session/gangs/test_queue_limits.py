@@ -80,11 +80,11 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     tables, found = there.context.tables, there.context.quotas
     gpus = np.zeros(len(tables.node_table.resources), np.int64)
     gpus[tables.node_table.column[GPU]] = 1
-    assert found.first_exceeded(tables, ("free", ""), gpus, 1) == ""
-    assert found.first_exceeded(tables, ("free", ""), 2 * gpus, 0) == "org"
-    assert found.first_exceeded(tables, ("default", ""), 9 * gpus, 9) == ""
+    assert found.first_exceeded_queue(tables, ("free", ""), gpus, 1) == ""
+    assert found.first_exceeded_queue(tables, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.first_exceeded_queue(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, remaining_gangs=np.zeros_like(found.gangs_left)).first_exceeded(
+        replace(found, remaining_gangs=np.zeros_like(found.gangs_left)).first_exceeded_queue(
             tables, ("team", ""), 0 * gpus, 1
         )
         == "org"
@@ -95,7 +95,7 @@ def test_without_limits_no_queue_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
     found = measure_limits(there.context.tables, "batchsched")
     assert found.limits == ()
-    assert found.first_exceeded(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
+    assert found.first_exceeded_queue(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
 
 
 def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
