@@ -265,3 +265,22 @@ def test_running_pod_with_a_claim_counts_and_does_not_refuse_its_gang(tmp_path):
         pod("bert-1", labels=OWN_LABEL),
     )
     assert placed(decision) == {"bert-1": "n0"}
+
+
+@pytest.mark.parametrize(
+    "spec, field",
+    [
+        ({"minSubGroups": 1, "subGroups": [{"name": "a"}, {"name": "b"}]}, "spec.minSubGroups"),
+        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a"}]}, "spec.subGroups[1].parent"),
+        ({"topology": {"slices": {"level": "rack", "size": 1}}}, "spec.topology.slices"),
+        (
+            {"subGroups": [{"name": "a", "topology": {"slices": {"level": "rack", "count": 1}}}]},
+            "spec.subGroups[0].topology.slices",
+        ),
+    ],
+)
+def test_gang_with_a_tree_or_slices_is_refused_with_the_field(tmp_path, spec, field):
+    decision = decide_manifests(tmp_path, pod_group(**spec), pod(labels=OWN_LABEL))
+    assert placed(decision) == {}
+    assert [refusal.reason for refusal in decision.refusals] == ["UnsupportedField"]
+    assert decision.refusals[0].message.startswith(f"{field}: ")

@@ -1,6 +1,8 @@
 """PodGroup, the custom resource that defines a gang."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -16,11 +18,14 @@ from batchsched.api.crd.base import (
     validation_rule,
     validation_rules,
 )
+from batchsched.api.crd.subgroup_tree import SubgroupTree
 
 DEFAULT_QUEUE = "default"
 SCHEDULE_TIMEOUT = 600
 """Default time in seconds for which a gang may wait at Permit."""
 MOST_SUBGROUPS = 1000
+MOST_SUBGROUP_LEVELS: Final = 4
+"""Maximum depth of nested subgroups: a subgroup without a parent has depth 1."""
 
 Phase = Literal["Pending", "Held", "Scheduled", "Running", "Succeeded", "Failed"]
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
@@ -32,6 +37,49 @@ def _without_default(schema: dict[str, Any]) -> None:
     del schema["default"]
 
 
+class TopologySlices(StrictModel):
+    """The equal parts into which pods are divided; all pods of a slice are in one domain of a topology level.
+
+    The slices are spread evenly over as few domains as possible: the numbers of slices of two domains in use differ by
+    at most one. Pods beyond the minimum are placed in whole slices only.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=validation_rules(
+            validation_rule("has(self.size) != has(self.count)", "state either size or count")
+        )
+    )
+
+    level: Name
+    """Topology level at which each slice is in one domain."""
+    size: int | None = Field(default=None, ge=1, le=LARGEST_INT32, strict=True)
+    """Number of pods in a slice. It divides minMember."""
+    count: int | None = Field(default=None, ge=1, le=LARGEST_INT32, strict=True)
+    """Number of slices that minMember is divided into, which must be possible without a remainder.
+
+    Pods beyond minMember are further slices of the same size.
+    """
+
+    @model_validator(mode="after")
+    def _states_one_number(self) -> Self:
+        if (self.size is None) == (self.count is None):
+            raise ValueError("state either size or count")
+        return self
+
+    def slice_size(self, min_member: int) -> int:
+        """Return the number of pods in a slice of a group with this minMember."""
+        return self.size if self.size is not None else max(1, min_member // (self.count or 1))
+
+    def problem_of(self, min_member: int) -> str:
+        """Return a sentence about a minMember that is not a number of whole slices; "" if it is one."""
+        name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
+        if min_member % number == 0 and (min_member or self.count is None):
+            return ""
+        return (
+            f"topology.slices.{name}: {number} does not divide minMember {min_member}; change one of the two"
+        )
+
+
 class TopologyRequest(StrictModel):
     """The topology of a PodGroup: the levels at which its pods are required or preferred to be in one domain."""
 
@@ -41,6 +89,8 @@ class TopologyRequest(StrictModel):
     """Level at which all pods, including elastic ones, must be in one domain."""
     preferred: Name | None = None
     """Level at which the pods should be in as few domains as possible."""
+    slices: TopologySlices | None = None
+    """Equal parts of a PodGroup without subGroups, each within one domain of a level."""
 
 
 class SubGroupTopology(StrictModel):
@@ -52,20 +102,75 @@ class SubGroupTopology(StrictModel):
     name: Name | None = None
     """Name of the Topology. Default: that of the PodGroup."""
     required: Name | None = None
-    """Level at which all pods of the subgroup must be in one domain."""
+    """Level at which all pods of the subgroup, and of all subgroups below it, must be in one domain."""
     preferred: Name | None = None
     """Level at which the pods of the subgroup should be in as few domains as possible."""
+    slices: TopologySlices | None = None
+    """Equal parts of a subgroup without children, each within one domain of a level."""
 
 
 class SubGroup(StrictModel):
-    """A named part of a gang with its own minMember and topology levels."""
+    """A named part of a gang with its own minMember and topology levels.
+
+    It has either pods or, if other subgroups name it as their parent, child subgroups. It is placed with its minimum
+    at least, or not at all.
+    """
 
     name: str = Field(min_length=1, max_length=LONGEST_LABEL)
     """Name of the subgroup; its pods have it in the label `scheduling.batchsched.dev/sub-group`."""
-    min_member: int = Field(default=1, ge=0, le=LARGEST_INT32, strict=True)
-    """Number of pods of the subgroup that must run for the gang to run."""
+    parent: str | None = Field(default=None, min_length=1, max_length=LONGEST_LABEL)
+    """Name of the subgroup that this one is a part of. At most 4 levels of subgroups can be nested."""
+    min_member: int = Field(
+        default=1, ge=0, le=LARGEST_INT32, strict=True, json_schema_extra=_without_default
+    )
+    """Number of pods of the subgroup that must run for the subgroup to run, 1 by default.
+
+    Only a subgroup without children has a minMember. Pods beyond it are placed after the minimum of the gang.
+    """
+    min_sub_groups: int | None = Field(default=None, ge=1, le=LARGEST_INT32, strict=True)
+    """Number of children that must run for the subgroup to run; all by default.
+
+    Only a subgroup with children has it. The other children are placed after the minimum of the gang, each as a whole
+    or not at all.
+    """
     topology: SubGroupTopology | None = None
-    """Topology of the subgroup, in addition to that of the PodGroup."""
+    """Topology of the subgroup, in addition to that of the PodGroup and of the subgroups above."""
+
+    @property
+    def slices(self) -> TopologySlices | None:
+        """The equal parts into which the pods of the subgroup are divided; None if they are not."""
+        return self.topology.slices if self.topology is not None else None
+
+
+def _problem_of_parents(name: str, parents: Mapping[str, str | None]) -> str:
+    """Return what is wrong with the chain of parents of a subgroup; "" if nothing is."""
+    chain = [name]
+    while (parent := parents[chain[-1]]) is not None:
+        if parent not in parents:
+            return f"parent: no subGroup is named {parent}; name an existing one, or leave parent out"
+        if parent in chain:
+            return f"parent: {' < '.join([*chain, parent])} is a cycle; leave out parent in one of them"
+        chain.append(parent)
+        if len(chain) > MOST_SUBGROUP_LEVELS:
+            return f"parent: {' < '.join(chain)} is deeper than {MOST_SUBGROUP_LEVELS} levels; remove a level"
+    return ""
+
+
+def _problem_of_subgroup(sub: SubGroup, children: int) -> str:
+    """Return what is wrong with the minimums and slices of a subgroup with a number of children; "" if nothing is."""
+    if not children:
+        if sub.min_sub_groups is not None:
+            return "minSubGroups: no subGroup names this one as its parent; state minMember instead"
+        return sub.slices.problem_of(sub.min_member) if sub.slices is not None else ""
+    if "min_member" in sub.model_fields_set:
+        return "minMember: a subGroup with children has no pods of its own; state minSubGroups instead"
+    if sub.slices is not None:
+        return (
+            "topology.slices: a subGroup with children has no pods of its own; state slices in the children"
+        )
+    if sub.min_sub_groups is not None and sub.min_sub_groups > children:
+        return f"minSubGroups: {sub.min_sub_groups} is more than its {children} children; lower it, or leave it out"
+    return ""
 
 
 class PodGroupSpec(StrictModel):
@@ -74,8 +179,10 @@ class PodGroupSpec(StrictModel):
     model_config = ConfigDict(
         json_schema_extra=validation_rules(
             validation_rule(
-                "!has(self.minMember) || !has(self.subGroups)"
-                " || self.subGroups.map(s, s.minMember).sum() <= self.minMember",
+                # The minimum of a tree is computed when the PodGroup is read.
+                "!has(self.minMember) || !has(self.subGroups) || has(self.minSubGroups)"
+                " || self.subGroups.exists(s, has(s.parent))"
+                " || self.subGroups.map(s, has(s.minMember) ? s.minMember : 1).sum() <= self.minMember",
                 "minMember is less than the subGroups' sum; raise minMember to the sum or more, or leave it out",
                 ".minMember",
             )
@@ -87,8 +194,13 @@ class PodGroupSpec(StrictModel):
     )
     """Number of pods that must run for the gang to run.
 
-    With `subGroups`, at least the sum of their minimums, which is then the default; the difference may be pods of any
-    subgroup.
+    With `subGroups`, at least the sum of the minimums that must run, which is then the default; the difference may be
+    pods of any subgroup.
+    """
+    min_sub_groups: int | None = Field(default=None, ge=1, le=LARGEST_INT32, strict=True)
+    """Number of subGroups without a parent that must run for the gang to run; all by default.
+
+    The others are placed after the minimum of the gang, each as a whole or not at all.
     """
     queue: str | None = Field(default=None, min_length=1, max_length=LONGEST_NAME)
     """Name of the Queue. It cannot be changed while pods of the gang have nodes.
@@ -120,16 +232,18 @@ class PodGroupSpec(StrictModel):
     """Placement in the topology of the cluster.
 
     `name`: the Topology. `required`: level at which all pods, including elastic ones, must be in one domain.
-    `preferred`: level at which the pods should be in as few domains as possible.
+    `preferred`: level at which the pods should be in as few domains as possible. `slices`: equal parts, each within one
+    domain of a level; with subGroups, state them there.
     """
     sub_groups: tuple[SubGroup, ...] = Field(
         default=(),
         max_length=MOST_SUBGROUPS,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
-    """Parts of the gang with their own `minMember` and `topology`.
+    """Parts of the gang with their own `minMember` and `topology`. With `parent`, they form a tree.
 
-    A subgroup inherits the name of the topology, and the level of the PodGroup applies to it as well.
+    A subgroup inherits the name of the topology, and the levels of the PodGroup and of the subgroups above apply to it
+    as well.
     """
 
     @property
@@ -142,18 +256,56 @@ class PodGroupSpec(StrictModel):
         own = subgroup.topology.name if subgroup.topology is not None else None
         return own or (self.topology or TopologyRequest()).name
 
+    @property
+    def slices(self) -> TopologySlices | None:
+        """The equal parts into which the pods of a PodGroup without subGroups are divided; None if they are not."""
+        return self.topology.slices if self.topology is not None else None
+
+    @cached_property
+    def tree(self) -> SubgroupTree:
+        """The subGroups as a tree. Its minimum is that of the subGroups that must run."""
+        return SubgroupTree.from_parents(
+            [sub.name for sub in self.sub_groups],
+            [sub.parent for sub in self.sub_groups],
+            [sub.min_member for sub in self.sub_groups],
+            [sub.min_sub_groups for sub in self.sub_groups],
+            self.min_sub_groups,
+        )
+
     @model_validator(mode="after")
-    def _subgroups_add_up(self) -> Self:
+    def _subgroups_form_a_tree(self) -> Self:
         names = [sub.name for sub in self.sub_groups]
         if len(set(names)) != len(names):
             raise ValueError("subGroups: two of them have one name; each needs a name of its own")
-        total = sum(sub.min_member for sub in self.sub_groups)
-        has_minimum = "min_member" in self.model_fields_set
-        if has_minimum and total > self.min_member:
+        parents = {sub.name: sub.parent for sub in self.sub_groups}
+        for number, name in enumerate(names):
+            if problem := _problem_of_parents(name, parents):
+                raise ValueError(f"subGroups[{number}].{problem}")
+        for number, sub in enumerate(self.sub_groups):
+            if problem := _problem_of_subgroup(sub, len(self.tree.children[number])):
+                raise ValueError(f"subGroups[{number}].{problem}")
+        if self.min_sub_groups is not None and self.min_sub_groups > len(self.tree.roots):
+            raise ValueError(
+                f"minSubGroups: {self.min_sub_groups} is more than the {len(self.tree.roots)} subGroups without a "
+                "parent; lower it, or leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _minimums_add_up(self) -> Self:
+        total = self.tree.minimum
+        if "min_member" in self.model_fields_set and total > self.min_member:
             raise ValueError(
                 f"minMember: {self.min_member} is less than the subGroups' sum {total}; "
                 f"raise minMember to {total} or more, or leave it out"
             )
+        if self.slices is not None:
+            if self.sub_groups:
+                raise ValueError(
+                    "topology.slices: the PodGroup has subGroups; state slices in the topology of each subGroup"
+                )
+            if problem := self.slices.problem_of(self.min_member):
+                raise ValueError(problem)
         return self
 
 
@@ -230,8 +382,9 @@ class PodGroup(StrictModel):
 
     @property
     def min_member(self) -> int:
-        """The number of pods that must be placed together: minMember, or the sum over the subGroups, if larger."""
-        return max(self.spec.min_member, sum(sub.min_member for sub in self.spec.sub_groups))
+        """The number of pods that must be placed together: minMember, or that of the subGroups, if larger."""
+        spec = self.spec
+        return max(spec.min_member, spec.tree.minimum) if spec.sub_groups else spec.min_member
 
     @property
     def creation_time(self) -> float:

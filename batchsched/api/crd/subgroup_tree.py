@@ -1,0 +1,86 @@
+"""The subgroups of a gang as a tree, and how many pods are missing until enough of them run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class SubgroupTree:
+    """Subgroups by index: those without children have pods, the others run if enough of their children run.
+
+    Args:
+      names: name of each subgroup.
+      parents: index of the subgroup above, -1 for none.
+      children: indexes of the subgroups below.
+      minimums: pods that a subgroup without children needs in order to run; 0 for one with children.
+      min_children: how many children must run for the subgroup to run; 0 for one without children.
+      roots: the subgroups without a parent.
+      min_roots: how many of the roots must run for the gang to run.
+    """
+
+    names: tuple[str, ...]
+    parents: tuple[int, ...]
+    children: tuple[tuple[int, ...], ...]
+    minimums: tuple[int, ...]
+    min_children: tuple[int, ...]
+    roots: tuple[int, ...]
+    min_roots: int
+
+    @classmethod
+    def from_parents(
+        cls,
+        names: Sequence[str],
+        parents: Sequence[str | None],
+        minimums: Sequence[int],
+        min_children: Sequence[int | None],
+        min_roots: int | None,
+    ) -> Self:
+        """Build the tree from a list with the name of each parent, None for none.
+
+        A number of children or roots of None means all. The parents exist and form no cycle.
+        """
+        index = {name: number for number, name in enumerate(names)}
+        parent_of = tuple(-1 if parent is None else index[parent] for parent in parents)
+        children: list[list[int]] = [[] for _ in names]
+        for number, parent in enumerate(parent_of):
+            if parent >= 0:
+                children[parent].append(number)
+        roots = tuple(number for number, parent in enumerate(parent_of) if parent < 0)
+        return cls(
+            names=tuple(names),
+            parents=parent_of,
+            children=tuple(map(tuple, children)),
+            minimums=tuple(
+                0 if below else minimum for below, minimum in zip(children, minimums, strict=True)
+            ),
+            min_children=tuple(
+                len(below) if least is None else least
+                for below, least in zip(children, min_children, strict=True)
+            ),
+            roots=roots,
+            min_roots=len(roots) if min_roots is None else min_roots,
+        )
+
+    @property
+    def minimum(self) -> int:
+        """The least number of pods with which enough subgroups run."""
+        return self.missing({})
+
+    def missing(self, placed: Mapping[str, int]) -> int:
+        """Return the least number of pods that must be added until enough subgroups run.
+
+        Args:
+          placed: number of placed pods by name of the subgroup; a missing name has none.
+        """
+        return self._least(self.roots, self.min_roots, placed.get)
+
+    def _least(self, group: Sequence[int], needed: int, placed: Callable[[str, int], int]) -> int:
+        """Return the least number of pods with which a number of subgroups of a group run."""
+        missing = [
+            self._least(self.children[number], self.min_children[number], placed)
+            if self.children[number]
+            else max(0, self.minimums[number] - placed(self.names[number], 0))
+            for number in group
+        ]
+        return sum(missing) if needed >= len(missing) else sum(sorted(missing)[:needed])
