@@ -2,7 +2,7 @@
 
 If such a field were ignored, pods would start without a device, or a gang outside the topology domain that it requires.
 So a pending gang with such a field is refused with the reason UnsupportedField, and the message names the field.
-`api.external_podgroups` finds the unsupported fields of PodGroups of other schedulers.
+`api.external` finds the unsupported fields of PodGroups of other schedulers.
 """
 
 from collections.abc import Mapping

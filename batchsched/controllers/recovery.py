@@ -22,7 +22,8 @@ import msgspec
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
+from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
+from batchsched.api.external.pod_group import external_source, is_external
 from batchsched.api.gang import is_single_pod
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, refusal_text
-from batchsched.api.external_podgroups import is_external
+from batchsched.api.external.pod_group import is_external
 from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.controllers.event_recorder import (

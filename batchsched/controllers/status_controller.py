@@ -15,7 +15,8 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import UPSTREAM_CONDITIONS, external_source, is_external
+from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
+from batchsched.api.external.pod_group import external_source, is_external
 from batchsched.api.gang import gang_key, gang_key_of_pod, identities_of
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile

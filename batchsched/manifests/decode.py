@@ -26,7 +26,8 @@ from batchsched.api.core.volume import (
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, field_errors
-from batchsched.api.external_podgroups import ExternalPodGroup, convert_pod_group
+from batchsched.api.external.conversion import convert_pod_group
+from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks

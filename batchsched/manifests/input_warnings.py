@@ -25,15 +25,9 @@ from batchsched.api.core.quantity import BYTES, parse_quantity
 from batchsched.api.crd.base import GROUP
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.validation import similar_name_hint, suggest_name
-from batchsched.api.external_podgroups import (
-    COSCHEDULING_LABEL,
-    KAI_ANNOTATION,
-    KAI_QUEUE,
-    KAI_SUB_GROUP,
-    VOLCANO_ANNOTATIONS,
-    VOLCANO_QUEUE,
-    VOLCANO_TASK,
-)
+from batchsched.api.external.coscheduling import COSCHEDULING_LABEL
+from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP
+from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION, GROUP
 from batchsched.api.crd.validation import (
@@ -27,6 +26,7 @@ from batchsched.api.crd.validation import (
     unknown_sub_group_warnings,
 )
 from batchsched.api.decision import SetAside
+from batchsched.api.external.conversion import EXTERNAL_KIND_BY_GROUP_AND_NAME, with_gang_labels
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
@@ -212,7 +212,7 @@ class _Cluster:
         name = (api_group(envelope.api_version), envelope.kind)
         if name in self.owner_kinds:
             self.owners.append(document)
-        kind = KIND_BY_GROUP_AND_NAME.get(name) or foreign.EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
+        kind = KIND_BY_GROUP_AND_NAME.get(name) or EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return
@@ -240,7 +240,7 @@ class _Cluster:
             if not self._counts(decoded):
                 return
             if decoded.spec.scheduler_name == self.scheduler_name:
-                decoded = foreign.with_gang_labels(decoded)
+                decoded = with_gang_labels(decoded)
         self.objects[kind.field].append(decoded)
 
     def _counts(self, pod: Pod) -> bool:

@@ -13,7 +13,7 @@ from msgspec import inspect
 from pydantic import BaseModel
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.external_podgroups import KAI_ANNOTATION
+from batchsched.api.external.kai import KAI_ANNOTATION
 from batchsched.api.snapshot import ObjectKind
 from batchsched.api.unsupported_fields import UNSUPPORTED_ANNOTATIONS
 

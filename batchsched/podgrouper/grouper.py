@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.external.conversion import EXTERNAL_KINDS, with_gang_labels
 from batchsched.api.snapshot import ObjectKind
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
@@ -122,7 +121,7 @@ class GangMemberStore:
     def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
-        pod = foreign.with_gang_labels(pod)
+        pod = with_gang_labels(pod)
         ref = owner_of(pod) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:

@@ -12,7 +12,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.external_podgroups import ExternalPodGroup
+from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import ENVELOPE_DECODER, Document

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.config.schema import Profile
 from batchsched.errors import ApiError, UnusableInput

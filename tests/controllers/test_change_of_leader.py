@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
+from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
 from batchsched.controllers.recovery import StaleGangController
 from batchsched.controllers.refusal_history import RefusalHistory

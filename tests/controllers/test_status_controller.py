@@ -8,7 +8,7 @@ from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import REASONS, Decision, Refusal
-from batchsched.api.external_podgroups import SOURCE, SOURCE_UID
+from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, RefusalHistory
 from batchsched.controllers.status_controller import (

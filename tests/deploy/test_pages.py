@@ -7,7 +7,10 @@ import msgspec
 import pytest
 import yaml
 
-from batchsched.api import external_podgroups as foreign
+from batchsched.api.external.conversion import EXTERNAL_KINDS
+from batchsched.api.external.coscheduling import COSCHEDULING_LABEL, CoschedulingSpec
+from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP, KaiSpec
+from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoSpec
 from batchsched.podgrouper import rules
 
 ROOT = Path(__file__).parents[2]
@@ -15,23 +18,21 @@ MIGRATING = (ROOT / "docs" / "migrating.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "spec", [foreign.CoschedulingSpec, foreign.VolcanoSpec, foreign.KaiSpec], ids=lambda spec: spec.__name__
-)
+@pytest.mark.parametrize("spec", [CoschedulingSpec, VolcanoSpec, KaiSpec], ids=lambda spec: spec.__name__)
 def test_every_field_of_other_schedulers_that_is_read_is_on_the_migration_page(spec):
     for field in msgspec.structs.fields(spec):
         assert re.search(rf"\b{field.encode_name}\b", MIGRATING), field.encode_name
 
 
 def test_every_gang_label_of_other_schedulers_is_on_the_migration_page():
-    marks = [foreign.COSCHEDULING_LABEL, *foreign.VOLCANO_ANNOTATIONS, foreign.VOLCANO_TASK]
-    marks += [foreign.KAI_ANNOTATION, foreign.KAI_SUB_GROUP, foreign.KAI_QUEUE]
+    marks = [COSCHEDULING_LABEL, *VOLCANO_ANNOTATIONS, VOLCANO_TASK]
+    marks += [KAI_ANNOTATION, KAI_SUB_GROUP, KAI_QUEUE]
     for mark in marks:
         assert f"`{mark}`" in MIGRATING
 
 
 def test_every_kind_of_other_schedulers_that_is_read_is_on_the_migration_page():
-    for kind in foreign.EXTERNAL_KINDS:
+    for kind in EXTERNAL_KINDS:
         group, version = kind.api_version.split("/")
         assert f"`{group}" in MIGRATING
         assert version in MIGRATING

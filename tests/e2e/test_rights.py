@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right

@@ -4,13 +4,9 @@ import msgspec
 import pytest
 
 from batchsched.api.core.pod import LAST_CHECKPOINT
-from batchsched.api.external_podgroups import (
-    KAI_ANNOTATION,
-    SOURCE,
-    VOLCANO_ANNOTATIONS,
-    VOLCANO_QUEUE,
-    VOLCANO_TASK,
-)
+from batchsched.api.external.kai import KAI_ANNOTATION
+from batchsched.api.external.pod_group import SOURCE
+from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_ANNOTATIONS
 from batchsched.framework.plugin_support.csi_migration import MIGRATED_PLUGINS

@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.external_podgroups import EXTERNAL_KINDS
+from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper

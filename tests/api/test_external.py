@@ -6,17 +6,11 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from batchsched.api import external_podgroups as foreign
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
-from batchsched.api.external_podgroups import (
-    SOURCE,
-    convert_pod_group,
-    external_source,
-    is_external,
-    with_gang_labels,
-)
+from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_pod_group, with_gang_labels
+from batchsched.api.external.pod_group import SOURCE, external_source, is_external
 
-TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in foreign.EXTERNAL_KINDS}
+TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in EXTERNAL_KINDS}
 
 
 def translated(api_version, **spec):

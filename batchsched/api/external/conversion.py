@@ -1,0 +1,99 @@
+"""Conversion of the PodGroups of other projects to batchsched PodGroups, and of the labels of their pods."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external import coscheduling, kai, kubernetes, volcano
+from batchsched.api.external.coscheduling import CoschedulingPodGroup
+from batchsched.api.external.kai import KAI_QUEUE, KaiPodGroup
+from batchsched.api.external.kubernetes import UpstreamAlphaPodGroup, UpstreamBetaPodGroup, UpstreamPodGroup
+from batchsched.api.external.pod_group import SOURCE, SOURCE_UID, ExternalPodGroup, Marks, without_none
+from batchsched.api.external.volcano import VOLCANO_QUEUE, VolcanoPodGroup
+from batchsched.api.snapshot import ObjectKind, api_group
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
+
+EXTERNAL_KINDS: Final = (
+    ObjectKind(
+        "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
+    ),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
+    ObjectKind(
+        "PodGroup", "scheduling.k8s.io/v1alpha3", UpstreamAlphaPodGroup, "pod_groups", namespaced=True
+    ),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
+)
+"""External kinds in order of precedence. A batchsched PodGroup of the same name takes precedence over all of them."""
+EXTERNAL_KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in EXTERNAL_KINDS}
+_VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
+
+
+def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
+    """Return a PodGroup of another project as a batchsched PodGroup.
+
+    The result has no uid, because it does not exist in the API.
+
+    Raises:
+      pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
+    """
+    meta = external.metadata
+    unsupported = external.unsupported_field()
+    if unsupported:
+        unsupported = f"PodGroup of {api_group(_VERSIONS[type(external)])}: {unsupported}"
+    annotations = without_none(
+        **{
+            SOURCE: _VERSIONS[type(external)],
+            SOURCE_UID: meta.uid or None,
+            UNSUPPORTED_FIELD: unsupported or None,
+        }
+    )
+    conditions = external.status.conditions if isinstance(external, UpstreamPodGroup) else None
+    return PodGroup.model_validate(
+        {
+            "metadata": without_none(
+                name=meta.name,
+                namespace=meta.namespace,
+                labels=meta.labels,
+                annotations={**(meta.annotations or {}), **annotations},
+                creationTimestamp=meta.creation_timestamp,
+                generation=meta.generation,
+            ),
+            "spec": without_none(**external.batchsched_fields()),
+            **({"status": {"conditions": conditions}} if conditions else {}),
+        }
+    )
+
+
+_READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
+    kubernetes.read_marks,
+    coscheduling.read_marks,
+    volcano.read_marks,
+    kai.read_marks,
+)
+
+
+def with_gang_labels(pod: Pod) -> Pod:
+    """Return a pod with its gang labels or annotations of another project, such as Volcano, as batchsched labels.
+
+    Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
+    """
+    meta = pod.metadata
+    if meta.label(POD_GROUP_LABEL):
+        return pod
+    for read in _READERS:
+        group, sub_group = read(pod)
+        if group:
+            return with_labels(pod, {POD_GROUP_LABEL: group, SUB_GROUP_LABEL: sub_group or None})
+    queue = meta.label(KAI_QUEUE) or meta.annotation(VOLCANO_QUEUE)
+    return with_labels(pod, {QUEUE_LABEL: queue}) if queue and not meta.label(QUEUE_LABEL) else pod
+
+
+def with_labels(pod: Pod, labels: Mapping[str, str | None]) -> Pod:
+    """Return a copy of a pod with these labels set. None leaves a label unchanged."""
+    more: Iterable[tuple[str, str]] = ((key, text) for key, text in labels.items() if text is not None)
+    return replace(pod, metadata=replace(pod.metadata, labels={**(pod.metadata.labels or {}), **dict(more)}))

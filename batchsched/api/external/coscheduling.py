@@ -1,0 +1,40 @@
+"""The PodGroup of the coscheduling plugin (`scheduling.x-k8s.io`)."""
+
+from typing import Final
+
+from typing_extensions import override
+
+from batchsched.api.core.metadata import KubernetesValue
+from batchsched.api.core.pod import Amounts, Pod
+from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec
+
+COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+
+
+class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a coscheduling PodGroup (`scheduling.x-k8s.io/v1alpha1`)."""
+
+    min_member: int = 1
+    min_resources: Amounts | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
+    """The PodGroup of the coscheduling plugin."""
+
+    spec: CoschedulingSpec = CoschedulingSpec()
+
+    @override
+    def batchsched_fields(self) -> Spec:
+        """Return the coscheduling PodGroup as fields of a batchsched PodGroup spec."""
+        spec = self.spec
+        return {
+            "minMember": max(1, spec.min_member),
+            "minResources": spec.min_resources,
+            "scheduleTimeoutSeconds": spec.schedule_timeout_seconds,
+        }
+
+
+def read_marks(pod: Pod) -> Marks:
+    """Return the PodGroup and the subgroup that a pod names."""
+    return pod.metadata.label(COSCHEDULING_LABEL), None

@@ -1,0 +1,56 @@
+"""What the PodGroups of all other projects have in common: the base class, and the marks of a converted PodGroup."""
+
+from typing import Any, Final
+
+from batchsched.api.core.metadata import KubernetesObject
+from batchsched.api.crd.podgroup import PodGroup
+
+SOURCE: Final = "scheduling.batchsched.dev/source"
+"""Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
+SOURCE_UID: Final = "scheduling.batchsched.dev/source-uid"
+"""Annotation of a converted PodGroup with the uid of its source."""
+
+Spec = dict[str, Any]
+Marks = tuple[str | None, str | None]
+"""The PodGroup and the subgroup that a pod names."""
+
+
+class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
+    """The base class of the PodGroups of other projects, such as Volcano.
+
+    To read another kind, add a module with a subclass beside this one, and in `external.conversion` an entry in
+    `EXTERNAL_KINDS` and a reader of its labels in `_READERS`.
+    """
+
+    def batchsched_fields(self) -> Spec:
+        """Return this PodGroup as fields of a batchsched PodGroup spec. None means an absent field."""
+        raise NotImplementedError
+
+    def unsupported_field(self) -> str:
+        """Return a sentence about a hard constraint of this PodGroup that batchsched cannot keep; "" if none."""
+        return ""
+
+
+def required_pods(min_member: int, parts: list[Spec]) -> Spec:
+    """Return minMember and subGroups. Other projects allow a minMember below the sum of the parts."""
+    minimum = max(1, min_member, sum(part["minMember"] for part in parts))
+    return {"minMember": minimum, "subGroups": parts or None}
+
+
+def without_none(**fields: Any) -> Spec:
+    """Return the fields with a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def is_external(group: PodGroup) -> bool:
+    """Return whether a batchsched PodGroup was converted from a PodGroup of another project."""
+    return SOURCE in group.metadata.annotations
+
+
+def external_source(group: PodGroup) -> tuple[str, str]:
+    """Return the API version and the uid of the external PodGroup from which `group` was converted.
+
+    Both are "" if the PodGroup was not converted.
+    """
+    marks = group.metadata.annotations
+    return marks.get(SOURCE, ""), marks.get(SOURCE_UID, "")
