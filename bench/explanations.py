@@ -18,8 +18,8 @@ from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read_manifests
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.verification import (
-    BriefDecision,
-    decide_briefly,
+    AssignmentDecision,
+    decide_assignments,
     decision_work,
     emptied_cluster,
 )
@@ -83,7 +83,7 @@ class MeasuredDecision:
     """A repeated decision: its CPU seconds, what it decided, and its longest step."""
 
     seconds: float
-    decision: BriefDecision
+    decision: AssignmentDecision
     longest: LongestStep
 
 
@@ -123,7 +123,7 @@ def _snapshot(instance: Instance) -> Snapshot:
 def _measure(cluster: Snapshot, seed: int) -> MeasuredDecision:
     gc.collect()
     longest, begun = LongestStep(), time.process_time()
-    decision = decide_briefly(cluster, Profile(), NOW, seed, longest)
+    decision = decide_assignments(cluster, Profile(), NOW, seed, longest)
     longest.end()
     return MeasuredDecision(time.process_time() - begun, decision, longest)
 

@@ -111,7 +111,7 @@ def run(
     from batchsched.cli.outcomes import print_outcomes
     from batchsched.lab.results import read_outcomes
 
-    with errors_name(scenario):
+    with name_scenario_in_errors(scenario):
         chosen = _load(scenario, change)
         folder = to or Path(f"{chosen.name}-results")
         run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
@@ -121,7 +121,7 @@ def run(
 
 
 @contextmanager
-def errors_name(scenario: Path) -> Iterator[None]:
+def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
     """Add the file of the scenario to errors from the `with` block that name neither a file nor an option.
 
     Raises:
@@ -176,7 +176,7 @@ def tune(
     """
     from batchsched.cli.outcomes import print_tuning_result
 
-    with errors_name(scenario):
+    with name_scenario_in_errors(scenario):
         chosen = _load(scenario, change)
         folder = to or Path(f"{chosen.name}-results")
         result = run_tuning(chosen, folder, processes or os.cpu_count() or 1, address)

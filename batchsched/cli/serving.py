@@ -92,11 +92,11 @@ def serve(folder: Path, address: ResultsAddress) -> None:
       UnusableInput: another process uses the port, or the token or the certificate cannot be used.
     """
     guard, tls = address.access_check(), address.tls_context()
-    from batchsched.lab.exhibit import ResultPages
+    from batchsched.lab.result_pages import ResultPages
 
-    exhibit = ResultPages(folder)
-    exhibit.runs_html()  # fails now if the folder is wrong, instead of at the first request
-    asyncio.run(_serve(ResultHandlers(exhibit), guard, address, tls))
+    pages = ResultPages(folder)
+    pages.runs_html()  # fails now if the folder is wrong, instead of at the first request
+    asyncio.run(_serve(ResultHandlers(pages), guard, address, tls))
 
 
 async def _serve(

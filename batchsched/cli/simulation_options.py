@@ -20,7 +20,7 @@ class Backfill(StrEnum):
     NONE = "none"
 
 
-class Selection(StrEnum):
+class SelectionChoice(StrEnum):
     """How a simulated session selects gangs: one by one in the policy's order, or the set of the highest weight."""
 
     ORDERED = "ordered"
@@ -56,7 +56,7 @@ Blocking = Annotated[
     bool, typer.Option(help="Without backfill: a head gang that does not fit blocks all gangs behind it.")
 ]
 SelectionOption = Annotated[
-    Selection,
+    SelectionChoice,
     typer.Option(
         metavar="ordered|weight",
         help="ordered: the policy's order is strict. weight: the solver chooses by weight.",

@@ -59,7 +59,7 @@ def _above_guarantees(
     for name, gangs in protected.items():
         if name not in tree:
             continue
-        guarantee = dict(zip(resources, guarantees[table.leaf_row(name)].tolist(), strict=True))
+        guarantee = dict(zip(resources, guarantees[table.own_gangs_row(name)].tolist(), strict=True))
         usage: Counter[str] = Counter()
         for gang in gangs:
             for pod in gang.placed_pods():

@@ -143,7 +143,7 @@ class StaleGangController:
             if since >= 0:
                 self._cache.gangs.record_partially_bound(gang.identity, since)
             if recorded.get("wholeSince"):
-                self._cache.gangs.record_was_whole(gang.identity)
+                self._cache.gangs.record_minimum_was_bound(gang.identity)
 
     def _was_whole(self, gang: GangPods, group: PodGroup) -> bool:
         """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
@@ -255,7 +255,7 @@ class StaleGangController:
                 self.leaving.discard(identity)
                 self._rollback_times.pop(identity, None)
                 if placed:
-                    self._cache.gangs.record_was_whole(identity)
+                    self._cache.gangs.record_minimum_was_bound(identity)
                 return
             message = (
                 f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "

@@ -131,7 +131,9 @@ class Reporter:
     def _surplus(self, entity: Entity) -> bool:
         """Return whether pods beyond the minimum of a gang that was not refused stayed pending in the last cycle."""
         surplus = sum(pod.key in entity.pods for pod in entity.popped)
-        return surplus > 0 and (surplus < len(entity.popped) or self.status.is_complete(entity.identity))
+        return surplus > 0 and (
+            surplus < len(entity.popped) or self.status.has_minimum_placed(entity.identity)
+        )
 
     def _full_queues(self, surplus: Mapping[str, Entity]) -> dict[str, str]:
         """Return, for each gang with surplus pods, the queue that has no room for them within its limit, or ""."""

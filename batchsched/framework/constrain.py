@@ -16,11 +16,11 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, ConstraintRow, Sense
 
-__all__ = ["ALL_NODES", "EVERY_NODE", "Candidate", "CandidateSet", "ConstraintRow", "Sense"]
+__all__ = ["ALL_NODES", "EVERY_NODE", "CandidatePods", "CandidateSet", "ConstraintRow", "Sense"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class CandidatePods:
     """The pending pods of one gang and one pod class, which form one column of the solver's problem.
 
     Args:
@@ -46,7 +46,7 @@ class CandidateSet:
     `partitions` has the divisions of the nodes into domains, to which linear constraints refer by number.
     """
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[CandidatePods]) -> None:
         self.candidates = tuple(candidates)
         self.partitions: list[IndexArray] = []
         self.gathered: dict[int, str] = {}
@@ -78,7 +78,7 @@ class CandidateSet:
         return self._partition_numbers[key]
 
 
-def counting_row(
+def pod_limit_row(
     plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
 ) -> ConstraintRow:
     """Return a linear constraint that limits how many pods each domain may have; each pod class has a weight.
@@ -100,12 +100,12 @@ def counting_row(
     )
 
 
-def excluding_row(
+def exclusion_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> ConstraintRow:
     """Return a linear constraint that forbids pods of the given classes on the nodes where `nodes` [N] is True."""
     partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
-    return counting_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
+    return pod_limit_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:

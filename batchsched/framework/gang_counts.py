@@ -116,9 +116,9 @@ class WaitingPods:
 
     def rejection(self, gang: str) -> Status:
         """Return the first rejection among a gang's pods that wait at Permit, or Success if none is rejected."""
-        return next((one.rejection for one in self.of_gang(gang) if not one.rejection.ok), SUCCESS)
+        return next((one.rejection for one in self.pods_of_gang(gang) if not one.rejection.ok), SUCCESS)
 
-    def of_gang(self, gang: str) -> Iterable[WaitingPod]:
+    def pods_of_gang(self, gang: str) -> Iterable[WaitingPod]:
         """The pods of a gang that wait at Permit, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 

@@ -313,7 +313,7 @@ class PipelineNodeDryRun:
         return SUCCESS
 
 
-def spare_no_pod(_pod: Pod) -> bool:
+def protect_no_pod(_pod: Pod) -> bool:
     """Return False for every pod, so that no pod is protected from eviction. This is the default."""
     return False
 
@@ -327,7 +327,7 @@ class EvictionLimits:
       budgets: the current disruption budgets; None for those of the snapshot.
     """
 
-    spares: Callable[[Pod], bool] = spare_no_pod
+    spares: Callable[[Pod], bool] = protect_no_pod
     budgets: tuple[PodDisruptionBudget, ...] | None = None
 
 

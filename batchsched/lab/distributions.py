@@ -15,7 +15,7 @@ from batchsched.lab.figure import (
     policy_color,
     round_significant,
 )
-from batchsched.lab.trial import Floats, Trial
+from batchsched.lab.run_columns import Floats, RunColumns
 
 _WAITS: Final = "Time from submission to start; waits below 1 s are drawn at 1 s."
 _SLOWDOWNS: Final = (
@@ -29,13 +29,13 @@ _MARKS: Final = (
 _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
-def size_bounds(trials: Sequence[Trial]) -> tuple[int, ...]:
+def size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
     """Return the upper bounds of gang size ranges: powers of two, of which the last covers the largest gang.
 
     The first bound is 0 if a gang has size 0.
     """
-    largest = max((int(trial.units.max()) for trial in trials if len(trial.units)), default=1)
-    bounds = [0, 1] if any((trial.units == 0).any() for trial in trials) else [1]
+    largest = max((int(run.units.max()) for run in runs if len(run.units)), default=1)
+    bounds = [0, 1] if any((run.units == 0).any() for run in runs) else [1]
     while bounds[-1] < largest:
         bounds.append(bounds[-1] * 2)
     return tuple(bounds)
@@ -48,27 +48,27 @@ def size_class(units: int, bounds: Sequence[int]) -> str:
     return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
 
 
-def waits_and_slowdowns_by_size(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
+def waits_and_slowdowns_by_size(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
     """Draw box plots of the waits and of the bounded slowdowns of gangs, by gang size."""
-    return _figures(trials, _sizes(trials), "size", "gang size")
+    return _figures(runs, _sizes(runs), "size", "gang size")
 
 
-def waits_and_slowdowns_by_queue(trials: Sequence[Trial]) -> tuple[Figure, Figure]:
+def waits_and_slowdowns_by_queue(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
     """Draw box plots of the waits and of the bounded slowdowns of gangs, by queue."""
-    return _figures(trials, _queues(trials), "queue", "queue")
+    return _figures(runs, _queues(runs), "queue", "queue")
 
 
-def _figures(trials: Sequence[Trial], classes: "_Classes", key: str, label: str) -> tuple[Figure, Figure]:
+def _figures(runs: Sequence[RunColumns], classes: "_Classes", key: str, label: str) -> tuple[Figure, Figure]:
     wait = Figure(f"wait-by-{key}", f"Wait by {label}", _WAITS, (), {})
     slowdown = Figure(f"slowdown-by-{key}", f"Bounded slowdown by {label}", _SLOWDOWNS, (), {})
     return (
         _with_scale(
-            _boxes(trials, lambda trial: np.maximum(trial.wait, 1.0), classes, wait),
+            _boxes(runs, lambda run: np.maximum(run.wait, 1.0), classes, wait),
             log_duration_axis,
             "wait (log scale)",
         ),
         _with_scale(
-            _boxes(trials, lambda trial: trial.slowdown, classes, slowdown),
+            _boxes(runs, lambda run: run.slowdown, classes, slowdown),
             log_factor_axis,
             "bounded slowdown (log scale)",
         ),
@@ -85,38 +85,38 @@ def _with_scale(
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """The classes of a box plot: names along the axis, and the class of each gang of a trial."""
+    """The classes of a box plot: names along the axis, and the class of each gang of a run."""
 
     title: str
     names: tuple[str, ...]
-    of: Callable[[Trial], NDArray[np.int64]]
+    of: Callable[[RunColumns], NDArray[np.int64]]
 
 
-def _sizes(trials: Sequence[Trial]) -> _Classes:
-    bounds = size_bounds(trials)
-    unit = trials[0].unit if trials else "pods"
+def _sizes(runs: Sequence[RunColumns]) -> _Classes:
+    bounds = size_bounds(runs)
+    unit = runs[0].unit if runs else "pods"
     return _Classes(
         f"gang size ({unit})",
         tuple(size_class(bound, bounds) for bound in bounds),
-        lambda trial: np.searchsorted(np.asarray(bounds), trial.units),
+        lambda run: np.searchsorted(np.asarray(bounds), run.units),
     )
 
 
-def _queues(trials: Sequence[Trial]) -> _Classes:
-    names = sorted({gang.queue for trial in trials for gang in trial.gangs})
+def _queues(runs: Sequence[RunColumns]) -> _Classes:
+    names = sorted({gang.queue for run in runs for gang in run.gangs})
     place = {name: index for index, name in enumerate(names)}
     return _Classes(
         "queue",
         tuple(names),
-        lambda trial: np.array([place[gang.queue] for gang in trial.gangs], dtype=np.int64),
+        lambda run: np.array([place[gang.queue] for gang in run.gangs], dtype=np.int64),
     )
 
 
 def _boxes(
-    trials: Sequence[Trial], values: Callable[[Trial], Floats], classes: _Classes, figure: Figure
+    runs: Sequence[RunColumns], values: Callable[[RunColumns], Floats], classes: _Classes, figure: Figure
 ) -> Figure:
     """Add a box for each policy and class to a figure."""
-    data = [_box(trial, index, values(trial), classes) for index, trial in enumerate(trials)]
+    data = [_box(run, index, values(run), classes) for index, run in enumerate(runs)]
     order = [name for name in classes.names if any(name in box["x"] for box in data)]
     layout = {
         "xaxis": axis(classes.title, type="category", categoryorder="array", categoryarray=order),
@@ -133,9 +133,9 @@ def _boxes(
     )
 
 
-def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[str, Any]:
+def _box(run: RunColumns, index: int, values: Floats, classes: _Classes) -> dict[str, Any]:
     """Summarize each class. The page contains the summary only, without the samples."""
-    places = classes.of(trial)
+    places = classes.of(run)
     defined = ~np.isnan(values)
     names, rows, worst = [], [], []
     for position, name in enumerate(classes.names):
@@ -149,7 +149,7 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
     )
     return {
         "type": "box",
-        "name": trial.policy,
+        "name": run.policy,
         "x": names,
         "lowerfence": low,
         "q1": first,
@@ -161,7 +161,7 @@ def _box(trial: Trial, index: int, values: Floats, classes: _Classes) -> dict[st
         "pointpos": 0,
         "jitter": 0,
         "offsetgroup": str(index),
-        "meta": {"policy": trial.policy},
+        "meta": {"policy": run.policy},
         "line": {"color": policy_color(index), "width": 1.5},
         "marker": {"color": policy_color(index), "size": 5, "symbol": index % 8},
     }

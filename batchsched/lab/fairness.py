@@ -20,7 +20,7 @@ import numpy as np
 
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.queue import Queue
-from batchsched.lab.trial import Floats
+from batchsched.lab.run_columns import Floats
 from batchsched.simulator.result import RunResult
 
 _EPSILON: Final = 1e-12

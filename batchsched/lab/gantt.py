@@ -25,8 +25,8 @@ from batchsched.lab.figure import (
     time_axis,
     time_unit,
 )
+from batchsched.lab.run_columns import GPUS, PODS, RunColumns, time_axis_end
 from batchsched.lab.timelines import OTHER_QUEUES, partial_view_text, queues_with_colors
-from batchsched.lab.trial import GPUS, PODS, Trial, time_axis_end
 from batchsched.simulator.result import GangRecord
 
 MAX_NODES = 48
@@ -122,7 +122,9 @@ class _Lanes:
     def occupy(self, among: range, units: int, start: float, end: float) -> list[int]:
         """Choose lanes of a node for a gang, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
-        chosen = next((run[:units] for run in _stretches(free) if len(run) >= units), free[:units])
+        chosen = next(
+            (stretch[:units] for stretch in _stretches(free) if len(stretch) >= units), free[:units]
+        )
         if len(chosen) < units:
             rest = sorted((lane for lane in among if lane not in chosen), key=lambda lane: self.free_at[lane])
             chosen = sorted([*chosen, *rest[: units - len(chosen)]])
@@ -144,12 +146,12 @@ def select_chart_nodes(held: Mapping[str, NodeUnits], limit: int = MAX_NODES) ->
     return ChartNodes(names, lanes, len(held))
 
 
-def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, NodeUnits]:
+def node_units(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeUnits]:
     """Return what each node holds in a Gantt chart: its GPUs, if gangs use any, and its pods without GPUs."""
     pods: Counter[str] = Counter()
-    for trial in trials:
-        pods |= _pod_peaks(trial)
-    if not any(trial.unit == GPUS for trial in trials):
+    for run in runs:
+        pods |= _pod_peaks(run)
+    if not any(run.unit == GPUS for run in runs):
         return {node.name: NodeUnits(0, pods[node.name]) for node in nodes}
     offered = ((node.name, node.allocatable()) for node in nodes)
     return {
@@ -160,13 +162,13 @@ def node_units(trials: Sequence[Trial], nodes: Sequence[Node]) -> dict[str, Node
     }
 
 
-def _pod_peaks(trial: Trial) -> Counter[str]:
+def _pod_peaks(run: RunColumns) -> Counter[str]:
     """Return for each node the maximum number of simultaneous pods of gangs without GPUs."""
     changes = []
-    for gang, start, end in zip(trial.gangs, trial.started.tolist(), trial.ended.tolist(), strict=True):
+    for gang, start, end in zip(run.gangs, run.started.tolist(), run.ended.tolist(), strict=True):
         if not gang.gpus and not np.isnan(start):
             for node, units in gang.placements:
-                changes += [(start, units, node), (trial.end if np.isnan(end) else end, -units, node)]
+                changes += [(start, units, node), (run.end if np.isnan(end) else end, -units, node)]
     level: Counter[str] = Counter()
     peak: Counter[str] = Counter()
     for _, change, node in sorted(changes):
@@ -175,7 +177,7 @@ def _pod_peaks(trial: Trial) -> Counter[str]:
     return peak
 
 
-def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
+def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
     """Assign lanes of a Gantt chart to each gang while it runs; adjacent lanes form one bar.
 
     Returns:
@@ -183,38 +185,38 @@ def lay_out_bars(trial: Trial, drawn: ChartNodes) -> list[_Bar]:
     """
     lanes = _Lanes([0.0] * (len(drawn.lane_tops) - 1))
     bars = []
-    for gang in np.argsort(trial.started, kind="stable").tolist():
-        start, end = float(trial.started[gang]), float(trial.ended[gang])
+    for gang in np.argsort(run.started, kind="stable").tolist():
+        start, end = float(run.started[gang]), float(run.ended[gang])
         if np.isnan(start):
             continue
-        end = trial.end if np.isnan(end) else end
+        end = run.end if np.isnan(end) else end
         taken: list[int] = []
-        record = trial.gangs[gang]
+        record = run.gangs[gang]
         for name, units in record.placements:
             node = drawn.lanes.get(name)
             if node is not None and units:
                 taken += lanes.occupy(node.of_gang(record), node.lane_count(record, units), start, end)
-        bars += [_Bar(gang, run[0], len(run), start, end) for run in _stretches(sorted(taken))]
+        bars += [_Bar(gang, stretch[0], len(stretch), start, end) for stretch in _stretches(sorted(taken))]
     return bars
 
 
 def draw_gantt_charts(
-    trials: Sequence[Trial], nodes: Sequence[Node], groups: "BarGroups"
+    runs: Sequence[RunColumns], nodes: Sequence[Node], groups: "BarGroups"
 ) -> tuple[Figure, ...]:
     """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
-    if not trials or not nodes:
+    if not runs or not nodes:
         return ()
-    drawn = select_chart_nodes(node_units(trials, nodes))
-    bars = [lay_out_bars(trial, drawn) for trial in trials]
-    shown = time_axis_end(trials)
-    longer = [trial_bars for trial_bars in bars if len(trial_bars) > MAX_BARS_PER_POLICY]
-    until = min([shown, *(trial_bars[MAX_BARS_PER_POLICY].start for trial_bars in longer)])
+    drawn = select_chart_nodes(node_units(runs, nodes))
+    bars = [lay_out_bars(run, drawn) for run in runs]
+    shown = time_axis_end(runs)
+    longer = [run_bars for run_bars in bars if len(run_bars) > MAX_BARS_PER_POLICY]
+    until = min([shown, *(run_bars[MAX_BARS_PER_POLICY].start for run_bars in longer)])
     return tuple(
         replace(
-            _gantt(trial, drawn, [bar for bar in trial_bars if bar.start < until], groups, until),
+            _gantt(run, drawn, [bar for bar in run_bars if bar.start < until], groups, until),
             key=f"gantt-{number}",
         )
-        for number, (trial, trial_bars) in enumerate(zip(trials, bars, strict=True))
+        for number, (run, run_bars) in enumerate(zip(runs, bars, strict=True))
     )
 
 
@@ -233,36 +235,38 @@ class BarGroups:
     bounds: tuple[int, ...]
 
     @staticmethod
-    def from_trials(trials: Sequence[Trial]) -> "BarGroups":
+    def from_runs(runs: Sequence[RunColumns]) -> "BarGroups":
         """Return the groups of the gangs of some runs."""
         area: Counter[str] = Counter()
-        for trial in trials:
-            for gang, units in zip(trial.gangs, trial.units.tolist(), strict=True):
+        for run in runs:
+            for gang, units in zip(run.gangs, run.units.tolist(), strict=True):
                 area[gang.queue] += units
         if len(area) > 1:
             return BarGroups(queues_with_colors(area), True, ())
-        bounds = size_bounds(trials)[-SERIES:]
-        unit = trials[0].unit if trials else GPUS
+        bounds = size_bounds(runs)[-SERIES:]
+        unit = runs[0].unit if runs else GPUS
         names = tuple(format_size(size_class(bound, bounds), unit) for bound in bounds)
         return BarGroups(names, False, bounds)
 
-    def group_index(self, trial: Trial, gang: int) -> int:
+    def group_index(self, run: RunColumns, gang: int) -> int:
         """Return the index of the group of a gang of a run."""
         if not self.by_queue:
-            units = int(trial.units[gang])
+            units = int(run.units[gang])
             return next(index for index, bound in enumerate(self.bounds) if units <= bound)
-        queue = trial.gangs[gang].queue
+        queue = run.gangs[gang].queue
         return self.names.index(queue if queue in self.names else OTHER_QUEUES)
 
 
-def _gantt(trial: Trial, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float) -> Figure:
+def _gantt(
+    run: RunColumns, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float
+) -> Figure:
     unit = time_unit(until)
     tops = drawn.lane_tops
     members: list[list[_Bar]] = [[] for _ in groups.names]
     for bar in bars:
-        members[groups.group_index(trial, bar.gang)].append(bar)
+        members[groups.group_index(run, bar.gang)].append(bar)
     data = [
-        _trace(trial, group, tops, index, unit)
+        _trace(run, group, tops, index, unit)
         | {"name": name, "hovertemplate": f"{_HOVER}<extra>{name}</extra>"}
         for index, (name, group) in enumerate(zip(groups.names, members, strict=True))
         if group
@@ -284,13 +288,13 @@ def _gantt(trial: Trial, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGro
     }
     return Figure(
         "gantt",
-        f"Gangs on nodes: {trial.policy}",
-        _caption(drawn, until, trial.end),
+        f"Gangs on nodes: {run.policy}",
+        _caption(drawn, until, run.end),
         tuple(data),
         layout,
         height=96 + ROW_PIXELS * max(len(drawn.names), 8),
-        policy=trial.policy,
-        whole_range=(0.0, float(f"{trial.end / unit.seconds:.4g}")) if _reaches(bars, until) else None,
+        policy=run.policy,
+        whole_range=(0.0, float(f"{run.end / unit.seconds:.4g}")) if _reaches(bars, until) else None,
     )
 
 
@@ -305,7 +309,7 @@ def _reaches(bars: Sequence[_Bar], until: float) -> bool:
 
 
 def _trace(
-    trial: Trial, group: Sequence[_Bar], tops: Sequence[float], index: int, unit: TimeUnit
+    run: RunColumns, group: Sequence[_Bar], tops: Sequence[float], index: int, unit: TimeUnit
 ) -> dict[str, Any]:
     heights = [tops[bar.first + bar.lanes] - tops[bar.first] for bar in group]
     return {
@@ -317,10 +321,10 @@ def _trace(
         "width": [round(height, 4) for height in heights],
         "customdata": [
             [
-                trial.gangs[bar.gang].key,
-                _size_of(trial.gangs[bar.gang]),
+                run.gangs[bar.gang].key,
+                _size_of(run.gangs[bar.gang]),
                 format_duration(bar.end - bar.start),
-                format_duration(float(trial.wait[bar.gang])),
+                format_duration(float(run.wait[bar.gang])),
             ]
             for bar in group
         ],

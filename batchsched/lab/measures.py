@@ -12,7 +12,7 @@ from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration, format_durations
-from batchsched.lab.trial import build_trials, resource_label, resources_in_use, time_weighted_mean
+from batchsched.lab.run_columns import build_run_columns, resource_label, resources_in_use, time_weighted_mean
 from batchsched.simulator.result import RunResult
 
 
@@ -88,7 +88,7 @@ class Measure:
         """Format values that a reader compares: durations in one unit."""
         return format_durations(values) if self.is_duration else tuple(map(self.show, values))
 
-    def show_differences(self, *differences: float) -> tuple[str, ...]:
+    def format_differences(self, *differences: float) -> tuple[str, ...]:
         """Format differences of values, and half widths of their intervals, in one unit; percentages as points (pp)."""
         if self.is_percentage:
             return _points(differences)
@@ -133,11 +133,11 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
     Fairness and utilization are means over the measured period of the run.
     """
-    (trial,) = build_trials((result,))
-    metrics = trial.metrics
+    (run,) = build_run_columns((result,))
+    metrics = run.metrics
     first, last = result.measured_period
     times, period = fairness.times - first, float(last - first)
-    used = resources_in_use((trial,))
+    used = resources_in_use((run,))
     return {
         "fairnessError": time_weighted_mean(times, fairness.error, period),
         "jain": time_weighted_mean(times, fairness.jain_index, period) if len(times) and period > 0 else 1.0,
@@ -146,11 +146,11 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
         "worstWait": float(metrics.worst_wait),
         "meanSlowdown": metrics.mean_slowdown,
         "worstSlowdown": metrics.worst_slowdown,
-        "utilisation": trial.busy.get(used[0], 0.0) if used else 0.0,
+        "utilisation": run.busy.get(used[0], 0.0) if used else 0.0,
         "makespan": float(metrics.makespan),
         "unfinished": float(metrics.unfinished),
         "evictions": float(sum(gang.evicted for gang in result.gangs)),
-        "lostHours": float(np.dot([gang.lost for gang in result.gangs], trial.units)) / HOUR,
+        "lostHours": float(np.dot([gang.lost for gang in result.gangs], run.units)) / HOUR,
         "meanGap": result.mean_gap,
         "worstGap": result.worst_gap,
     }
@@ -254,17 +254,17 @@ def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
 
     Utilization is left out if a run has none, because it has no events.
     """
-    drawn = [build_trials([outcome.result for outcome in outcomes]) for outcomes in policies]
-    every = [trial for runs in drawn for trial in runs]
+    drawn = [build_run_columns([outcome.result for outcome in outcomes]) for outcomes in policies]
+    every = [run for runs in drawn for run in runs]
     rows = [_mean_row(BY_KEY[key], policies) for key in _SUMMARY]
-    if all(trial.busy for trial in every):
+    if all(run.busy for run in every):
         resource = next(iter(resources_in_use(every)), "cpu")
         used = replace(BY_KEY["utilisation"], title=f"{resource_label(resource, plural=True)} used*")
         rows.append(
             SummaryRow(used, tuple(fmean(run.busy.get(resource, 0.0) for run in runs) for runs in drawn))
         )
     rows.append(_mean_row(BY_KEY["makespan"], policies))
-    done = [[trial.metrics.gangs - trial.metrics.unfinished for trial in runs] for runs in drawn]
+    done = [[run.metrics.gangs - run.metrics.unfinished for run in runs] for runs in drawn]
     rows.append(
         SummaryRow(Measure("done", "Gangs done", "higher", "{:,.0f}".format), tuple(map(fmean, done)))
     )

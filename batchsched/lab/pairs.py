@@ -140,7 +140,7 @@ def difference_text(comparison: PairedComparison) -> str:
     """
     if comparison.verdict == "same":
         return "same"
-    difference, show = comparison.difference, comparison.measure.show_differences
+    difference, show = comparison.difference, comparison.measure.format_differences
     sign = "-" if difference.value < 0 else "+"
     if isnan(difference.half_width):
         return f"{sign}{show(abs(difference.value))[0]}"

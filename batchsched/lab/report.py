@@ -36,6 +36,7 @@ from batchsched.lab.pairs import (
     group_by_workload,
     nonzero_measures,
 )
+from batchsched.lab.run_columns import RunColumns, build_run_columns, resource_label, resources_in_use
 from batchsched.lab.timelines import (
     arrival_span_seconds,
     draw_fairness_error,
@@ -45,7 +46,6 @@ from batchsched.lab.timelines import (
     draw_utilisation,
     queues_with_colors,
 )
-from batchsched.lab.trial import Trial, build_trials, resource_label, resources_in_use
 
 _SIMULATION_NOTE: Final = (
     "Below each figure: the difference from {base}. Waits, slowdowns and makespan are of gangs that ended; the "
@@ -83,11 +83,11 @@ def render_simulation(
       settings: The input of the runs.
     """
     policies = [outcome.policy for outcome in outcomes]
-    runs = build_trials([outcome.result for outcome in outcomes])
+    runs = build_run_columns([outcome.result for outcome in outcomes])
     rows = summarize([(outcome,) for outcome in outcomes])
-    gangs = max((len(trial.gangs) for trial in runs), default=0)
-    arrivals = max((float(trial.submitted.max()) for trial in runs if len(trial.gangs)), default=0.0)
-    groups = BarGroups.from_trials(runs)
+    gangs = max((len(run.gangs) for run in runs), default=0)
+    arrivals = max((float(run.submitted.max()) for run in runs if len(run.gangs)), default=0.0)
+    groups = BarGroups.from_runs(runs)
     has_footnote = any(row.measure.title.endswith("*") for row in rows)
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return Document(
@@ -358,7 +358,7 @@ def _mean_bars(number: int, workload: str, policies: Policies) -> Iterator[Figur
 
 def _sections(number: int, workload: str, policies: Policies, queues: Sequence[str]) -> tuple[Section, ...]:
     firsts = [runs[0] for runs in policies.values()]
-    drawn = build_trials([outcome.result for outcome in firsts])
+    drawn = build_run_columns([outcome.result for outcome in firsts])
     pooled = [_pool(policy, runs) for policy, runs in policies.items()]
     span = max((arrival_span_seconds(outcome) for outcome in firsts), default=0.0) or 1.0
     stacks = tuple(
@@ -378,11 +378,11 @@ def _sections(number: int, workload: str, policies: Policies, queues: Sequence[s
     return nonempty_sections([_with_suffix(section, number) for section in sections])
 
 
-def _pool(policy: str, outcomes: Sequence[Outcome]) -> Trial:
-    """Return the gangs of all runs of a policy as one trial, for distributions; its times do not share a clock."""
+def _pool(policy: str, outcomes: Sequence[Outcome]) -> RunColumns:
+    """Return the gangs of all runs of a policy as one run, for distributions; its times do not share a clock."""
     gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
-    (trial,) = build_trials([replace(outcomes[0].result, policy=policy, gangs=gangs)])
-    return trial
+    (run,) = build_run_columns([replace(outcomes[0].result, policy=policy, gangs=gangs)])
+    return run
 
 
 def _with_suffix(section: Section, suffix: int) -> Section:
@@ -394,7 +394,7 @@ def _with_suffix(section: Section, suffix: int) -> Section:
 # Figures of both
 
 
-def _over_time(drawn: Sequence[Trial]) -> tuple[Figure, ...]:
+def _over_time(drawn: Sequence[RunColumns]) -> tuple[Figure, ...]:
     used = resources_in_use(drawn)[:_MOST_RESOURCES]
     return (*(draw_utilisation(drawn, resource) for resource in used), draw_queue_length(drawn))
 

@@ -3,7 +3,7 @@
     FOLDER/plan.json            the scenario, and the file of each run
     FOLDER/runs/KEY.parquet     one row: names, measures, and nested columns for gangs, utilization and fairness
     FOLDER/runs/KEY-2.parquet   the same run with the name of a second policy, if policies have equal settings
-    FOLDER/trials/              the runs of the last search by `lab tune` (`lab.trial_results`)
+    FOLDER/trials/              the runs of the last search by `lab tune` (`lab.tuning_result_files`)
     FOLDER/earlier/KEY.parquet  runs of earlier scenarios and searches, for reuse
 
 Files are written atomically, so each existing file is complete and an interrupted sweep can be resumed. `runs/` has the

@@ -21,7 +21,7 @@ from batchsched.lab.figure import (
     time_unit,
 )
 from batchsched.lab.measures import Outcome
-from batchsched.lab.trial import Floats, Trial, resource_label, time_axis_end
+from batchsched.lab.run_columns import Floats, RunColumns, resource_label, time_axis_end
 
 MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
@@ -50,15 +50,15 @@ def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
     return np.asarray(area / np.diff(edges), dtype=np.float64)
 
 
-def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
+def draw_utilisation(runs: Sequence[RunColumns], resource: str) -> Figure:
     """Draw the utilization of a resource over time, one line for each policy."""
     label, several = resource_label(resource), resource_label(resource, plural=True)
     return _lines(
-        trials,
-        [trial.used.get(resource, np.zeros(len(trial.times))) * 100 for trial in trials],
+        runs,
+        [run.used.get(resource, np.zeros(len(run.times))) * 100 for run in runs],
         "%{y:.1f}%",
         Figure(
-            key=f"utilisation-{slug(resource)}",
+            key=f"utilisation-{html_id(resource)}",
             title=f"{label} utilisation over time",
             caption=f"Share of all {several} that is allocated to running gangs, in percent.",
             data=(),
@@ -67,11 +67,11 @@ def draw_utilisation(trials: Sequence[Trial], resource: str) -> Figure:
     )
 
 
-def draw_queue_length(trials: Sequence[Trial]) -> Figure:
+def draw_queue_length(runs: Sequence[RunColumns]) -> Figure:
     """Draw the number of pending gangs over time, one line for each policy."""
     return _lines(
-        trials,
-        [trial.waiting for trial in trials],
+        runs,
+        [run.waiting for run in runs],
         "%{y:,.0f} gangs",
         Figure(
             key="queue-length",
@@ -83,32 +83,32 @@ def draw_queue_length(trials: Sequence[Trial]) -> Figure:
     )
 
 
-def slug(text: str) -> str:
+def html_id(text: str) -> str:
     """Return a text converted to a name that is valid as an HTML id."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
 
 
-def _lines(trials: Sequence[Trial], values: Sequence[Floats], hover: str, figure: Figure) -> Figure:
+def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, figure: Figure) -> Figure:
     """Add a line for each policy to a figure.
 
     Args:
-      trials: The runs.
+      runs: The runs.
       values: For each run, a value at each of its times.
       hover: The plotly template of a value with its unit.
       figure: The figure without lines.
     """
-    end = max((trial.end for trial in trials), default=0.0)
-    shown = time_axis_end(trials)
+    end = max((run.end for run in runs), default=0.0)
+    shown = time_axis_end(runs)
     unit = time_unit(shown)
     edges = np.linspace(0.0, shown, MAX_POINTS + 1)
     if shown < end:
         edges = np.concatenate((edges, np.linspace(shown, end, MAX_POINTS // 4)[1:]))
     data = []
-    for index, (trial, amounts) in enumerate(zip(trials, values, strict=True)):
-        covered = edges[edges <= trial.end] if trial.end > edges[1] else edges[:2]
-        means = bin_means(trial.times, amounts, covered)
+    for index, (run, amounts) in enumerate(zip(runs, values, strict=True)):
+        covered = edges[edges <= run.end] if run.end > edges[1] else edges[:2]
+        means = bin_means(run.times, amounts, covered)
         times = round_significant(covered[:-1] / unit.seconds)
-        data.append(_line(trial.policy, index, times, round_significant(means), hover))
+        data.append(_line(run.policy, index, times, round_significant(means), hover))
     layout = {**figure.layout, "xaxis": time_axis(shown), "hovermode": "x unified"}
     if shown >= end:
         return replace(figure, data=tuple(data), layout=layout)

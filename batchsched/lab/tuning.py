@@ -23,7 +23,13 @@ from batchsched.lab.plan import runs_of
 from batchsched.lab.results import read_outcome, write_missing_files
 from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, value_at
 from batchsched.lab.scenario_checks import check_tuned_parameters, with_settings
-from batchsched.lab.trial_results import HELD_OUT, SEARCH, clear_trials, parameter_column, trial_file
+from batchsched.lab.tuning_result_files import (
+    HELD_OUT,
+    SEARCH,
+    move_earlier_results_away,
+    parameter_column,
+    tuning_result_file,
+)
 from batchsched.lab.workers import Workers
 
 Settings = Mapping[str, str | float | bool]
@@ -132,7 +138,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
     base = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     maximised = tuning.objective.maximise is not None
-    clear_trials(resources.folder)
+    move_earlier_results_away(resources.folder)
     search_runs = _SearchRuns(scenario, tuning, resources)
     (stated_outcomes,) = search_runs.outcomes({0: base}, SEARCH, scenario.seeds)
     before = _mean(stated_outcomes, measure)
@@ -184,7 +190,7 @@ class _SearchRuns:
         """Execute the missing runs of policies, given by the number of their setting; return the outcomes by policy."""
         resources = self._resources
         files = [
-            trial_file(resources.folder, run, number, stage, self._columns(policy))
+            tuning_result_file(resources.folder, run, number, stage, self._columns(policy))
             for number, policy in policies.items()
             for run in runs_of(self._scenario, [policy], seeds)
         ]

@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.framework.constrain import EVERY_NODE, CandidateSet, ConstraintRow, counting_row
+from batchsched.framework.constrain import EVERY_NODE, CandidateSet, ConstraintRow, pod_limit_row
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -103,7 +103,7 @@ class NodePorts(
                 free = _free(nodes.table, port, holders)
                 row = rows.get(rivals)
                 limit = free if row is None else np.minimum(row.right, free)
-                rows[rivals] = counting_row(self.name, TAKEN, EVERY_NODE, dict.fromkeys(rivals, 1), limit)
+                rows[rivals] = pod_limit_row(self.name, TAKEN, EVERY_NODE, dict.fromkeys(rivals, 1), limit)
         return tuple(rows.values())
 
     @override

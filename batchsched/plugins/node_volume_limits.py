@@ -11,7 +11,13 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet, ConstraintRow, counting_row
+from batchsched.framework.constrain import (
+    EVERY_NODE,
+    CandidatePods,
+    CandidateSet,
+    ConstraintRow,
+    pod_limit_row,
+)
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
 from batchsched.framework.interface import (
@@ -209,7 +215,7 @@ class NodeVolumeLimits(
                 brings.setdefault(driver, {})[candidate.index] = count
         free = self._free(sorted(brings), nodes.table)
         return [
-            counting_row(self.name, TOO_MANY_VOLUMES, EVERY_NODE, classes, free[driver])
+            pod_limit_row(self.name, TOO_MANY_VOLUMES, EVERY_NODE, classes, free[driver])
             for driver, classes in sorted(brings.items())
             if sum(classes.values()) > int(free[driver].min(initial=UNLIMITED))
         ]
@@ -224,7 +230,7 @@ class NodeVolumeLimits(
             users.update(self._soundly_mounted(node, table).keys())
         return users
 
-    def _brought(self, candidate: Candidate, table: NodeTable, *, migrated: bool) -> Attached:
+    def _brought(self, candidate: CandidatePods, table: NodeTable, *, migrated: bool) -> Attached:
         try:
             return self._volumes(candidate.pod_class.pod, storage_objects(table), migrated, new=False)
         except PluginError:  # Filter says so, of this pod alone

@@ -17,7 +17,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import (
     controller_of,
@@ -33,7 +33,7 @@ ZONE_WEIGHT: Final = 2.0 / 3.0
 """Share of the zone in the score of a node that has a zone; the rest is by node."""
 ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 REGION_LABELS: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-SELECTION: Final = StateKey[Selection]("PreScoreSelectorSpread")
+SELECTION: Final = StateKey[PodSelector]("PreScoreSelectorSpread")
 
 
 class SelectorSpread(
@@ -68,7 +68,7 @@ class SelectorSpread(
         if pod.pod.spec.topology_spread_constraints:
             return SKIP
         selectors = default_selectors(pod.pod, nodes.table)
-        state.write(SELECTION, Selection(selectors, frozenset({pod.pod.namespace})))
+        state.write(SELECTION, PodSelector(selectors, frozenset({pod.pod.namespace})))
         return SUCCESS
 
     @override

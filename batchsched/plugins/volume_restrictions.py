@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaim
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow, counting_row
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow, pod_limit_row
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint
 from batchsched.framework.interface import (
@@ -194,13 +194,13 @@ class VolumeRestrictions(
                 free = 0 if nodes.pods.claim_users.get(claim) else 1
                 limit = np.asarray([free], np.int64)
                 once = dict.fromkeys(classes, 1)
-                rows.append(counting_row(self.name, CLAIM_IN_USE, ALL_NODES, once, limit))
+                rows.append(pod_limit_row(self.name, CLAIM_IN_USE, ALL_NODES, once, limit))
         for identity, classes in by_disk.items():
             if sum(count[index] for index in classes) > 1:
                 used = _disks_in_use(nodes, (Disk(identity, shared=False),))
                 once = dict.fromkeys(classes, 1)
                 limit = (~used).astype(np.int64)
-                rows.append(counting_row(self.name, DISK_IN_USE, EVERY_NODE, once, limit))
+                rows.append(pod_limit_row(self.name, DISK_IN_USE, EVERY_NODE, once, limit))
         return rows
 
     @override

@@ -3,12 +3,12 @@
 Rows are ordered level by level, parents before children, siblings by name. Row 0 is the implicit root; its
 guarantee is the capacity of the cluster. If a queue has both children and PodGroups of its own, it gets an additional
 child row named `{queue}/` with weight 1, to which these PodGroups belong. So every PodGroup belongs to a leaf,
-`leaf_row(queue)`.
+`own_gangs_row(queue)`.
 
     build_queue_table(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history))
     resolve_policies(table, default, chosen) -> [Q] policies: that of row q divides among its children
     QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
-    table.leaf_row(queue) -> int     row of a queue's own PodGroups
+    table.own_gangs_row(queue) -> int     row of a queue's own PodGroups
     table.row_and_ancestors(row)     [D] row, its parent, ... without the root
     table.with_usage(usage)          the same table with another usage [Q, R]
     Entitlements                 guarantee, fair [Q, R]; lendable, floor, ceiling for policies
@@ -96,7 +96,7 @@ class QueueTable:
             begin, end = end, int(np.searchsorted(self.parent, end, "left"))
         return levels
 
-    def leaf_row(self, queue: str) -> int:
+    def own_gangs_row(self, queue: str) -> int:
         """Return the row of the table for the PodGroups that are submitted to a queue itself, not to its children.
 
         Raises:

@@ -39,8 +39,8 @@ from batchsched.scheduler.loop import DecisionCallback
 from batchsched.session.explanation.explain import RefusalVerifier
 from batchsched.session.explanation.verification import (
     MAX_WORK_PER_GANG,
-    BriefDecision,
-    decide_briefly,
+    AssignmentDecision,
+    decide_assignments,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
@@ -96,7 +96,7 @@ class ExplanationGate(Telemetry):
         self._is_busy = is_busy
         self._is_current = is_current
 
-    def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> BriefDecision:
+    def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> AssignmentDecision:
         """Decide over a changed input; if a session interrupts the decision, start again. This is a `DecideAgain`.
 
         Raises:
@@ -105,7 +105,7 @@ class ExplanationGate(Telemetry):
         for _ in range(MAX_INTERRUPTIONS):
             self.wait_until_quiet()
             try:
-                return decide_briefly(snapshot, profile, now, seed, self)
+                return decide_assignments(snapshot, profile, now, seed, self)
             except InterruptedDecision:
                 continue
         raise OutdatedExplanation

@@ -23,7 +23,7 @@ from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrde
 from batchsched.session.gangs.order import QueuePolicies, compares_priorities, measure_queues
 from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
 from batchsched.session.tables.gang import PendingGang, PodGroupState
-from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
+from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -124,7 +124,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
 
 
 def report_pending_gangs(
-    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
 ) -> tuple[PendingGangReport, ...]:
     """Return a report on the pending gangs in the order of their turns, as the next session finds them.
 
@@ -145,7 +145,7 @@ def report_pending_gangs(
 class _Tree:
     """Computes the report from the tables of a session."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on) -> None:
+    def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause) -> None:
         self._now = now
         self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
         pause()

@@ -19,7 +19,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.queues.gang_order import DEFAULT_RUNTIME_SECONDS, SLOWDOWN_BOUND_SECONDS
-from batchsched.session.joint.formulation import Formulation, SessionContext, lasting_problem
+from batchsched.session.joint.formulation import Formulation, SessionContext, problem_at_later_time
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang
 from batchsched.session.tables.pending import OrderedGangs
@@ -95,7 +95,7 @@ def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
     """Return True if a gang fits once all running gangs have ended. If False, there is no reason to wait for them."""
     cached = gang.members.cache.fits_empty_cluster
     if cached is None or cached[0] is not gang.members.cache.pending:
-        problem = lasting_problem(context, gang)
+        problem = problem_at_later_time(context, gang)
         fits_alone = (
             len(
                 solve_greedy(
@@ -144,7 +144,7 @@ def compute_reservation(
     free = free_without_nominated(tables, held)
     for run in starting:
         np.subtract.at(free, run.nodes, run.requests)
-    problem = lasting_problem(context, gang)
+    problem = problem_at_later_time(context, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:
         return None
@@ -176,7 +176,7 @@ class PresumedPlacements:
         """Add a gang to the forecast if it fits on what the gangs before it leave free; otherwise do nothing."""
         if not (gang.needs <= self._free_total).all():
             return
-        problem = lasting_problem(self._context, gang)
+        problem = problem_at_later_time(self._context, gang)
         solution = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=self._free)))
         pods = [iter(part.pods) for part in gang.parts]
         placement = GangPlacement(
@@ -396,7 +396,7 @@ class ReservedHead:
         starts, fitting = PresumedPlacements(context, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
-                problem := lasting_problem(context, gang), free
+                problem := problem_at_later_time(context, gang), free
             ):
                 if gang.key in sticky.before:  # it can start now: no gang behind it may displace it by weight
                     reservation = HeadReservation(now, available, problem, gang.needs)

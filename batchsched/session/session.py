@@ -25,7 +25,7 @@ from batchsched.session.selection.selection import revisit_waiting_gangs, select
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
-from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
+from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
 
 
 class Session:
@@ -55,7 +55,7 @@ class Session:
         past: UsageHistory | None = None,
         *,
         brief: bool = False,
-        pause: Pause = go_on,
+        pause: Pause = no_pause,
     ) -> None:
         self.profile = profile
         self.tables = SessionTables(snapshot, pipeline or standard_registry().create_pipeline(profile), pause)

@@ -238,7 +238,7 @@ class Statement:
         waiting = self._tables.node_table.waiting
         identity = placement.gang.members.identity
         deadlines = [
-            (until, plugin) for pod in waiting.of_gang(identity) for plugin, until in pod.until.items()
+            (until, plugin) for pod in waiting.pods_of_gang(identity) for plugin, until in pod.until.items()
         ]
         if deadlines:
             placement.until, placement.held_by = min(deadlines)
@@ -358,7 +358,7 @@ class Statement:
     def _prefilter(self, pod_class: PodClass) -> tuple[CycleState, Status]:
         tables = self._tables
         return tables.pipeline.run_prefilters(
-            pod_class, tables.node_table, tables.result_cache.of_class(pod_class)
+            pod_class, tables.node_table, tables.result_cache.results_of_class(pod_class)
         )
 
     def _all_fit(self, pod_class: PodClass, nodes: Sequence[int], state: CycleState) -> bool:

@@ -61,7 +61,7 @@ def fill_packing(packing: Packing) -> None:
                 packing.place_gang(gang)
         # Surplus comes after all minimums of the tier, so that it takes no minimum its place.
         for gang in order[start:end]:
-            packing.place_surplus(gang)
+            packing.place_elastic_pods(gang)
         start = end
 
 

@@ -156,7 +156,7 @@ class ProblemNodes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProblemKinds(ProblemTable):
+class ProblemClassKinds(ProblemTable):
     """The kinds of a problem: each is an equivalence class of pod classes with equal Filter mask and score.
 
     Args:
@@ -167,16 +167,16 @@ class ProblemKinds(ProblemTable):
     mask: BoolArray
     score: IntArray
 
-    def take_nodes(self, nodes: Positions) -> "ProblemKinds":
+    def take_nodes(self, nodes: Positions) -> "ProblemClassKinds":
         """Return the Filter and Score results for these nodes only; a node may be taken several times."""
-        return ProblemKinds(self.mask[:, nodes], self.score[:, nodes])
+        return ProblemClassKinds(self.mask[:, nodes], self.score[:, nodes])
 
-    def concatenate(self, other: "ProblemKinds") -> "ProblemKinds":
+    def concatenate(self, other: "ProblemClassKinds") -> "ProblemClassKinds":
         """Return the Filter and Score results for the nodes of this table followed by those of `other`.
 
         Both tables have the same kinds.
         """
-        return ProblemKinds(
+        return ProblemClassKinds(
             np.concatenate([self.mask, other.mask], axis=1), np.concatenate([self.score, other.score], axis=1)
         )
 
@@ -186,7 +186,7 @@ class ProblemClasses(ProblemTable):
     """The pod classes of a problem: equal pods of one subgroup of one gang form a class.
 
     Args:
-      kind: [C] index into `ProblemKinds`.
+      kind: [C] index into `ProblemClassKinds`.
       gang: [C] index into `ProblemGangs`.
       subgroup: [C] index into `ProblemSubgroups`, -1 for none.
       count: [C] pending pods.
@@ -312,7 +312,7 @@ class Problem:
     """
 
     nodes: ProblemNodes
-    kinds: ProblemKinds
+    kinds: ProblemClassKinds
     classes: ProblemClasses
     gangs: ProblemGangs
     subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)

@@ -32,7 +32,7 @@ from batchsched.solver.problem import (
     FloatArray,
     IntArray,
     Problem,
-    ProblemKinds,
+    ProblemClassKinds,
     ProblemNodes,
     Solution,
     UsedDomains,
@@ -179,7 +179,7 @@ def merge_nodes(problem: Problem) -> Problem:
             capacity=np.minimum(problem.nodes.capacity.sum(axis=0), UNLIMITED)[None],
             levels=np.zeros((0, 1), np.int32),
         ),
-        kinds=ProblemKinds(np.ones((kinds, 1), np.bool_), np.zeros((kinds, 1), np.int64)),
+        kinds=ProblemClassKinds(np.ones((kinds, 1), np.bool_), np.zeros((kinds, 1), np.int64)),
         gangs=replace(
             gangs,
             required=np.full_like(gangs.required, NONE),

@@ -9,7 +9,7 @@ from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
-from batchsched.solver.improvement.search import improve_solution, split_units
+from batchsched.solver.improvement.search import improve_solution, split_budget
 from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
@@ -19,7 +19,7 @@ from batchsched.solver.objective import (
     find_unplaceable_classes,
     preferred_level_cost,
 )
-from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemKinds, Solution
+from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
@@ -81,7 +81,7 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
     kinds, no_node = problem.kinds, np.zeros((1, len(problem.nodes.free)), np.bool_)
     problem = replace(
         problem,
-        kinds=ProblemKinds(
+        kinds=ProblemClassKinds(
             mask=np.concatenate([kinds.mask, no_node]),
             score=np.concatenate([kinds.score, no_node.astype(np.int64)]),
         ),
@@ -124,7 +124,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    rounds, units = split_units(budget)
+    rounds, units = split_budget(budget)
     stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
     answer = stage.run()
     # Rows and cuts may link the gangs of a neighbourhood to others.
@@ -133,7 +133,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
             improved = improve_solution(problem, answer, units, budget, seed)
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
-        answer = stage.bound_again(improved) if gained else improved
+        answer = stage.with_bounds(improved) if gained else improved
     with telemetry.time_stage("complete"):
         return place_remaining_gangs(problem, answer, seed)
 

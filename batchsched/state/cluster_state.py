@@ -174,7 +174,7 @@ class ClusterState:
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
         if field == PODS:
-            self.gangs.keep_finished(keys)
+            self.gangs.forget_finished_except(keys)
 
     def _bury(self, field: str, key: str) -> None:
         present = self._stores[field].get(key)

@@ -279,7 +279,7 @@ class GangIndex:
             self._count_accepted(gang, pod, 1)
             self._changed(gang)
 
-    def record_was_whole(self, identity: str) -> None:
+    def record_minimum_was_bound(self, identity: str) -> None:
         """Record that at some time minMember pods of a gang were bound, even if fewer are bound now.
 
         The caller knows it from the status of the PodGroup, or from pods in a list of the API server, finished ones
@@ -322,7 +322,7 @@ class GangIndex:
             gang.finished.pop(key, None)
             self._changed(gang)
 
-    def keep_finished(self, keys: Container[str]) -> None:
+    def forget_finished_except(self, keys: Container[str]) -> None:
         """Treat each recorded finished pod as deleted unless `keys`, a complete list of pods, contains it."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished(key)

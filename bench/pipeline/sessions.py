@@ -22,7 +22,7 @@ class Forgetful(ResultCache):
     """A result cache that keeps nothing: plugins are called for every pod on every node."""
 
     @override
-    def of_class(self, pod: PodClass) -> ClassResults:
+    def results_of_class(self, pod: PodClass) -> ClassResults:
         """Return an empty result."""
         return ClassResults()
 

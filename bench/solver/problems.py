@@ -7,8 +7,8 @@ from batchsched.solver.problem import (
     UNLIMITED,
     Problem,
     ProblemClasses,
+    ProblemClassKinds,
     ProblemGangs,
-    ProblemKinds,
     ProblemNodes,
     ProblemQuotas,
 )
@@ -44,7 +44,7 @@ def to_problem(instance: Instance) -> Problem:
     none = np.full(len(gangs), NONE, np.int32)
     return Problem(
         nodes=ProblemNodes(free=capacity - used, capacity=capacity, levels=levels),
-        kinds=ProblemKinds(mask=mask, score=np.zeros(mask.shape, np.int64)),
+        kinds=ProblemClassKinds(mask=mask, score=np.zeros(mask.shape, np.int64)),
         classes=ProblemClasses(
             demand=demand,
             kind=np.array(

@@ -11,7 +11,7 @@ from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimBudget,
     choose_victims,
-    restore_unneeded,
+    restore_unneeded_victims,
     split_by_domain,
 )
 from bench.victims.instances import Shape, draw
@@ -69,7 +69,7 @@ def measure(name: str, shape: Shape) -> Measured:
         grounds = [ground for terms in split_by_domain(problem) for one in GREEDIES if (ground := one(terms))]
         picked = [ground.cost for ground in grounds]
         for ground in grounds:
-            restore_unneeded(ground)
+            restore_unneeded_victims(ground)
         trimmed = [ground.cost for ground in grounds]
     return Measured(
         name,

@@ -15,8 +15,8 @@ import numpy as np
 from batchsched.solver.problem import (
     Problem,
     ProblemClasses,
+    ProblemClassKinds,
     ProblemGangs,
-    ProblemKinds,
     ProblemNodes,
     VictimProblem,
 )
@@ -115,7 +115,7 @@ def _wanted(shape: Shape) -> Problem:
             capacity=np.tile(NODE, (shape.nodes, 1)),
             levels=(np.arange(shape.nodes, dtype=np.int32) // RACK)[np.newaxis],
         ),
-        kinds=ProblemKinds(
+        kinds=ProblemClassKinds(
             mask=np.ones((1, shape.nodes), np.bool_), score=np.zeros((1, shape.nodes), np.int64)
         ),
         classes=ProblemClasses(

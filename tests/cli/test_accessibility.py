@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batchsched.cli import run_command
-from batchsched.lab.exhibit import ResultPages
+from batchsched.lab.result_pages import ResultPages
 from batchsched.observability.http.status_page import StatusPage
 from batchsched.observability.observer import Observer
 from tests.cli.test_serving import OPTIONS

@@ -135,7 +135,7 @@ def test_every_command_of_the_lab_names_what_to_install_where_pyarrow_is_missing
     """In an environment without the package: a command that imports it before the check fails as a defect."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "batchsched.lab.results", raising=False)
-    monkeypatch.delitem(sys.modules, "batchsched.lab.exhibit", raising=False)
+    monkeypatch.delitem(sys.modules, "batchsched.lab.result_pages", raising=False)
     assert run_command(["lab", *arguments.replace("SCENARIO", str(results[1])).split()]) == 1
     assert "pip install pyarrow optuna" in capfd.readouterr().err
 

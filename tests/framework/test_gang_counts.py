@@ -49,13 +49,13 @@ def test_pods_wait_until_every_plugin_has_allowed_the_gang():
     waiting.add(WaitingPod(pod("b"), 0, "team/g", {"GangScheduling": 1.0}))
     waiting.add(WaitingPod(pod("c"), 0, "team/other", {"GangScheduling": 1.0}))
     waiting.allow("team/g", "GangScheduling")
-    assert [one.until for one in waiting.of_gang("team/g")] == [{"Quota": 2.0}, {}]
+    assert [one.until for one in waiting.pods_of_gang("team/g")] == [{"Quota": 2.0}, {}]
     assert not waiting.all_allowed("team/g")
     waiting.allow("team/g", "Quota")
     assert waiting.all_allowed("team/g")
     assert not waiting.all_allowed("team/other")
     waiting.remove_gang("team/g")
-    assert list(waiting.of_gang("team/g")) == []
+    assert list(waiting.pods_of_gang("team/g")) == []
 
 
 def test_waiting_pods_can_be_iterated_and_found_by_key():

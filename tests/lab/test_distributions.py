@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.lab.distributions import size_bounds, size_class, waits_and_slowdowns_by_size
-from batchsched.lab.trial import build_trials
+from batchsched.lab.run_columns import build_run_columns
 from tests.lab.runs import played
 
 
@@ -11,13 +11,13 @@ def test_size_classes_are_powers_of_two(units, name):
 
 
 def test_the_largest_gang_has_a_class():
-    runs = build_trials([played("a")])
+    runs = build_run_columns([played("a")])
     bounds = size_bounds(runs)
     assert all(size_class(int(units), bounds) for units in runs[0].units)
 
 
 def test_boxes_contain_quartiles_and_the_maximum_without_samples():
-    run = build_trials([played("a", gangs=300)])
+    run = build_run_columns([played("a", gangs=300)])
     for figure in waits_and_slowdowns_by_size(run):
         box = figure.data[0]
         assert len(box["x"]) == len(box["median"]) == len(box["y"])
@@ -28,11 +28,11 @@ def test_boxes_contain_quartiles_and_the_maximum_without_samples():
 
 
 def test_a_wait_of_zero_can_be_drawn_on_a_log_scale():
-    waits, _ = waits_and_slowdowns_by_size(build_trials([played("a", nodes=512)]))
+    waits, _ = waits_and_slowdowns_by_size(build_run_columns([played("a", nodes=512)]))
     assert min(waits.data[0]["lowerfence"]) == 1.0
 
 
 def test_size_classes_are_in_ascending_order():
-    waits, _ = waits_and_slowdowns_by_size(build_trials([played("a", gangs=300)]))
+    waits, _ = waits_and_slowdowns_by_size(build_run_columns([played("a", gangs=300)]))
     order = waits.layout["xaxis"]["categoryarray"]
     assert order == sorted(order, key=lambda name: int(name.split("–")[0]))

@@ -196,4 +196,4 @@ def test_fair_shares_of_the_lab_agree_with_the_entitlements_of_sessions(tree, to
     entitled = compute_entitlements(shares, resolve_policies(shares, make_sharing_policy("drf", {}), {}))
     for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
         # A device or two on each level of the tree may go to one queue or another: of thousands.
-        assert abs(min(entitled.fair[shares.leaf_row(name), 0], wanted[name]) - fair) <= 12.0
+        assert abs(min(entitled.fair[shares.own_gangs_row(name), 0], wanted[name]) - fair) <= 12.0

@@ -18,7 +18,7 @@ from batchsched.lab.gantt import (
     node_units,
     select_chart_nodes,
 )
-from batchsched.lab.trial import build_trials
+from batchsched.lab.run_columns import build_run_columns
 from tests.lab.runs import cluster, played
 
 
@@ -27,17 +27,17 @@ def gpus(*counts):
 
 
 def draw(results, nodes):
-    trials = build_trials(results)
-    return draw_gantt_charts(trials, nodes, BarGroups.from_trials(trials))
+    runs = build_run_columns(results)
+    return draw_gantt_charts(runs, nodes, BarGroups.from_runs(runs))
 
 
 @pytest.mark.properties
 @given(st.integers(0, 2**16), st.integers(1, 6), st.integers(1, 8), st.booleans())
 def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first):
-    trial = build_trials(
+    run = build_run_columns(
         [played("a", gangs=40, nodes=nodes, gpus=gpus, seed=seed, shortest_first=shortest_first)]
     )[0]
-    bars = lay_out_bars(trial, select_chart_nodes(node_units([trial], cluster(nodes, gpus))))
+    bars = lay_out_bars(run, select_chart_nodes(node_units([run], cluster(nodes, gpus))))
     cells: dict[int, list[tuple[float, float]]] = {}
     for bar in bars:
         for lane in range(bar.first, bar.first + bar.lanes):
@@ -48,20 +48,18 @@ def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first
 
 
 def test_every_device_of_a_gang_is_drawn():
-    trial = build_trials([played("a", gangs=60)])[0]
-    lanes = [0] * len(trial.gangs)
-    for bar in lay_out_bars(trial, select_chart_nodes(node_units([trial], cluster(16)))):
+    run = build_run_columns([played("a", gangs=60)])[0]
+    lanes = [0] * len(run.gangs)
+    for bar in lay_out_bars(run, select_chart_nodes(node_units([run], cluster(16)))):
         lanes[bar.gang] += bar.lanes
-    assert lanes == trial.units.tolist()
+    assert lanes == run.units.tolist()
 
 
 def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
     run = played("a", gangs=1)
     gang = replace(run.gangs[0], gpus=16, placements=(("node-0", 8), ("node-1", 8)))
-    trial = build_trials([replace(run, gangs=(gang,))])[0]
-    assert [(bar.first, bar.lanes) for bar in lay_out_bars(trial, select_chart_nodes(gpus(8, 8)))] == [
-        (0, 16)
-    ]
+    run = build_run_columns([replace(run, gangs=(gang,))])[0]
+    assert [(bar.first, bar.lanes) for bar in lay_out_bars(run, select_chart_nodes(gpus(8, 8)))] == [(0, 16)]
 
 
 def test_nodes_are_in_natural_order_and_limited_in_number():
@@ -77,7 +75,7 @@ def test_gangs_on_nodes_that_are_not_drawn_are_left_out():
         for at, gang in enumerate(run.gangs)
     )
     bars = lay_out_bars(
-        build_trials([replace(run, gangs=gangs)])[0], select_chart_nodes(gpus(8, 10), limit=1)
+        build_run_columns([replace(run, gangs=gangs)])[0], select_chart_nodes(gpus(8, 10), limit=1)
     )
     assert [(bar.gang, bar.first, bar.lanes) for bar in bars if bar.gang == 1] == [(1, 0, 4)]
     assert {bar.gang for bar in bars} == {1, 2}
@@ -89,8 +87,8 @@ def test_the_height_of_a_node_without_gpus_is_its_maximum_number_of_pods():
         replace(run.gangs[0], key=f"ml/{number}", gpus=0, size=2, placements=(("node-0", 2),))
         for number in (1, 2)
     )
-    trial = build_trials([replace(run, gangs=gangs)])[0]
-    assert node_units([trial], cluster(2, gpus=0)) == {
+    run = build_run_columns([replace(run, gangs=gangs)])[0]
+    assert node_units([run], cluster(2, gpus=0)) == {
         "node-0": NodeUnits(0, 4),
         "node-1": NodeUnits(0, 0),
     }

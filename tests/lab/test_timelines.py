@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import Outcome
+from batchsched.lab.run_columns import build_run_columns, resource_label
 from batchsched.lab.timelines import (
     MAX_POINTS,
     OTHER_QUEUES,
@@ -19,7 +20,6 @@ from batchsched.lab.timelines import (
     draw_utilisation,
     queues_with_colors,
 )
-from batchsched.lab.trial import build_trials, resource_label
 from batchsched.simulator.result import GangRecord, RunResult, Series
 from tests.lab.runs import GPU, played
 
@@ -43,7 +43,7 @@ def test_a_spike_within_a_bin_is_averaged_not_dropped():
 
 
 def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points():
-    runs = build_trials([played("a", gangs=400), played("b", gangs=400, shortest_first=True)])
+    runs = build_run_columns([played("a", gangs=400), played("b", gangs=400, shortest_first=True)])
     figure = draw_utilisation(runs, GPU)
     assert [line["name"] for line in figure.data] == ["a", "b"]
     assert all(0 <= value <= 100 for line in figure.data for value in line["y"])
@@ -54,7 +54,7 @@ def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points
 def test_a_long_tail_is_outside_the_initial_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
-    figure = draw_queue_length(build_trials([replace(run, gangs=(*run.gangs[:-1], last))]))
+    figure = draw_queue_length(build_run_columns([replace(run, gangs=(*run.gangs[:-1], last))]))
     assert "are shown" in figure.caption
     assert "click" not in figure.caption  # a touch screen has no double-click
     assert figure.whole_range is not None
@@ -62,7 +62,7 @@ def test_a_long_tail_is_outside_the_initial_view():
 
 
 def test_values_have_their_units_when_the_reader_points_at_them():
-    runs = build_trials([played("a")])
+    runs = build_run_columns([played("a")])
     utilisation, queue = draw_utilisation(runs, GPU), draw_queue_length(runs)
     assert "%<extra>" in utilisation.data[0]["hovertemplate"]
     assert "gangs<extra>" in queue.data[0]["hovertemplate"]

@@ -17,7 +17,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import (
     ALL_NODES,
     EVERY_NODE,
-    Candidate,
+    CandidatePods,
     CandidateSet,
     ConstraintRow,
     Sense,
@@ -120,11 +120,11 @@ class World:
 
 
 def batch_of(world: World, table: NodeTable, reach: BoolArray | None = None) -> CandidateSet:
-    candidates: list[Candidate] = []
+    candidates: list[CandidatePods] = []
     for number, gang in enumerate(world.gangs):
         for one, count in gang.classes:
             candidates.append(
-                Candidate(len(candidates), class_of(table, one), number, count, gang.rigid, reach)
+                CandidatePods(len(candidates), class_of(table, one), number, count, gang.rigid, reach)
             )
     return CandidateSet(candidates)
 

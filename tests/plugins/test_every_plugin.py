@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import ALL_NODES, Candidate, CandidateSet
+from batchsched.framework.constrain import ALL_NODES, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.plugin_support.volume_listers import storage_objects
 from batchsched.framework.status import Code
@@ -116,7 +116,9 @@ def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn
 @given(drawn=areas(), data=st.data())
 def test_rows_hold_for_every_placement_that_the_filters_accept(drawn, data):
     made, *wishes = drawn
-    batch = CandidateSet([Candidate(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)])
+    batch = CandidateSet(
+        [CandidatePods(at, class_of(made, one), at, 3, False) for at, one in enumerate(wishes)]
+    )
     rows = [row for kind in CONSTRAINING for row in kind().constrain(batch, made.all_nodes_view())]
     placed = np.zeros((len(wishes), len(made.nodes)), np.int64)
     for step in range(data.draw(st.integers(0, 6))):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet
+from batchsched.framework.constrain import EVERY_NODE, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_ports import NodePorts
@@ -10,7 +10,9 @@ REASON = ("node(s) didn't have free ports for the requested pod ports",)
 
 
 def batch(made, *pods, count=2):
-    return CandidateSet([Candidate(at, class_of(made, one), at, count, True) for at, one in enumerate(pods)])
+    return CandidateSet(
+        [CandidatePods(at, class_of(made, one), at, count, True) for at, one in enumerate(pods)]
+    )
 
 
 def rows_of(made, *pods, count=2):

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import EVERY_NODE, Candidate, CandidateSet
+from batchsched.framework.constrain import EVERY_NODE, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_volume_limits import TOO_MANY_VOLUMES, NodeVolumeLimits
@@ -181,7 +181,7 @@ def test_equal_pods_are_admitted_together_if_one_fits():
 
 def batch_of(made, wishes, count=1):
     return CandidateSet(
-        [Candidate(at, class_of(made, one), at, count, True) for at, one in enumerate(wishes)]
+        [CandidatePods(at, class_of(made, one), at, count, True) for at, one in enumerate(wishes)]
     )
 
 

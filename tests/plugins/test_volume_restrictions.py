@@ -2,7 +2,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, Candidate, CandidateSet
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
@@ -136,7 +136,9 @@ def test_only_one_of_equal_pods_is_admitted_if_its_volume_cannot_be_shared():
 def test_rows_allow_one_pod_for_a_claim_and_one_writer_of_a_disk_on_each_node():
     made = table([node("a"), node("b")], {"b": [gce("p")]}, claims=[ONCE])
     wishes = [using("x"), using("y"), gce("w"), gce("r", read_only=True)]
-    batch = CandidateSet([Candidate(at, class_of(made, one), at, 2, True) for at, one in enumerate(wishes)])
+    batch = CandidateSet(
+        [CandidatePods(at, class_of(made, one), at, 2, True) for at, one in enumerate(wishes)]
+    )
     claims, disks = VolumeRestrictions().constrain(batch, made.all_nodes_view())
     assert (claims.partition, claims.classes.tolist(), claims.right.tolist()) == (ALL_NODES, [0, 1], [1])
     assert (disks.partition, disks.classes.tolist(), disks.right.tolist()) == (EVERY_NODE, [2], [1, 0])

@@ -118,8 +118,8 @@ def test_pod_groups_of_a_parent_queue_share_with_its_children():
     shares = shares_of(queues, cluster(cpu=10_000), waits={"org": [9000], "a": [9000]})
     assert shares.names == ("", "default", "org", "a", "org/")
     assert divided(shares) == {"default": [0], "org": [10_000], "a": [5000], "org/": [5000]}
-    assert shares.leaf_row("org") == 4
-    assert shares.leaf_row("a") == 3
+    assert shares.own_gangs_row("org") == 4
+    assert shares.own_gangs_row("a") == 3
 
 
 def reaches(*queues, cpu):

@@ -29,7 +29,7 @@ def test_rows_are_sorted_by_level_and_siblings_by_name():
 
 def test_settings_are_in_base_units_and_unlimited_where_unset():
     shares = shares_of(TREE, SIZE)
-    team, other, free = (shares.leaf_row(name) for name in ("team", "other", "free"))
+    team, other, free = (shares.own_gangs_row(name) for name in ("team", "other", "free"))
     assert shares.limit[team].tolist() == [2000, UNLIMITED]
     assert shares.lending[other].tolist() == [0, UNLIMITED]
     assert shares.borrowing[free].tolist() == [1000, UNLIMITED]
@@ -38,7 +38,7 @@ def test_settings_are_in_base_units_and_unlimited_where_unset():
 
 def test_unstated_guarantee_is_the_sum_of_those_of_the_children():
     shares = shares_of(TREE, SIZE)
-    assert shares.guarantee[shares.leaf_row("org")].tolist() == [6000, 3]
+    assert shares.guarantee[shares.own_gangs_row("org")].tolist() == [6000, 3]
     assert shares.guarantee[0].tolist() == [6000, 3]
 
 
@@ -54,10 +54,10 @@ def test_usage_and_requests_are_summed_up_to_the_limits():
 def test_queue_with_children_and_pods_of_its_own_has_a_row_for_them():
     shares = shares_of(TREE, SIZE, {"org": [1000, 0]})
     assert shares.names[-1] == "org/"
-    assert shares.leaf_row("org") == 6
+    assert shares.own_gangs_row("org") == 6
     assert shares.usage[[0, 3, 6]].tolist() == [[1000, 0]] * 3
     with pytest.raises(KeyError):
-        shares.leaf_row("missing")
+        shares.own_gangs_row("missing")
 
 
 def test_queue_without_an_object_is_ignored_and_default_always_has_a_row():

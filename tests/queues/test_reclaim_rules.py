@@ -97,9 +97,9 @@ def test_a_queue_reclaims_from_the_child_that_exceeds_its_fair_share_among_its_s
     queues = (queue("a"), queue("org"), queue("large", parent="org"), queue("small", parent="org"))
     shares = shares_of(queues, cluster(gpu=12), {"large": [9], "small": [3]}, {"a": [6]})
     found = case(shares, make_sharing_policy("drf", {}))
-    a, amount = shares.leaf_row("a"), np.array([3])
+    a, amount = shares.own_gangs_row("a"), np.array([3])
     for name, reclaimed in (("large", True), ("small", False)):
-        wish = ReclaimRequest(a, shares.leaf_row(name), amount, amount)
+        wish = ReclaimRequest(a, shares.own_gangs_row(name), amount, amount)
         assert may_reclaim(shares, found.entitled, found.policies, wish) is reclaimed
 
 
@@ -136,7 +136,7 @@ def test_a_set_of_one_victim_is_permitted_exactly_when_the_victim_is(name, share
 def test_second_victim_is_judged_after_the_first_is_removed():
     shares = shares_of((queue("a"), queue("b")), cluster(gpu=8), {"b": [8]}, {"a": [8]})
     found = case(shares, make_sharing_policy("drf", {}))
-    a, b, half = shares.leaf_row("a"), shares.leaf_row("b"), np.array([4])
+    a, b, half = shares.own_gangs_row("a"), shares.own_gangs_row("b"), np.array([4])
     assert may_reclaim(shares, found.entitled, found.policies, ReclaimRequest(a, b, half, half))
     assert not may_reclaim_all(shares, found.entitled, found.policies, a, half, [(b, half), (b, half)])
 
@@ -151,5 +151,7 @@ def test_child_without_a_guarantee_reclaims_within_the_guarantee_of_its_parent()
     shares = shares_of(queues, cluster(gpu=8), {"b1": [8]}, {"r1": [4]})
     for name in EVERY:
         found = case(shares, make_sharing_policy(name, {}))
-        wish = ReclaimRequest(shares.leaf_row("r1"), shares.leaf_row("b1"), np.array([4]), np.array([8]))
+        wish = ReclaimRequest(
+            shares.own_gangs_row("r1"), shares.own_gangs_row("b1"), np.array([4]), np.array([8])
+        )
         assert may_reclaim(shares, found.entitled, found.policies, wish), name

@@ -25,7 +25,7 @@ from batchsched.scheduler.explanation_worker import (
     OutdatedExplanation,
 )
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
-from batchsched.session.explanation.verification import DecidedInput, decide_briefly
+from batchsched.session.explanation.verification import DecidedInput, decide_assignments
 from batchsched.session.session import decide
 from batchsched.session.tables.session_tables import PODS_BETWEEN_PAUSES, SessionTables
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -151,21 +151,21 @@ async def test_changed_cluster_makes_an_explanation_outdated():
 async def test_newer_session_of_the_gang_ends_its_explanation(monkeypatch):
     town = Explaining(one_node_short())
     await town.turn()
-    began, go_on = threading.Event(), threading.Event()
+    began, no_pause = threading.Event(), threading.Event()
 
     def slowly(*args: Any) -> Any:
         began.set()
-        go_on.wait(10)
-        return decide_briefly(*args)
+        no_pause.wait(10)
+        return decide_assignments(*args)
 
-    monkeypatch.setattr(f"{WORKER}.decide_briefly", slowly)
+    monkeypatch.setattr(f"{WORKER}.decide_assignments", slowly)
     town.clock.turn(1)
     explaining = asyncio.create_task(town.worker.run_once())
     while not began.is_set():
         await asyncio.sleep(0.01)
     town.cache.put(nodes(2, gpu=8)[1])
     await town.turn(30)
-    go_on.set()
+    no_pause.set()
     town.clock.turn(1)
     await explaining
     (outcome,) = town.outcomes

@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.solver.problem import UNLIMITED
 from batchsched.solver.relaxation import explain
-from batchsched.solver.relaxation.changes import saturate
+from batchsched.solver.relaxation.changes import cap_at_unlimited
 from tests.session.scenario import cluster, gang, nodes, profile, queue, schedule
 
 
@@ -42,4 +42,4 @@ def test_requests_beyond_64_bits_refuse_their_gang_and_nothing_else(selection, r
 
 
 def test_amounts_beyond_64_bits_become_the_largest_amount():
-    assert np.array_equal(saturate([1, 2**70, -5]), [1, UNLIMITED, -5])
+    assert np.array_equal(cap_at_unlimited([1, 2**70, -5]), [1, UNLIMITED, -5])

@@ -14,8 +14,8 @@ from batchsched.solver.problem import (
     Cut,
     Problem,
     ProblemClasses,
+    ProblemClassKinds,
     ProblemGangs,
-    ProblemKinds,
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
 
 COLUMNS = {
     "nodes": (ProblemNodes, ("free", "capacity", "levels", "partitions")),
-    "kinds": (ProblemKinds, ("mask", "score")),
+    "kinds": (ProblemClassKinds, ("mask", "score")),
     "classes": (ProblemClasses, ("kind", "gang", "subgroup", "count", "demand", "weight")),
     "gangs": (
         ProblemGangs,

@@ -18,9 +18,9 @@ from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, Neigh
 from batchsched.solver.improvement.search import (
     MAX_ROUNDS_EFFORT,
     STEP_EFFORT,
-    charge_step,
     improve_solution,
-    split_units,
+    split_budget,
+    step_cost,
 )
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
@@ -155,15 +155,15 @@ def test_a_solution_within_the_accepted_gap_is_not_searched():
 
 
 def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_beside_it():
-    assert split_units(Budget(deterministic=1.0)) == (Budget(deterministic=1.0), 0.05)
-    assert split_units(Budget(deterministic=16.0)) == (
+    assert split_budget(Budget(deterministic=1.0)) == (Budget(deterministic=1.0), 0.05)
+    assert split_budget(Budget(deterministic=16.0)) == (
         Budget(deterministic=MAX_ROUNDS_EFFORT),
         16.0 - MAX_ROUNDS_EFFORT,
     )
 
 
 def test_a_larger_model_costs_more_units():
-    assert charge_step(0.1, 2_000, 10_000) > charge_step(0.1, 1_000, 10_000) > 0.1
+    assert step_cost(0.1, 2_000, 10_000) > step_cost(0.1, 1_000, 10_000) > 0.1
 
 
 def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.MonkeyPatch):

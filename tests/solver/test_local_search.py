@@ -204,7 +204,7 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
 
 
 def eject_for_surplus(packing: Packing, gang: int) -> list[int]:
-    return GangEjection(packing, LocalSearch(packing)).place_surplus(gang)
+    return GangEjection(packing, LocalSearch(packing)).place_elastic_pods(gang)
 
 
 @pytest.mark.parametrize("tier, waiting, ejected", [(0, 0, [1]), (1, 2, [])])

@@ -88,7 +88,7 @@ def test_surplus_stays_in_the_domain_of_its_gang():
     problem = problem_of([[2], [2], [2], [2]], [gang], levels=RACKS)
     packing = Packing(problem)
     packing.place_gang(0)
-    assert packing.place_surplus(0) == 2
+    assert packing.place_elastic_pods(0) == 2
     nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.class_index >= 0])
     assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
 

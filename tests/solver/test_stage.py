@@ -112,7 +112,7 @@ def test_no_elastic_pod_waits_for_room_that_a_lower_tier_uses(problem: Problem):
     solution = solve(problem, AGGREGATED)
     for gang in np.flatnonzero(solution.taken).tolist():
         packing = without_lower_tiers(problem, solution, int(problem.gangs.tier[gang]))
-        assert packing.place_surplus(gang) == 0
+        assert packing.place_elastic_pods(gang) == 0
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_t
     solution = solve(problem, Budget())
     for gang in np.flatnonzero(solution.taken).tolist():
         packing = without_lower_tiers(problem, solution, int(gangs.tier[gang]))
-        assert packing.place_surplus(gang) == 0
+        assert packing.place_elastic_pods(gang) == 0
 
 
 def test_among_equal_objectives_more_gangs_win():

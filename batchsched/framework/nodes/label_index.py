@@ -25,7 +25,7 @@ def selector_key(selector: LabelSelector | None) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Selection:
+class PodSelector:
     """The namespaces and label selectors that together select pods.
 
     Args:
@@ -44,7 +44,7 @@ class Selection:
     @classmethod
     def from_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
-    ) -> "Selection":
+    ) -> "PodSelector":
         """Return the selection of the pods that one label selector matches in the given namespaces.
 
         A selector of None selects nothing.
@@ -95,7 +95,7 @@ class LabelIndex:
             self._sets_with.setdefault(item, []).append(number)
         return number
 
-    def select(self, selection: Selection) -> IndexArray:
+    def select(self, selection: PodSelector) -> IndexArray:
         """Return the numbers [k] of the label sets that a selector matches, ascending.
 
         Results are cached and extended.
@@ -107,7 +107,7 @@ class LabelIndex:
             self._selected[selection.selector_key] = (len(self._sets), selected)
         return np.asarray(selected, np.int32)
 
-    def _likely(self, selection: Selection, since: int) -> Iterable[int]:
+    def _likely(self, selection: PodSelector, since: int) -> Iterable[int]:
         """Return the numbers, from `since` on, of the sets with the rarest required value. The others cannot match."""
         if selection.selectors is None:
             return ()
@@ -241,7 +241,7 @@ class PodLabelGroups:
         """Return an array [groups]: True for each label group for which `matches` returns True."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def selected_groups(self, selection: Selection, *, terminating: bool) -> BoolArray:
+    def selected_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
         """Return a mask [groups] of the groups of pods with equal namespace and labels: True where `selection` matches.
 
         If `terminating` is False, the mask is False for groups of terminating pods.

@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.framework.nodes.affinity_groups import AffinityGroups
-from batchsched.framework.nodes.label_index import LabelGroup, PodLabelGroups, Selection
+from batchsched.framework.nodes.label_index import LabelGroup, PodLabelGroups, PodSelector
 from batchsched.framework.status import BoolArray, IntArray
 
 T = TypeVar("T")
@@ -243,7 +243,7 @@ class PodTable:
         """Return the number of pods on each node [N] that `matches` accepts by their namespace and labels."""
         return self._count_in(self._groups.matching_groups(matches))
 
-    def count_selected(self, selection: Selection, *, terminating: bool = True) -> IntArray:
+    def count_selected(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
         """Return for each node [N] the number of its pods that `selection` matches by namespace and labels.
 
         Terminating pods count only if `terminating`.

@@ -435,7 +435,7 @@ class ResultCache:
         """Drop all cached plugin results, because they refer to nodes by index and the indexes have changed."""
         self._results.clear()
 
-    def of_class(self, pod: PodClass) -> ClassResults:
+    def results_of_class(self, pod: PodClass) -> ClassResults:
         """Return the cached plugin results of a pod class, empty on first use.
 
         Classes that differ only in a priority that no plugin reads share them.

@@ -37,11 +37,11 @@ class ResultHandlers:
     """HTTP handlers for the results of simulations (the lab): report, list of runs and result files.
 
     Args:
-      exhibit: The results. They are read in a thread, one request at a time.
+      source: The results. They are read in a thread, one request at a time.
     """
 
-    def __init__(self, exhibit: ResultSource) -> None:
-        self._exhibit = exhibit
+    def __init__(self, source: ResultSource) -> None:
+        self._source = source
         self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
@@ -53,10 +53,10 @@ class ResultHandlers:
         ]
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
-        return await self._page(self._exhibit.report_html)
+        return await self._page(self._source.report_html)
 
     async def _runs(self, request: web.Request) -> web.StreamResponse:
-        return await self._page(self._exhibit.runs_html)
+        return await self._page(self._source.runs_html)
 
     async def _page(self, render: Callable[[], str]) -> web.StreamResponse:
         text = await self._read(render)
@@ -66,7 +66,7 @@ class ResultHandlers:
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        path = await self._read(lambda: self._exhibit.result_file(name))
+        path = await self._read(lambda: self._source.result_file(name))
         if path is None:
             raise web.HTTPNotFound(text="there is no finished run with this name\n")
         disposition = f'attachment; filename="{path.name}"'

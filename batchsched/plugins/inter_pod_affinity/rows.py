@@ -11,14 +11,14 @@ import numpy as np
 
 from batchsched.api.core.pod import PodAffinityTerm
 from batchsched.framework.constrain import (
-    Candidate,
+    CandidatePods,
     CandidateSet,
     ConstraintDomains,
     ConstraintRow,
-    counting_row,
-    excluding_row,
+    exclusion_row,
+    pod_limit_row,
 )
-from batchsched.framework.nodes.label_index import LabelIndex, Selection, selector_key
+from batchsched.framework.nodes.label_index import LabelIndex, PodSelector, selector_key
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
@@ -52,7 +52,7 @@ class AffinityCandidateIndex:
         for candidate in self.batch.candidates:
             self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
-    def select(self, selection: Selection) -> list[Candidate]:
+    def select(self, selection: PodSelector) -> list[CandidatePods]:
         """Return the candidates that match `selection`; each is the pending pods of one gang and pod class."""
         return [self.batch.candidates[at] for at in self.index.select(selection)]
 
@@ -85,7 +85,7 @@ def _closed(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
         if mask.any():
             sharing.setdefault(mask.tobytes(), (mask, []))[1].append(class_index)
     for mask, classes in sharing.values():
-        yield excluding_row(PLUGIN, CLOSED, candidates.batch, classes, mask)
+        yield exclusion_row(PLUGIN, CLOSED, candidates.batch, classes, mask)
 
 
 def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
@@ -94,7 +94,7 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: TermCounts | None = None
-            for candidate in candidates.select(Selection.from_selector(raw_term.label_selector)):
+            for candidate in candidates.select(PodSelector.from_selector(raw_term.label_selector)):
                 if not term_matches(
                     raw_term, group.namespace, pending_pod(candidate.pod_class.pod, candidates.table)
                 ):
@@ -138,7 +138,7 @@ def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     themselves exclude each other in both orders: a domain has at most one of them. A holder and another pod exclude
     each other in both orders if both readings match that other pod, which is then a target.
     """
-    holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[Candidate]]] = {}
+    holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
         raw_terms = anti_affinity_of(pod).required
@@ -158,7 +158,7 @@ def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
 
 
 def _of_term(
-    candidates: AffinityCandidateIndex, raw: PodAffinityTerm, term: AffinityTerm, holders: list[Candidate]
+    candidates: AffinityCandidateIndex, raw: PodAffinityTerm, term: AffinityTerm, holders: list[CandidatePods]
 ) -> Iterator[ConstraintRow]:
     """Yield rows for one term. A domain has three kinds of pods.
 
@@ -208,7 +208,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     If no matching pod exists, the exception applies only to pods that match themselves. For the others of K, those
     outside F: Σ x ≤ |K|·Σ_F x. For the first pod and those equal to it see `_register_colocation`.
     """
-    sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[Candidate]]] = {}
+    sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
         terms = resolve_terms(affinity_of(pod).required, pod, candidates.table)
@@ -245,7 +245,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
 
 
 def _register_colocation(
-    candidates: AffinityCandidateIndex, terms: tuple[AffinityTerm, ...], members: Sequence[Candidate]
+    candidates: AffinityCandidateIndex, terms: tuple[AffinityTerm, ...], members: Sequence[CandidatePods]
 ) -> None:
     """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
 
@@ -260,13 +260,13 @@ def _register_colocation(
         candidates.batch.gathered.setdefault(gang, finest)
 
 
-def _count(candidates: Iterable[Candidate]) -> int:
+def _count(candidates: Iterable[CandidatePods]) -> int:
     return sum(one.count for one in candidates)
 
 
 def _row(
     domains: ConstraintDomains,
-    sides: Sequence[tuple[Sequence[Candidate], int]],
+    sides: Sequence[tuple[Sequence[CandidatePods], int]],
     right: int | IntArray,
     reason: str,
 ) -> ConstraintRow:
@@ -277,4 +277,4 @@ def _row(
             factors[candidate.index] = factors.get(candidate.index, 0) + factor
     values = np.full(int(domains.codes.max()) + 1, right) if isinstance(right, int) else right
     limits = domains.row_limits(values.astype(np.int64), UNLIMITED)
-    return counting_row(PLUGIN, reason, domains.partition, factors, limits)
+    return pod_limit_row(PLUGIN, reason, domains.partition, factors, limits)

@@ -21,7 +21,7 @@ from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.affinity_groups import AffinityGroup, ExistingTerm
-from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import IntArray
 
@@ -33,7 +33,7 @@ class AffinityTerm:
     """A pod affinity term: the pods that it selects, and its topology key."""
 
     topology_key: str
-    selection: Selection
+    selection: PodSelector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ def resolve_terms(
     """Return the affinity terms of a pending pod, each with the namespaces and labels that it selects."""
     return tuple(
         AffinityTerm(
-            term.topology_key, Selection.from_selector(term.label_selector, _namespaces(term, pod, table))
+            term.topology_key, PodSelector.from_selector(term.label_selector, _namespaces(term, pod, table))
         )
         for term in raw_terms
     )
@@ -273,17 +273,17 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     )
 
 
-def combined_selection(terms: tuple[AffinityTerm, ...]) -> Selection:
+def combined_selection(terms: tuple[AffinityTerm, ...]) -> PodSelector:
     """Combine affinity terms into one selection by namespaces and labels, which selects pods that match every term."""
     if any(term.selection.selectors is None for term in terms):
-        return Selection(None)
+        return PodSelector(None)
     namespaces: frozenset[str] | None = None
     for term in terms:
         own = term.selection.namespaces
         if own is not None:
             namespaces = own if namespaces is None else namespaces & own
     selectors = tuple(one for term in terms for one in term.selection.selectors or ())
-    return Selection(selectors, namespaces)
+    return PodSelector(selectors, namespaces)
 
 
 def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:

@@ -10,7 +10,7 @@ from batchsched.api.core.node import HOSTNAME_LABEL
 from batchsched.api.core.pod import Pod, TopologySpreadConstraint
 from batchsched.api.core.selector import LabelSelector
 from batchsched.api.crd.base import StrictModel
-from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.default_selectors import default_selectors
 
@@ -99,7 +99,7 @@ class SpreadConstraint:
 
     max_skew: int
     topology_key: str
-    selection: Selection
+    selection: PodSelector
     min_domains: int
     honor_affinity: bool
     honor_taints: bool
@@ -118,18 +118,18 @@ def constraints_of(
     if own:
         namespaces = frozenset({pod.namespace})
         return tuple(
-            _constraint(raw, Selection(selectors_of(raw, pod.labels), namespaces))
+            _constraint(raw, PodSelector(selectors_of(raw, pod.labels), namespaces))
             for raw in own
             if raw.when_unsatisfiable == action
         )
     selectors = default_selectors(pod, table) if defaults else ()
     if not selectors:
         return ()
-    selection = Selection(selectors, frozenset({pod.namespace}))
+    selection = PodSelector(selectors, frozenset({pod.namespace}))
     return () if selection.matches_everything else tuple(_constraint(one, selection) for one in defaults)
 
 
-def _constraint(raw: TopologySpreadConstraint, selection: Selection) -> SpreadConstraint:
+def _constraint(raw: TopologySpreadConstraint, selection: PodSelector) -> SpreadConstraint:
     return SpreadConstraint(
         raw.max_skew,
         raw.topology_key,

@@ -27,7 +27,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
     SnapshotLabelsPlugin,
 )
-from batchsched.framework.nodes.label_index import Selection, selector_key
+from batchsched.framework.nodes.label_index import PodSelector, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
 from batchsched.framework.plugin_support.node_selection import (
@@ -277,7 +277,7 @@ class SpreadHints:
             return (True,) * len(self._defaults)
         matches = []
         for constraint in self._constraints(pod):
-            selection = Selection(selectors_of(constraint, pod.labels))
+            selection = PodSelector(selectors_of(constraint, pod.labels))
             matches.append(not selection.matches_everything and selection.matches_labels(other.labels))
         return tuple(matches)
 

@@ -14,12 +14,12 @@ import numpy as np
 from batchsched.api.core.pod import TopologySpreadConstraint
 from batchsched.framework.constrain import (
     EVERY_NODE,
-    Candidate,
+    CandidatePods,
     CandidateSet,
     ConstraintDomains,
     ConstraintRow,
     Sense,
-    excluding_row,
+    exclusion_row,
     sum_by_domain,
 )
 from batchsched.framework.nodes.label_index import LabelIndex
@@ -53,8 +53,8 @@ class SharedConstraint:
     codes: IndexArray
     strays: BoolArray
     itself: bool
-    matching: tuple[Candidate, ...]
-    members: list[Candidate] = field(default_factory=list)
+    matching: tuple[CandidatePods, ...]
+    members: list[CandidatePods] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +130,7 @@ def spread_rows(
 def _unlabelled(
     batch: CandidateSet,
     table: NodeTable,
-    constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
+    constrained: Iterable[tuple[CandidatePods, tuple[SpreadConstraint, ...]]],
 ) -> Iterator[ConstraintRow]:
     """Yield Σ x ≤ 0 on the nodes without a key: the Filter refuses them whatever is placed."""
     of_keys: dict[frozenset[str], list[int]] = {}
@@ -143,13 +143,13 @@ def _unlabelled(
         for key in keys:
             lacking |= table.label_values(key)[0] < 0
         if lacking.any():
-            yield excluding_row(PLUGIN, UNLABELLED, batch, classes, lacking)
+            yield exclusion_row(PLUGIN, UNLABELLED, batch, classes, lacking)
 
 
 def _families(
     batch: CandidateSet,
     table: NodeTable,
-    constrained: Iterable[tuple[Candidate, tuple[SpreadConstraint, ...]]],
+    constrained: Iterable[tuple[CandidatePods, tuple[SpreadConstraint, ...]]],
 ) -> Iterable[SharedConstraint]:
     index = LabelIndex()
     for candidate in batch.candidates:
@@ -239,7 +239,10 @@ def _upper(
 
 
 def _lower(
-    family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains, members: Sequence[Candidate]
+    family: SharedConstraint,
+    levels: DomainCounts,
+    domains: ConstraintDomains,
+    members: Sequence[CandidatePods],
 ) -> Iterator[ConstraintRow]:
     """Yield rows: a gang that is placed completely also fills the domains with the fewest pods.
 
@@ -281,17 +284,17 @@ def _lower(
         )
 
 
-def _rigid_gangs(members: Sequence[Candidate]) -> Iterable[list[Candidate]]:
-    of_gang: dict[int, list[Candidate]] = {}
+def _rigid_gangs(members: Sequence[CandidatePods]) -> Iterable[list[CandidatePods]]:
+    of_gang: dict[int, list[CandidatePods]] = {}
     for candidate in members:
         if candidate.rigid:
             of_gang.setdefault(candidate.gang, []).append(candidate)
     return of_gang.values()
 
 
-def _fits(candidate: Candidate) -> BoolArray | np.bool_:
+def _fits(candidate: CandidatePods) -> BoolArray | np.bool_:
     return np.True_ if candidate.fits is None else candidate.fits
 
 
-def _indexes(candidates: Iterable[Candidate]) -> IndexArray:
+def _indexes(candidates: Iterable[CandidatePods]) -> IndexArray:
     return np.asarray([one.index for one in candidates], np.int32)

@@ -117,7 +117,7 @@ class FairSharePolicy:
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
             real = fill_to_common_level(demand[part], remaining, pace, start[part])
-            parts[part] = round_to_units(real, demand[part], remaining, self.last_unit_rank(siblings)[part])
+            parts[part] = round_to_units(real, demand[part], remaining, self.rounding_rank(siblings)[part])
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
@@ -152,7 +152,7 @@ class FairSharePolicy:
         """Return the water-filling level [S] at which each sibling queue begins to receive surplus; here 0 for all."""
         return np.zeros(len(siblings))
 
-    def last_unit_rank(self, siblings: SiblingQueues) -> FloatArray:
+    def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
         """Return the past usage of each sibling queue [S], divided by its weight.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.

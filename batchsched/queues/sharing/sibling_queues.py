@@ -99,7 +99,7 @@ class ReclaimRequest:
     """A request to evict a workload of one queue for a pending gang of another queue.
 
     Args:
-      reclaimer: the queue that gains: its row in the queue table (`table.leaf_row`), or its index among siblings.
+      reclaimer: the queue that gains: its row in the queue table (`table.own_gangs_row`), or its index among siblings.
       victim: the queue that loses, in the same numbering.
       gains: [R] requests of the gang, in base units.
       loses: [R] requests of the workload, in base units.

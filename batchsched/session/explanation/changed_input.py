@@ -17,27 +17,27 @@ from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 
 
-def pod_group_object(key: str) -> str:
+def pod_group_reference(key: str) -> str:
     """Return how an InputChange names a PodGroup, given its `namespace/name`."""
     return f"PodGroup/{key}"
 
 
-def pod_template_object(key: str) -> str:
+def pod_template_reference(key: str) -> str:
     """Return how an InputChange names all pending pods of a gang, given the gang's `namespace/name`."""
     return f"PodTemplate/{key}"
 
 
-def queue_object(name: str) -> str:
+def queue_reference(name: str) -> str:
     """Return how an InputChange names a Queue."""
     return f"Queue/{name}"
 
 
-def pointer(*tokens: str | int) -> str:
+def json_pointer(*tokens: str | int) -> str:
     """Return the JSON pointer of these reference tokens."""
     return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
 
 
-def pointer_tokens(path: str) -> list[str]:
+def json_pointer_tokens(path: str) -> list[str]:
     """Return the reference tokens of a JSON pointer."""
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
@@ -123,7 +123,7 @@ def _spec_change(change: InputChange) -> Callable[[Pod], Pod]:
 
 def set_field(document: Any, path: str, value: Any) -> None:
     """Set the field of a plain document that a JSON pointer names; missing parents are created, `-` appends."""
-    tokens = pointer_tokens(path)
+    tokens = json_pointer_tokens(path)
     for token, following in pairwise(tokens):
         if isinstance(document, list):
             document = document[int(token)]

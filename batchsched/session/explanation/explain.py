@@ -12,10 +12,14 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
 from batchsched.session.explanation.gang_view import GangView, refreshed_tables
-from batchsched.session.explanation.gangs_ahead import TurnPosition, find_preceding_gangs, list_turns
+from batchsched.session.explanation.gangs_ahead import (
+    OrderPosition,
+    find_preceding_gangs,
+    list_order_positions,
+)
 from batchsched.session.explanation.job_options import job_options
 from batchsched.session.explanation.node_options import node_options
-from batchsched.session.explanation.options import Option
+from batchsched.session.explanation.options import ChangeOption
 from batchsched.session.explanation.queue_options import SnapshotRequests, queue_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
@@ -23,7 +27,7 @@ from batchsched.session.explanation.sentences import (
     ahead_sentence,
     changes_sentence,
     find_exceeded_limit,
-    named,
+    names_text,
     quota_increase,
 )
 from batchsched.session.explanation.verification import (
@@ -31,7 +35,7 @@ from batchsched.session.explanation.verification import (
     DecidedInput,
     OutOfBudget,
     PlacementVerifier,
-    decide_briefly,
+    decide_assignments,
     decision_work,
     emptied_cluster,
     require_work,
@@ -39,7 +43,7 @@ from batchsched.session.explanation.verification import (
 )
 from batchsched.session.feasibility_report import after_decision
 from batchsched.session.refusals import OUTBID
-from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
+from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 EXCEEDING_REASONS: Final = frozenset(
@@ -127,8 +131,8 @@ class RefusalVerifier:
     def __init__(
         self,
         decided: DecidedInput,
-        decide_again: DecideAgain = decide_briefly,
-        pause: Pause = go_on,
+        decide_again: DecideAgain = decide_assignments,
+        pause: Pause = no_pause,
     ) -> None:
         self._decided = decided
         self._decide_again = decide_again
@@ -139,9 +143,9 @@ class RefusalVerifier:
         """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
 
     @cached_property
-    def _turns(self) -> dict[str, TurnPosition]:
+    def _turns(self) -> dict[str, OrderPosition]:
         decided = self._decided
-        return list_turns(decided.snapshot, decided.profile, decided.now, self._pause)
+        return list_order_positions(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
     def _requested(self) -> SnapshotRequests:
@@ -244,7 +248,7 @@ class RefusalVerifier:
         """Return the refusal with the gangs ahead, and a smallest set of changes."""
         snapshot, key = self._decided.snapshot, refusal.pod_group
 
-        def nodes_after(changes: Sequence[InputChange]) -> Sequence[Option]:
+        def nodes_after(changes: Sequence[InputChange]) -> Sequence[ChangeOption]:
             return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
 
         self._pause()
@@ -275,7 +279,7 @@ class RefusalVerifier:
 
     def _nodes_after(
         self, changes: Sequence[InputChange], key: str, verifier: PlacementVerifier
-    ) -> Sequence[Option]:
+    ) -> Sequence[ChangeOption]:
         """Return the options to add nodes after other changes, which decide the nodes that accept the gang."""
         decided = self._decided
         try:
@@ -313,8 +317,8 @@ def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
     noun = "node" if len(nodes) == 1 else "nodes"
     leaving = "the pods that are being deleted there have left"
     if victims:
-        leaving = f"{named(victims)} {'has' if len(victims) == 1 else 'have'} left"
-    return f"waits for its nominated {noun} {named(sorted(nodes))}: it starts when {leaving}"
+        leaving = f"{names_text(victims)} {'has' if len(victims) == 1 else 'have'} left"
+    return f"waits for its nominated {noun} {names_text(sorted(nodes))}: it starts when {leaving}"
 
 
 def _message(

@@ -22,11 +22,11 @@ from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
 from batchsched.session.tables.gang import GangPart, PendingGang
-from batchsched.session.tables.session_tables import Pause, SessionTables, go_on
+from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
 from batchsched.solver.problem import UNLIMITED
 
 
-def refreshed_tables(snapshot: Snapshot, profile: Profile, pause: Pause = go_on) -> SessionTables:
+def refreshed_tables(snapshot: Snapshot, profile: Profile, pause: Pause = no_pause) -> SessionTables:
     """Return the tables of a session over a Snapshot."""
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
     pause()
@@ -59,7 +59,7 @@ class GangView:
 
     @classmethod
     def from_snapshot(
-        cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = go_on
+        cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = no_pause
     ) -> "GangView | None":
         """Return the view of a gang in a Snapshot; None if it has no pending pod."""
         return cls.from_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)

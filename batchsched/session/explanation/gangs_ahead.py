@@ -15,7 +15,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.queue_report import report_pending_gangs
-from batchsched.session.tables.session_tables import Pause, go_on
+from batchsched.session.tables.session_tables import Pause, no_pause
 
 MAX_AHEAD: Final = 10
 SHARE_RANKS: Final = {"all": 0, "guarantee": 1, "fair": 2, "borrowing": 3}
@@ -23,7 +23,7 @@ SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 
 @dataclass(frozen=True, slots=True)
-class TurnPosition:
+class OrderPosition:
     """The turn of a pending gang in its session.
 
     Args:
@@ -35,16 +35,16 @@ class TurnPosition:
     share: str
 
 
-def list_turns(
-    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = go_on
-) -> dict[str, TurnPosition]:
+def list_order_positions(
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
+) -> dict[str, OrderPosition]:
     """Return the turns of all pending gangs that may use their queues, by `namespace/name`."""
     gangs = report_pending_gangs(snapshot, profile, now, pause)
-    return {gang.pod_group: TurnPosition(place, gang.share) for place, gang in enumerate(gangs)}
+    return {gang.pod_group: OrderPosition(place, gang.share) for place, gang in enumerate(gangs)}
 
 
 def find_preceding_gangs(
-    refusal: Refusal, decision: Decision, view: GangView, turns: Mapping[str, TurnPosition], selection: str
+    refusal: Refusal, decision: Decision, view: GangView, turns: Mapping[str, OrderPosition], selection: str
 ) -> tuple[PrecedingGang, ...]:
     """Return the gangs that hold what a refused gang lacks, the largest first.
 
@@ -113,9 +113,9 @@ def _queues_inside_limits(view: GangView) -> set[str]:
     }
 
 
-def _right(view: GangView, identity: str, turns: Mapping[str, TurnPosition], selection: str) -> str:
+def _right(view: GangView, identity: str, turns: Mapping[str, OrderPosition], selection: str) -> str:
     """Return the right by which a gang that was placed goes before the refused one; "" if it has none."""
-    unknown = TurnPosition(len(turns), "all")
+    unknown = OrderPosition(len(turns), "all")
     own, other = turns.get(view.gang.key, unknown), turns.get(gang_key(identity), unknown)
     own_rank, other_rank = SHARE_RANKS[own.share], SHARE_RANKS[other.share]
     if other_rank != own_rank:

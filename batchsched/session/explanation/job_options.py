@@ -16,9 +16,13 @@ from batchsched.api.crd.topology import TopologySpec
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
-from batchsched.session.explanation.changed_input import pod_group_object, pod_template_object, pointer
+from batchsched.session.explanation.changed_input import (
+    json_pointer,
+    pod_group_reference,
+    pod_template_reference,
+)
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.explanation.options import MAX_ALTERNATIVES, Option
+from batchsched.session.explanation.options import MAX_ALTERNATIVES, ChangeOption
 
 NODE_CONDITION_TAINT: Final = "node.kubernetes.io/"
 """Prefix of the taints that state a problem of a node; to tolerate one cures nothing."""
@@ -26,7 +30,7 @@ MILLICORES: Final = 1000
 MEBIBYTE: Final = 2**20
 
 
-def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
+def job_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
     """Return the options that change the gang itself: toleration, selector, constraint, level, size, queue."""
     return [
         *_tolerations(view),
@@ -42,16 +46,16 @@ def job_options(view: GangView, snapshot: Snapshot) -> list[Option]:
 
 
 def _single(
-    *changes: InputChange, field: str = "", binding: bool = True, parts: tuple[Option, ...] = ()
-) -> Option:
+    *changes: InputChange, field: str = "", binding: bool = True, parts: tuple[ChangeOption, ...] = ()
+) -> ChangeOption:
     field = field or changes[0].set + changes[0].path
-    return Option(lambda _: changes, field=field, binding=binding, parts=parts)
+    return ChangeOption(lambda _: changes, field=field, binding=binding, parts=parts)
 
 
 # Tolerations and selectors
 
 
-def _tolerations(view: GangView) -> Iterator[Option]:
+def _tolerations(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that tolerate all taints of some nodes, those of selected nodes first, then the fewest taints.
 
     The taints of other nodes stop the gang only together with its node selector.
@@ -98,31 +102,33 @@ def _tolerate(key: str, taint: Taint) -> InputChange:
     toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     if not taint.value:
         toleration = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-    return InputChange(set=pod_template_object(key), path="/spec/tolerations/-", value=toleration)
+    return InputChange(set=pod_template_reference(key), path="/spec/tolerations/-", value=toleration)
 
 
-def _selectors(view: GangView) -> Iterator[Option]:
+def _selectors(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that select nodes by another value of a label, or by one label less if no node has the label."""
     selectors = {tuple(sorted((pod.spec.node_selector or {}).items())) for pod in view.pods}
     if len(selectors) != 1:
         return
     selector = dict(selectors.pop())
-    target = pod_template_object(view.gang.key)
+    target = pod_template_reference(view.gang.key)
     for key, value in selector.items():
         values = Counter(node.labels[key] for node in view.tables.node_table.nodes if key in node.labels)
         other_values = sorted(
             (other for other in values if other != value), key=lambda other: (-values[other], other)
         )
         for other in other_values[:MAX_ALTERNATIVES]:
-            yield _single(InputChange(set=target, path=pointer("spec", "nodeSelector", key), value=other))
+            yield _single(
+                InputChange(set=target, path=json_pointer("spec", "nodeSelector", key), value=other)
+            )
         if not values:
             remaining = {name: label for name, label in selector.items() if name != key}
             yield _single(InputChange(set=target, path="/spec/nodeSelector", value=remaining))
 
 
-def _constraints(view: GangView) -> Iterator[Option]:
+def _constraints(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that remove a hard constraint on nodes and on other pods: affinities and spread constraints."""
-    target, specs = pod_template_object(view.gang.key), [pod.spec for pod in view.distinct_pods]
+    target, specs = pod_template_reference(view.gang.key), [pod.spec for pod in view.distinct_pods]
     affinities = [spec.affinity for spec in specs if spec.affinity is not None]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     kinds = (
@@ -136,7 +142,7 @@ def _constraints(view: GangView) -> Iterator[Option]:
             for terms in pod_terms
         ):
             yield _single(
-                InputChange(set=target, path=pointer("spec", "affinity", field, required), value=None)
+                InputChange(set=target, path=json_pointer("spec", "affinity", field, required), value=None)
             )
     if any(
         constraint.when_unsatisfiable == "DoNotSchedule"
@@ -149,11 +155,11 @@ def _constraints(view: GangView) -> Iterator[Option]:
 # Levels, sizes and members
 
 
-def _levels(view: GangView, snapshot: Snapshot) -> Iterator[Option]:
+def _levels(view: GangView, snapshot: Snapshot) -> Iterator[ChangeOption]:
     group = view.gang.members.group
     if group is None:
         return
-    target, topology = pod_group_object(group.key), group.spec.topology
+    target, topology = pod_group_reference(group.key), group.spec.topology
     topologies = {item.name: item.spec for item in snapshot.topologies}
     if topology is not None and (topology.required or topology.preferred):
         yield from _level_options(target, ("spec", "topology"), topology, topologies, topology.name)
@@ -171,16 +177,16 @@ def _level_options(
     topology: TopologyRequest | SubGroupTopology,
     topologies: Mapping[str, TopologySpec],
     name: str,
-) -> Iterator[Option]:
+) -> Iterator[ChangeOption]:
     required, preferred = topology.required, topology.preferred
     spec = topologies.get(name)
     if spec is None:
         for other in sorted(topologies)[:MAX_ALTERNATIVES]:
-            yield _single(InputChange(set=target, path=pointer(*place, "name"), value=other))
-        yield _single(InputChange(set=target, path=pointer(*place), value=None))
+            yield _single(InputChange(set=target, path=json_pointer(*place, "name"), value=other))
+        yield _single(InputChange(set=target, path=json_pointer(*place), value=None))
         return
     if preferred is not None and spec.find_level(preferred) is None:
-        yield _single(InputChange(set=target, path=pointer(*place, "preferred"), value=None))
+        yield _single(InputChange(set=target, path=json_pointer(*place, "preferred"), value=None))
     if required is None:
         return
     # All levels are wider than an unknown one.
@@ -189,14 +195,14 @@ def _level_options(
     wider = [*(level.name for level in reversed(wider_levels)), None]
 
     def changed(steps: int) -> tuple[InputChange, ...]:
-        return (InputChange(set=target, path=pointer(*place, "required"), value=wider[steps - 1]),)
+        return (InputChange(set=target, path=json_pointer(*place, "required"), value=wider[steps - 1]),)
 
     # A node may have the label of a level and not that of a wider one, which then excludes it.
-    field = target + pointer(*place, "required")
-    yield Option(changed, most=len(wider), field=field, monotone=False)
+    field = target + json_pointer(*place, "required")
+    yield ChangeOption(changed, most=len(wider), field=field, monotone=False)
 
 
-def _sizes(view: GangView) -> Iterator[Option]:
+def _sizes(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that make pods smaller that request more than any node has of which they tolerate the taints."""
     for resource, step in size_steps(view).items():
         yield _size_option(view, resource, step)
@@ -227,34 +233,36 @@ def _largest_node(view: GangView, resource: str) -> int:
     return int(table.allocatable[tolerated, table.column[resource]].max(initial=0))
 
 
-def _size_option(view: GangView, resource: str, step: int) -> Option:
+def _size_option(view: GangView, resource: str, step: int) -> ChangeOption:
     """Return the option to lower the request of all pods for a resource."""
     requested = _largest_request(view, resource)
     resources = [pod.spec.containers[0].resources for pod in view.pods]
     limited = any(item is not None and resource in (item.limits or {}) for item in resources)
-    target = pod_template_object(view.gang.key)
+    target = pod_template_reference(view.gang.key)
 
     def changed(steps: int) -> tuple[InputChange, ...]:
         value = format_quantity(resource, requested - steps * step)
         place = ("spec", "containers", 0, "resources")
         kinds = ("requests", "limits") if limited else ("requests",)
         return tuple(
-            InputChange(set=target, path=pointer(*place, kind, resource), value=value) for kind in kinds
+            InputChange(set=target, path=json_pointer(*place, kind, resource), value=value) for kind in kinds
         )
 
     guess = -(-(requested - _largest_node(view, resource)) // step)
-    return Option(changed, most=max(guess, requested // step - 1), guess=guess, field=f"{target} {resource}")
+    return ChangeOption(
+        changed, most=max(guess, requested // step - 1), guess=guess, field=f"{target} {resource}"
+    )
 
 
-def _members(view: GangView) -> Iterator[Option]:
+def _members(view: GangView) -> Iterator[ChangeOption]:
     """Yield an option that lowers minMember to the number of pods that exist."""
     group = view.gang.members.group
     if group is None:
         return
     count = view.gang.members.count_pods()
-    target = pod_group_object(group.key)
+    target = pod_group_reference(group.key)
     changes = [
-        InputChange(set=target, path=pointer("spec", "subGroups", number, "minMember"), value=existing)
+        InputChange(set=target, path=json_pointer("spec", "subGroups", number, "minMember"), value=existing)
         for number, subgroup in enumerate(group.spec.sub_groups)
         if (existing := count.sub_existing.get(subgroup.name, 0)) < subgroup.min_member
     ]
@@ -265,24 +273,24 @@ def _members(view: GangView) -> Iterator[Option]:
         yield _single(*changes)
 
 
-def _gates(view: GangView) -> Iterator[Option]:
+def _gates(view: GangView) -> Iterator[ChangeOption]:
     if any(pod.spec.scheduling_gates for pod in view.pods):
         yield _single(
-            InputChange(set=pod_template_object(view.gang.key), path="/spec/schedulingGates", value=[])
+            InputChange(set=pod_template_reference(view.gang.key), path="/spec/schedulingGates", value=[])
         )
 
 
-def _users(view: GangView) -> Iterator[Option]:
+def _users(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that charge the gang to one user if its pods have several."""
     members = view.gang.members
     users = sorted(user for user in members.users if user)
     if len(members.users) > 1 and members.group is not None:
         for user in users[:MAX_ALTERNATIVES]:
-            path = pointer("metadata", "labels", USER_LABEL)
-            yield _single(InputChange(set=pod_group_object(members.key), path=path, value=user))
+            path = json_pointer("metadata", "labels", USER_LABEL)
+            yield _single(InputChange(set=pod_group_reference(members.key), path=path, value=user))
 
 
-def _other_queues(view: GangView) -> Iterator[Option]:
+def _other_queues(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that name another queue if the gang may not use its own: it does not exist, or is for others."""
     tables, members = view.tables, view.gang.members
     if members.queue in tables.queues and tables.queue_access.selects(members.queue, members.namespace):
@@ -293,7 +301,7 @@ def _other_queues(view: GangView) -> Iterator[Option]:
     default = [] if DEFAULT_QUEUE in tables.queues.queues else [DEFAULT_QUEUE]
     for name in (*usable[:MAX_ALTERNATIVES], *default):
         if members.group is not None:
-            yield _single(InputChange(set=pod_group_object(members.key), path="/spec/queue", value=name))
+            yield _single(InputChange(set=pod_group_reference(members.key), path="/spec/queue", value=name))
         else:
-            path = pointer("metadata", "labels", QUEUE_LABEL)
-            yield _single(InputChange(set=pod_template_object(members.key), path=path, value=name))
+            path = json_pointer("metadata", "labels", QUEUE_LABEL)
+            yield _single(InputChange(set=pod_template_reference(members.key), path=path, value=name))

@@ -10,12 +10,12 @@ import numpy as np
 
 from batchsched.api.decision import InputChange
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.explanation.options import MAX_ALTERNATIVES, Option
+from batchsched.session.explanation.options import MAX_ALTERNATIVES, ChangeOption
 
 MAX_COPIES: Final = 4096
 
 
-def node_options(view: GangView, emptied: GangView) -> list[Option]:
+def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     """Return options to add nodes of existing types, first of types that accept the most parts of the gang.
 
     Args:
@@ -47,7 +47,7 @@ def node_options(view: GangView, emptied: GangView) -> list[Option]:
 
     pending = sum(len(members.pending) for members in view.tables.gangs.values())
     return [
-        Option(
+        ChangeOption(
             partial(_added_nodes, table.names[nodes[0]]), most=min(MAX_COPIES, max(1, pending)), field="nodes"
         )
         for nodes in sorted(nodes_by_type.values(), key=rank)[:MAX_ALTERNATIVES]

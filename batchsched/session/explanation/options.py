@@ -14,7 +14,7 @@ MAX_ALTERNATIVES: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Option:
+class ChangeOption:
     """A change of the input in steps: more steps admit whatever fewer steps admit, unless it is not monotone.
 
     Args:
@@ -32,11 +32,11 @@ class Option:
     guess: int = 1
     field: str = ""
     binding: bool = True
-    parts: tuple["Option", ...] = ()
+    parts: tuple["ChangeOption", ...] = ()
     monotone: bool = True
 
 
-Choice = dict[Option, int]
+Choice = dict[ChangeOption, int]
 """The steps of each option in a set of changes."""
 
 

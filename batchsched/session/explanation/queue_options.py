@@ -17,10 +17,10 @@ from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
 from batchsched.queues.tree import QueueLimit
-from batchsched.session.explanation.changed_input import pointer, queue_object
+from batchsched.session.explanation.changed_input import json_pointer, queue_reference
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.explanation.job_options import size_steps
-from batchsched.session.explanation.options import Option
+from batchsched.session.explanation.options import ChangeOption
 
 _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
@@ -51,7 +51,7 @@ class SnapshotRequests:
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
 
-def queue_options(view: GangView, requested: SnapshotRequests) -> list[Option]:
+def queue_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
     """Return the options that lift limits of queues, those of the gang's own queue first.
 
     Args:
@@ -65,7 +65,7 @@ def queue_options(view: GangView, requested: SnapshotRequests) -> list[Option]:
         view.limit_rows,
         key=lambda row: chain.index(name) if (name := view.limits.limits[row].name) in chain else len(chain),
     )
-    options: list[Option] = []
+    options: list[ChangeOption] = []
     for row in rows:
         limit = view.limits.limits[row]
         if limit.kept:
@@ -80,7 +80,7 @@ def queue_options(view: GangView, requested: SnapshotRequests) -> list[Option]:
 
 def _amount_options(
     view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: SnapshotRequests
-) -> Iterator[Option]:
+) -> Iterator[ChangeOption]:
     spec = queue.spec
     guarantee = parse_amounts(spec.guarantee)
     # Each restricted field with what usage it allows beyond its value: a borrowing limit counts from the guarantee.
@@ -101,8 +101,8 @@ def _amount_options(
             if resource in values:
                 allowed = values[resource] + extra.get(resource, 0)
                 yield _raised_amount(
-                    queue_object(queue.name),
-                    pointer("spec", name, resource),
+                    queue_reference(queue.name),
+                    json_pointer("spec", name, resource),
                     resource,
                     _Amount(
                         values[resource], extra.get(resource, 0), usage + needed, usage + needed > allowed
@@ -122,7 +122,9 @@ class _Amount:
     binding: bool
 
 
-def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit: int, most: int) -> Option:
+def _raised_amount(
+    target: str, path: str, resource: str, amount: _Amount, unit: int, most: int
+) -> ChangeOption:
     """Return the option to raise an amount. Only usage in multiples of `unit` can occur."""
     floor = (amount.value + amount.beyond) // unit * unit
 
@@ -132,7 +134,7 @@ def _raised_amount(target: str, path: str, resource: str, amount: _Amount, unit:
 
     steps = max(1, -(-(most - floor) // unit))
     guess = min(steps, max(1, -(-(amount.required - floor) // unit)))
-    return Option(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
+    return ChangeOption(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
 
 
 def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> int:
@@ -150,8 +152,8 @@ def _most(view: GangView, requested: SnapshotRequests, resource: str) -> int:
     return max(capacity, requested.total(resource))
 
 
-def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Snapshot) -> Option:
-    target, path = queue_object(limit.name), "/spec/maxRunningPodGroups"
+def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Snapshot) -> ChangeOption:
+    target, path = queue_reference(limit.name), "/spec/maxRunningPodGroups"
     allowed = limit.pod_groups or 0
 
     def changed(steps: int) -> tuple[InputChange, ...]:
@@ -160,10 +162,12 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
     most = len(snapshot.pod_groups) + len(snapshot.pods)
     guess = max(1, 1 - int(view.limits.remaining_gangs[row]))
     binding = view.gang.has_no_bound_pod and int(view.limits.remaining_gangs[row]) < 1
-    return Option(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
+    return ChangeOption(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
 
 
-def _lending_options(view: GangView, row: int, queue: Queue, requested: SnapshotRequests) -> Iterator[Option]:
+def _lending_options(
+    view: GangView, row: int, queue: Queue, requested: SnapshotRequests
+) -> Iterator[ChangeOption]:
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
@@ -181,8 +185,8 @@ def _lending_options(view: GangView, row: int, queue: Queue, requested: Snapshot
             ),
         )
         yield _raised_amount(
-            queue_object(queue.name),
-            pointer("spec", "lendingLimit", resource),
+            queue_reference(queue.name),
+            json_pointer("spec", "lendingLimit", resource),
             resource,
             _Amount(lent, 0, lent + needed - remaining, needed > remaining),
             unit or 1,

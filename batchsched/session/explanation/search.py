@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from batchsched.api.decision import InputChange
-from batchsched.session.explanation.options import Choice, Option, changes_of_choice
+from batchsched.session.explanation.options import ChangeOption, Choice, changes_of_choice
 from batchsched.session.explanation.verification import OutOfBudget, PlacementVerifier
 
-NodeOptions = Callable[[Sequence[InputChange]], Sequence[Option]]
+NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 """Returns the options to add nodes, given the other changes; these decide which nodes accept the gang."""
 
 
@@ -27,7 +27,7 @@ class ChangeSearch:
     best: Choice | None = field(default=None)
     smallest: bool = False
 
-    def search(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> None:
+    def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
         """Search among options of the job, then of queues, then of nodes; single options come before several."""
         try:
             choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
@@ -46,7 +46,9 @@ class ChangeSearch:
     def _admits(self, choice: Choice) -> bool:
         return self.verifier.places(changes_of_choice(choice))
 
-    def _single(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+    def _single(
+        self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions
+    ) -> Choice | None:
         """Return one option that admits the gang, with the steps that it probably needs or with all; None for none."""
         for option in (option for option in chain(job, queues) if option.binding):
             if option.guess < option.most and self._admits({option: option.guess}):
@@ -55,7 +57,9 @@ class ChangeSearch:
                 return {option: option.most}
         return self._with_nodes({}, nodes)
 
-    def _several(self, job: Sequence[Option], queues: Sequence[Option], nodes: NodeOptions) -> Choice | None:
+    def _several(
+        self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions
+    ) -> Choice | None:
         """Return several options that admit the gang together, with all their steps; None for none.
 
         Options to add nodes are tried only after the options of the job and of queues without them.
@@ -105,7 +109,7 @@ class ChangeSearch:
             for option in self.best:
                 self._reduce(option)
 
-    def _reduce(self, option: Option) -> None:
+    def _reduce(self, option: ChangeOption) -> None:
         """Reduce the steps of one part to the fewest with which the gang is admitted."""
         assert self.best is not None
         high = self.best[option]
@@ -126,16 +130,16 @@ class ChangeSearch:
                 low = middle
 
 
-def _at_most(options: Sequence[Option], alternative: int = 0) -> Choice:
+def _at_most(options: Sequence[ChangeOption], alternative: int = 0) -> Choice:
     """Return the options with all their steps; of several options with one field, the one of the given number."""
-    fields: dict[str, list[Option]] = {}
+    fields: dict[str, list[ChangeOption]] = {}
     for option in options:
         fields.setdefault(option.field, []).append(option)
     chosen = (same[min(alternative, len(same) - 1)] for same in fields.values())
     return {option: option.most for option in chosen}
 
 
-def _variants(job: Sequence[Option]) -> Iterator[Choice]:
+def _variants(job: Sequence[ChangeOption]) -> Iterator[Choice]:
     """Yield choices of all options of the job: without a change of what nodes are selected, then with each one."""
     alternatives = Counter(option.field for option in job)
     yield _at_most([option for option in job if "nodeSelector" not in option.field])

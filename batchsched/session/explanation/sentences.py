@@ -18,7 +18,7 @@ from batchsched.api.queue_access import stated_queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
-from batchsched.session.explanation.changed_input import pointer, pointer_tokens
+from batchsched.session.explanation.changed_input import json_pointer, json_pointer_tokens
 from batchsched.session.explanation.gang_view import GangView, amount_text
 from batchsched.session.explanation.gangs_ahead import MAX_AHEAD
 
@@ -26,12 +26,12 @@ MAX_NAMED = 3
 """Maximum number of gangs, taints or values that one sentence names."""
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 node` or `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def named(names: Sequence[str], *, complete: bool = True) -> str:
+def names_text(names: Sequence[str], *, complete: bool = True) -> str:
     """Return the first names of a list as text, with the number of the others if the list is complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
@@ -87,7 +87,9 @@ def _exceeded_queue_limit(view: GangView) -> str:
             and view.limits.remaining_gangs[row] < 1
             and view.gang.has_no_bound_pod
         ):
-            return f"queue {limit.name} may run {counted(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
+            return (
+                f"queue {limit.name} may run {count_text(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
+            )
     return ""
 
 
@@ -184,7 +186,7 @@ def _too_small_domains(view: GangView) -> str:
         sizes = {len(found) for found in domains.values()}
         has = f"{name}s have {max(sizes)}" if len(sizes) == 1 else f"the largest has {max(sizes)}"
         return f"needs {-(-gang.need // rooms.pop())} nodes in one {name}, {has}"
-    return f"needs {counted(gang.need, 'pod')} in one {name}, the largest has room for {most}"
+    return f"needs {count_text(gang.need, 'pod')} in one {name}, the largest has room for {most}"
 
 
 def _too_little_in_sum(view: GangView) -> str:
@@ -197,7 +199,9 @@ def _too_little_in_sum(view: GangView) -> str:
     if len(view.gang.parts) == 1:
         room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
         if room < view.gang.need:
-            return f"the nodes that it may use have room for {room} of its {counted(view.gang.need, 'pod')}"
+            return (
+                f"the nodes that it may use have room for {room} of its {count_text(view.gang.need, 'pod')}"
+            )
     return ""
 
 
@@ -237,14 +241,14 @@ def ahead_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
         names = [entry.pod_group for entry in entries]
         is_running_in_queue = right == "Running" and reason == "QueueLimit"
         verbs = _USES_LIMIT if is_running_in_queue else _RIGHTS[right]
-        parts.append(f"{named(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
+        parts.append(f"{names_text(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
     return "; ".join(parts)
 
 
 # Which change would help
 
 
-QUEUE_PATHS = ("/spec/queue", pointer("metadata", "labels", QUEUE_LABEL))
+QUEUE_PATHS = ("/spec/queue", json_pointer("metadata", "labels", QUEUE_LABEL))
 """Where a PodGroup, or a pod without one, names its queue."""
 
 
@@ -271,9 +275,9 @@ def _change_text(change: InputChange, snapshot: Snapshot, key: str) -> str:
 def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
     raised = quota_increase(change, snapshot)
     if raised is None:
-        return f"set {pointer_tokens(change.path)[1]} of queue {name} to {change.value}"
+        return f"set {json_pointer_tokens(change.path)[1]} of queue {name} to {change.value}"
     resource, more = raised
-    field, by = pointer_tokens(change.path)[1], format_quantity(resource, more)
+    field, by = json_pointer_tokens(change.path)[1], format_quantity(resource, more)
     return f"raise the {field} of queue {name} by {by} to {change.value} {resource}"
 
 
@@ -289,7 +293,7 @@ def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
 def quota_increase(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
     """Return the resource, and by how much an amount of a Queue is raised; None if the change raises no amount."""
     kind, _, name = change.set.partition("/")
-    tokens = pointer_tokens(change.path)
+    tokens = json_pointer_tokens(change.path)
     if kind != "Queue" or len(tokens) != 3:
         return None
     _, field, resource = tokens
@@ -306,7 +310,7 @@ _AFFINITIES = {
 
 
 def _pod_text(change: InputChange) -> str:
-    match pointer_tokens(change.path):
+    match json_pointer_tokens(change.path):
         case ["spec", "tolerations", "-"]:
             value = f"={change.value['value']}" if change.value.get("value") else ""
             return f"tolerate the taint {change.value['key']}{value}:{change.value['effect']}"
@@ -328,7 +332,7 @@ def _pod_text(change: InputChange) -> str:
 
 
 def _pod_group_text(change: InputChange, group: PodGroup) -> str:
-    match pointer_tokens(change.path):
+    match json_pointer_tokens(change.path):
         case ["spec", "topology", "required"]:
             return f"require the level {change.value}" if change.value else "require no topology level"
         case ["spec", "subGroups", number, "topology", "required"]:

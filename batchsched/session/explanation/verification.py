@@ -71,7 +71,7 @@ class DecidedInput:
 
 
 @dataclass(frozen=True, slots=True)
-class BriefDecision:
+class AssignmentDecision:
     """What a verification needs of a decision.
 
     Args:
@@ -83,13 +83,13 @@ class BriefDecision:
     solver_work: float = 0.0
 
 
-DecideAgain = Callable[[Snapshot, Profile, float, int], BriefDecision]
+DecideAgain = Callable[[Snapshot, Profile, float, int], AssignmentDecision]
 """Returns the decision of a session over a snapshot with a profile, a time (seconds since 1970) and a seed."""
 
 
-def decide_briefly(
+def decide_assignments(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
-) -> BriefDecision:
+) -> AssignmentDecision:
     """Return the assignments of a session, without refusals and evictions; this is the default `DecideAgain`."""
 
     def pause() -> None:
@@ -99,7 +99,7 @@ def decide_briefly(
     session = Session(snapshot, profile, brief=True, pause=pause)
     pause()
     decision = session.decide(now, seed, telemetry=telemetry, with_evictions=False)
-    return BriefDecision(decision.assignments, session.solver_work)
+    return AssignmentDecision(decision.assignments, session.solver_work)
 
 
 def cluster_work(snapshot: Snapshot) -> float:
@@ -164,7 +164,7 @@ class PlacementVerifier:
         decided: DecidedInput,
         key: str,
         budget: ExplanationBudget,
-        decide_again: DecideAgain = decide_briefly,
+        decide_again: DecideAgain = decide_assignments,
     ) -> None:
         self._decided = decided
         self._decide_again = decide_again

@@ -423,7 +423,7 @@ def _lines(
     for index, gang in enumerate(gangs):
         queue_line = by_queue.get(gang.queue)
         if queue_line is None:
-            row = shares.leaf_row(gang.queue)
+            row = shares.own_gangs_row(gang.queue)
             queue_line = by_queue[gang.queue] = lines[row], orders.positions(policies[row].gangs)
         queue_line[0].append((queue_line[1].item(index), gang))
     for line in lines:

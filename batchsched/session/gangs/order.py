@@ -101,7 +101,7 @@ class QueuePolicies:
           queues: names of queues in the table.
         """
         policies = self.policies_by_queue(shares)
-        return {name: policies[shares.leaf_row(name)].gangs for name in queues}
+        return {name: policies[shares.own_gangs_row(name)].gangs for name in queues}
 
 
 def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from batchsched.api.core.pod import SUB_GROUP_LABEL
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import Candidate, CandidateSet
+from batchsched.framework.constrain import CandidatePods, CandidateSet
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.plugin_call import name_of
@@ -27,8 +27,8 @@ from batchsched.solver.problem import (
     IndexArray,
     Problem,
     ProblemClasses,
+    ProblemClassKinds,
     ProblemGangs,
-    ProblemKinds,
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
@@ -107,7 +107,7 @@ class FeasibilityByClass:
         no_node = np.zeros(node_count, np.bool_)
         score = np.zeros(node_count, np.int64)
         try:
-            results = tables.result_cache.of_class(pod_class)
+            results = tables.result_cache.results_of_class(pod_class)
             scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, results)
             if not scan.status.ok:
                 return ClassFeasibility(scan, no_node, no_node, score)
@@ -243,7 +243,7 @@ def formulate(
     )
     batch = CandidateSet(
         [
-            Candidate(
+            CandidatePods(
                 index,
                 part.pod_class,
                 number,
@@ -272,7 +272,7 @@ def formulate(
             levels=context.levels.domains,
             partitions=tuple(batch.partitions),
         ),
-        kinds=ProblemKinds(mask=mask, score=score),
+        kinds=ProblemClassKinds(mask=mask, score=score),
         classes=ProblemClasses(
             demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
             kind=_ints(kind),
@@ -381,7 +381,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
     return failures
 
 
-def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
+def problem_at_later_time(context: SessionContext, gang: PendingGang) -> Problem:
     """Return the solver problem of placing one gang, valid also at a later time, when running gangs may have ended.
 
     Its masks contain each node that may then pass the Filters.
@@ -390,7 +390,7 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
     cached with the gang if nothing else in it depends on other gangs.
     """
     cache = gang.members.cache
-    cached = cache.lasting_problem
+    cached = cache.problem_at_later_time
     if cached is not None and cached[0] is cache.pending and not context.quotas.limits:
         return cached[1]
     formulation = formulate(context, [gang], gang.created, lasting=True)
@@ -400,7 +400,7 @@ def lasting_problem(context: SessionContext, gang: PendingGang) -> Problem:
         context.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
     )
     if steady and cache.pending is not None and not problem.rows and not context.quotas.limits:
-        cache.lasting_problem = (cache.pending, problem)
+        cache.problem_at_later_time = (cache.pending, problem)
     return problem
 
 

@@ -367,7 +367,7 @@ class EvictionEligibility:
         # The usage of a queue that was deleted counts nowhere.
         if self._standing is not None and queue in self._tables.queues:
             shares = self._standing.shares
-            self._usage[shares.row_and_ancestors(shares.leaf_row(queue))] += amount
+            self._usage[shares.row_and_ancestors(shares.own_gangs_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
     def record_eviction(self, unit: EvictionUnit) -> None:
@@ -436,9 +436,10 @@ class EvictionEligibility:
             return True
         shares = standing.shares.with_usage(self._usage)
         victims = [
-            (shares.leaf_row(queue), amount) for (queue, _), amount in _amounts_by_gang(reclaimed).items()
+            (shares.own_gangs_row(queue), amount)
+            for (queue, _), amount in _amounts_by_gang(reclaimed).items()
         ]
-        reclaimer = shares.leaf_row(gang.queue)
+        reclaimer = shares.own_gangs_row(gang.queue)
         gains = self._gains(standing, gang)
         return self._may_override_all(gang, reclaimed) and may_reclaim_all(
             shares, standing.entitled, standing.policies, reclaimer, gains, victims
@@ -460,8 +461,8 @@ class EvictionEligibility:
         for (queue, _), amount in lost_by_gang.items():
             remaining[queue] = remaining[queue] - amount
         for (queue, _), amount in lost_by_gang.items():
-            row = shares.leaf_row(queue)
-            request = ReclaimRequest(shares.leaf_row(gang.queue), row, gains, amount)
+            row = shares.own_gangs_row(queue)
+            request = ReclaimRequest(shares.own_gangs_row(gang.queue), row, gains, amount)
             above = (
                 remaining[queue] + amount > standing.entitled.guarantee[row]
             ) & request.affected_resources
@@ -477,7 +478,9 @@ class EvictionEligibility:
         standing = self._standing
         if standing is None:
             return {}
-        above = self._protected.usage(queue) - standing.entitled.guarantee[standing.shares.leaf_row(queue)]
+        above = (
+            self._protected.usage(queue) - standing.entitled.guarantee[standing.shares.own_gangs_row(queue)]
+        )
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
@@ -491,7 +494,7 @@ class EvictionEligibility:
         if standing is None:
             return {}
         shares = standing.shares
-        reclaimer, row = shares.leaf_row(gang.queue), shares.leaf_row(queue)
+        reclaimer, row = shares.own_gangs_row(gang.queue), shares.own_gangs_row(queue)
         guarantee, fair = standing.entitled.guarantee, standing.entitled.fair
         gains = self._gains(standing, gang)
         guaranteed = ((self._usage[reclaimer] + gains <= guarantee[reclaimer]) | (gains == 0)).all()
@@ -505,7 +508,7 @@ class EvictionEligibility:
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = standing.shares.row_and_ancestors(standing.shares.leaf_row(gang.queue))
+        rows = standing.shares.row_and_ancestors(standing.shares.own_gangs_row(gang.queue))
         guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
@@ -514,7 +517,7 @@ class EvictionEligibility:
         if standing is None or not unit.total.any():
             return False
         shares = standing.shares.with_usage(self._usage)
-        reclaimer, victim = shares.leaf_row(gang.queue), shares.leaf_row(unit.members.queue)
+        reclaimer, victim = shares.own_gangs_row(gang.queue), shares.own_gangs_row(unit.members.queue)
         wish = ReclaimRequest(reclaimer, victim, self._gains(standing, gang), unit.total)
         return may_reclaim(shares, standing.entitled, standing.policies, wish)
 

@@ -31,7 +31,7 @@ from batchsched.session.joint.formulation import (
     Formulation,
     SessionContext,
     formulate,
-    lasting_problem,
+    problem_at_later_time,
 )
 from batchsched.session.joint.proposal import JointPlacer
 from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
@@ -241,7 +241,7 @@ class VictimSelection:
 
         1 stands for a node that the gang may use, and on which more than this pod has to be evicted; 2 for all others.
         """
-        problem = lasting_problem(self._context, gang)
+        problem = problem_at_later_time(self._context, gang)
         mask, demand = problem.kinds.mask[problem.classes.kind], problem.classes.demand
         free = self._tables.free_resources()
 

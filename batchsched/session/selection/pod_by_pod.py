@@ -244,7 +244,7 @@ class PodByPodPlacer:
             trial.queue = exceeded_queue
             return False
         pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
-        results = self._tables.result_cache.of_class(part.pod_class)
+        results = self._tables.result_cache.results_of_class(part.pod_class)
         allowed = trial.fence.allowed_nodes(part.subgroup)
         scan = self._filter(
             pipeline.find_nodes_that_pass_filters(pod_class, table, results), pod_class, pod, allowed

@@ -49,8 +49,8 @@ class GangCache:
     Args:
       pending: the pending pods, grouped and measured; written by `SessionTables.pending_gang`.
       running: the bound pods' requests; written by `SessionTables.running_gang`.
-      lasting_problem: (pending gang, its problem with masks that stay true when running gangs end); written by
-        `formulation.lasting_problem`.
+      problem_at_later_time: (pending gang, its problem with masks that stay true when running gangs end); written by
+        `formulation.problem_at_later_time`.
       admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.admit_gang`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
@@ -61,7 +61,7 @@ class GangCache:
 
     pending: "PendingGang | None" = None
     running: "RunningGang | None" = None
-    lasting_problem: "tuple[PendingGang, Problem] | None" = None
+    problem_at_later_time: "tuple[PendingGang, Problem] | None" = None
     admission: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
     entitled: "tuple[PendingGang, PendingGang] | None" = None
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
@@ -70,7 +70,7 @@ class GangCache:
 
     def clear_node_results(self) -> None:
         """Drop the cached values of the gang that were computed from the nodes."""
-        self.lasting_problem = self.fits_empty_cluster = None
+        self.problem_at_later_time = self.fits_empty_cluster = None
 
 
 @dataclass(slots=True)

@@ -58,7 +58,7 @@ Pause = Callable[[], None]
 """Called between parts of long work in a thread that must yield to others; it may block, or end the work by raising."""
 
 
-def go_on() -> None:
+def no_pause() -> None:
     """Do nothing; this is the default `Pause`."""
 
 
@@ -72,7 +72,7 @@ class SessionTables:
       pause: called before every 500 distinct specs that are read, and before every 500 pods that are added.
     """
 
-    def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = go_on) -> None:
+    def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = no_pause) -> None:
         # Ties are decided by the order of objects, which must not be that of documents in a file.
         snapshot = snapshot.sorted_by_key()
         self.snapshot = replace(snapshot, pods=(), pod_groups=())

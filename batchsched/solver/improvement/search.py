@@ -31,7 +31,7 @@ SEARCH_SHARE: Final = 0.05
 """Least units of the search, as a share of the budget: the rounds may have spent all of it on the highest tiers."""
 
 
-def split_units(budget: Budget) -> tuple[Budget, float]:
+def split_budget(budget: Budget) -> tuple[Budget, float]:
     """Return the budget of the rounds, and the units of the search after them."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     return (
@@ -40,7 +40,7 @@ def split_units(budget: Budget) -> tuple[Budget, float]:
     )
 
 
-def charge_step(effort: float, variables: int, pairs: int) -> float:
+def step_cost(effort: float, variables: int, pairs: int) -> float:
     """Return the units of one step: those of CP-SAT, and a fixed price for the work outside of CP-SAT.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
@@ -86,7 +86,7 @@ def improve_solution(
             continue
         part = NeighbourhoodProblem(problem, solution, neighbourhood)
         answer = part.solve(most, seed, NoTelemetry())
-        units -= charge_step(answer.effort, answer.variables, part.size)
+        units -= step_cost(answer.effort, answer.variables, part.size)
         solution = replace(
             solution,
             guard=answer.guard,

@@ -218,7 +218,7 @@ class FreeCapacity:
         """
         if entry.class_index < 0:
             self.quotas.add_gang(entry.gang, sign)
-            self.rows.set_gang_taken(entry.gang, sign)
+            self.rows.add_gang(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)

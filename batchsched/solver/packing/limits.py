@@ -137,7 +137,7 @@ class RowLedger:
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(required_pods(problem) == 0).tolist():
-            self.set_gang_taken(g, 1)
+            self.add_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left_side)
@@ -146,7 +146,7 @@ class RowLedger:
             for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
-    def set_gang_taken(self, gang: int, sign: int) -> None:
+    def add_gang(self, gang: int, sign: int) -> None:
         """Count a gang as placed in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]

@@ -182,7 +182,7 @@ class Packing:
         placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
         self.taken[gangs[:placed]] = True
 
-    def place_surplus(self, gang: int) -> int:
+    def place_elastic_pods(self, gang: int) -> int:
         """Place as many elastic pods of a gang as fit, once its minimum is placed; return how many."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0

@@ -157,7 +157,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
 def problem_of_added_nodes_only(problem: Problem, change: NodeChange) -> Problem:
     """Return the problem with only the nodes that a change adds to the cluster, and without plugin constraints."""
     like, count = change.like, change.count
-    size = problem.nodes.capacity[like] + (saturate(change.extra) if change.extra else 0)
+    size = problem.nodes.capacity[like] + (cap_at_unlimited(change.extra) if change.extra else 0)
     mask = problem.kinds.mask[:, like : like + 1].repeat(count, axis=1)
     if change.passing != NONE:
         # Which gangs a new node would admit is unknown; filters seldom tell gangs apart.
@@ -200,7 +200,7 @@ def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
     return replace(row, right=right, gang_coefficients=gangs)
 
 
-def saturate(amounts: Sequence[int]) -> IntArray:
+def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:
     """Return amounts [R] as an array, with UNLIMITED instead of larger amounts, which could overflow 64 bits.
 
     64 bits do not hold every sum.
@@ -210,7 +210,7 @@ def saturate(amounts: Sequence[int]) -> IntArray:
 
 def _quota(problem: Problem, change: QuotaChange) -> Problem:
     free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
-    more = saturate(change.amounts)
+    more = cap_at_unlimited(change.amounts)
     # A quota below zero counts from 0: the change states what is missing beyond the usage.
     free[change.quota] = np.minimum(np.maximum(free[change.quota], 0) + more, UNLIMITED)
     if change.gangs:

@@ -35,7 +35,7 @@ from batchsched.solver.relaxation.changes import (
     QuotaChange,
     Relaxation,
     RowChange,
-    saturate,
+    cap_at_unlimited,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
@@ -376,7 +376,7 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
 def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray:
     """[R] the amounts that are missing, as far as the cause is about amounts."""
     if cause == RefusalCause.QUOTA:
-        return saturate(residual.quota_gaps[0].amounts)
+        return cap_at_unlimited(residual.quota_gaps[0].amounts)
     if cause == RefusalCause.CAPACITY:
         return residual.capacity_shortage()
     if cause == RefusalCause.POD_TOO_LARGE:

@@ -61,14 +61,14 @@ class GangEjection:
             self._packing.reinstate(gangs_withdrawn)
         return None
 
-    def place_surplus(self, gang: int) -> list[int]:
+    def place_elastic_pods(self, gang: int) -> list[int]:
         """Place elastic pods of a gang in free capacity, or by removing unbound gangs of lower tiers.
 
         Returns:
           the ejected gangs, which are not placed again here; none if they would not make room for any elastic pod.
         """
         packing = self._packing
-        packing.place_surplus(gang)
+        packing.place_elastic_pods(gang)
         ejected: list[int] = []
         for class_index in packing.members(gang).classes:
             if not packing.room.waiting[class_index]:
@@ -81,7 +81,7 @@ class GangEjection:
                     break
                 in_doubt += gangs
                 withdrawn.append(packing.withdraw(set(gangs)))
-                if packing.place_surplus(gang):
+                if packing.place_elastic_pods(gang):
                     ejected += in_doubt
                     withdrawn, in_doubt = [], []
             # No pod was placed since these were removed, so their room is still free.
@@ -313,7 +313,7 @@ def _resettle(
             surplus.discard(elastic)
             if surplus_left and packing.taken[elastic]:
                 surplus_left -= 1
-                fallen |= set(ejection.place_surplus(elastic))
+                fallen |= set(ejection.place_elastic_pods(elastic))
 
 
 def _gangs_with_pending_surplus(packing: Packing) -> set[int]:

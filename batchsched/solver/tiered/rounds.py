@@ -305,7 +305,7 @@ class TieredStage:
             self._learn(plan, realised)
         return self._result()
 
-    def bound_again(self, solution: Solution) -> Solution:
+    def with_bounds(self, solution: Solution) -> Solution:
         """Return a solution of the same problem that was found elsewhere, with bounds for what its tiers place."""
         spending = self._spending
         effort, variables = solution.effort - spending.spent, solution.variables - spending.variables

@@ -13,66 +13,70 @@ from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.victim_state import VictimState, VictimTerms, place_after_eviction
+from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState, place_after_eviction
 
-Greedy = Callable[[VictimTerms], VictimState | None]
+Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
-def choose_by_unit(terms: VictimTerms) -> VictimState | None:
+def choose_by_unit(search_input: VictimSearchInput) -> VictimState | None:
     """Evict gangs and elastic pods one by one until the pending gang fits, lowest cost per freed resource first.
 
     Only resources that the pending gang requests count.
     """
-    worth = np.zeros(terms.problem.unit_count)
-    for c, demand in enumerate(terms.problem.pending.classes.demand):
+    worth = np.zeros(search_input.problem.unit_count)
+    for c, demand in enumerate(search_input.problem.pending.classes.demand):
         requested = demand > 0
         if requested.any():
-            share = (terms.freed[:, requested] / demand[requested]).min(axis=1)
-            useful = terms.most[c, terms.site] > terms.now[c, terms.site]
-            worth += np.bincount(terms.unit, share * useful, len(worth)) / max(1, terms.count[c])
-    useful_units = np.flatnonzero(_helps(terms))
+            share = (search_input.freed[:, requested] / demand[requested]).min(axis=1)
+            useful = search_input.most[c, search_input.site] > search_input.now[c, search_input.site]
+            worth += np.bincount(search_input.unit, share * useful, len(worth)) / max(
+                1, search_input.count[c]
+            )
+    useful_units = np.flatnonzero(_helps(search_input))
     # The price includes units that must be evicted together, for the room that this unit frees.
-    price = cost_with_required_units(terms)[useful_units] / np.maximum(worth[useful_units], 1e-9)
-    return _in_order(terms, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist()))
+    price = cost_with_required_units(search_input)[useful_units] / np.maximum(worth[useful_units], 1e-9)
+    return _in_order(
+        search_input, ([unit] for unit in useful_units[np.argsort(price, kind="stable")].tolist())
+    )
 
 
-def choose_by_price(terms: VictimTerms) -> VictimState | None:
+def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
     """Clear nodes of evictable pods until the pending gang fits; their order by cost is computed once, at the start.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
     """
-    gain, price = _gain(terms), np.zeros(len(terms.sites))
-    for c in range(len(terms.count)):
-        price = np.maximum(price, cost_per_pod(terms, c))
+    gain, price = _gain(search_input), np.zeros(len(search_input.sites))
+    for c in range(len(search_input.count)):
+        price = np.maximum(price, cost_per_pod(search_input, c))
     gaining = np.flatnonzero(gain > 0)
     order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
-    return _in_order(terms, (_units_on(terms, site) for site in order.tolist()))
+    return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
 
 
-def choose_by_node(terms: VictimTerms) -> VictimState | None:
+def choose_by_node(search_input: VictimSearchInput) -> VictimState | None:
     """Clear nodes of evictable pods until the pending gang fits; the cheapest node is determined again each time.
 
     Units that are evicted already cost nothing.
     """
-    ground = VictimState(terms)
-    gain, cost = _gain(terms), cost_with_required_units(terms).astype(np.float64)
+    ground = VictimState(search_input)
+    gain, cost = _gain(search_input), cost_with_required_units(search_input).astype(np.float64)
     open_sites = gain > 0
     while not ground.gang_fits():
         candidates = np.flatnonzero(open_sites)
         if not candidates.size:
             return None
-        staying = np.where(ground.evicted[terms.unit], 0.0, cost[terms.unit])
-        price = np.bincount(terms.site, staying, len(terms.sites))
+        staying = np.where(ground.evicted[search_input.unit], 0.0, cost[search_input.unit])
+        price = np.bincount(search_input.site, staying, len(search_input.sites))
         site = int(candidates[np.argmin(price[candidates] / gain[candidates])])
         open_sites[site] = False
-        ground.evict_units(_units_on(terms, site))
+        ground.evict_units(_units_on(search_input, site))
     return ground
 
 
 GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
-def restore_unneeded(ground: VictimState) -> None:
+def restore_unneeded_victims(ground: VictimState) -> None:
     """Undo evictions, the most costly first, that the pending gang does not need in order to fit.
 
     In the end, every evicted unit is needed.
@@ -93,40 +97,42 @@ def restore_unneeded(ground: VictimState) -> None:
                 ground.evict_units([unit])
 
 
-def _units_on(terms: VictimTerms, site: int) -> list[int]:
-    units: list[int] = terms.unit[terms.shares_on[site]].tolist()
+def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
+    units: list[int] = search_input.unit[search_input.shares_on[site]].tolist()
     return units
 
 
-def cost_per_pod(terms: VictimTerms, class_index: int) -> FloatArray:
+def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
     """Return for each node [S] a lower bound of the cost of evictions that make room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
     evicted for them.
     """
-    gain = terms.most[class_index] - terms.now[class_index]
+    gain = search_input.most[class_index] - search_input.now[class_index]
     # The site gains nothing as long as this unit stays.
-    barring = (terms.without[class_index] <= terms.now[class_index, terms.site]) & (gain[terms.site] > 0)
-    unit, site = terms.unit[barring], terms.site[barring]
-    held = np.bincount(unit, gain[site], terms.problem.unit_count)
-    part = terms.problem.cost[unit] / held[unit]
-    return np.bincount(site, part, len(terms.sites)).astype(np.float64)
+    barring = (search_input.without[class_index] <= search_input.now[class_index, search_input.site]) & (
+        gain[search_input.site] > 0
+    )
+    unit, site = search_input.unit[barring], search_input.site[barring]
+    held = np.bincount(unit, gain[site], search_input.problem.unit_count)
+    part = search_input.problem.cost[unit] / held[unit]
+    return np.bincount(site, part, len(search_input.sites)).astype(np.float64)
 
 
-def cost_lower_bound(terms: VictimTerms) -> float:
+def cost_lower_bound(search_input: VictimSearchInput) -> float:
     """Return a lower bound of the cost of the evictions that the pending gang needs; 0 if no bound is known."""
-    if not terms.rigid:
+    if not search_input.rigid:
         return 0.0
-    return max((_bound_class_cost(terms, c) for c in range(len(terms.count))), default=0.0)
+    return max((_bound_class_cost(search_input, c) for c in range(len(search_input.count))), default=0.0)
 
 
-def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
-    gain = terms.most[class_index] - terms.now[class_index]
-    lacking = int(terms.count[class_index] - terms.now[class_index].sum())
+def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> float:
+    gain = search_input.most[class_index] - search_input.now[class_index]
+    lacking = int(search_input.count[class_index] - search_input.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = cost_per_pod(terms, class_index)
+    price = cost_per_pod(search_input, class_index)
     # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
@@ -134,33 +140,33 @@ def _bound_class_cost(terms: VictimTerms, class_index: int) -> float:
     return float(price[order] @ taken)
 
 
-def cost_with_required_units(terms: VictimTerms) -> IntArray:
+def cost_with_required_units(search_input: VictimSearchInput) -> IntArray:
     """Return for each gang or elastic pod [U] its eviction cost, plus that of the victims that must go with it."""
-    problem = terms.problem
+    problem = search_input.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
     return total
 
 
-def _gain(terms: VictimTerms) -> FloatArray:
+def _gain(search_input: VictimSearchInput) -> FloatArray:
     """[S] the fraction of the gang's request that a site offers once all its units are evicted."""
-    more = (terms.most - terms.now) / np.maximum(1, terms.count)[:, np.newaxis]
+    more = (search_input.most - search_input.now) / np.maximum(1, search_input.count)[:, np.newaxis]
     return np.asarray(more.max(axis=0, initial=0.0), np.float64)
 
 
-def _helps(terms: VictimTerms) -> BoolArray:
+def _helps(search_input: VictimSearchInput) -> BoolArray:
     """[U] whether a unit is on a site where the gang can gain room, or counts against a quota of the gang."""
-    more = np.asarray((terms.most > terms.now).any(axis=0))
-    helps = np.bincount(terms.unit, more[terms.site], terms.problem.unit_count) > 0
-    pending = terms.problem.pending
+    more = np.asarray((search_input.most > search_input.now).any(axis=0))
+    helps = np.bincount(search_input.unit, more[search_input.site], search_input.problem.unit_count) > 0
+    pending = search_input.problem.pending
     if len(pending.quotas.gangs):
-        helps |= terms.problem.quota_unit[pending.quotas.covers[:, 0]].any(axis=0)
+        helps |= search_input.problem.quota_unit[pending.quotas.covers[:, 0]].any(axis=0)
     return helps
 
 
-def _in_order(terms: VictimTerms, groups: Iterable[list[int]]) -> VictimState | None:
+def _in_order(search_input: VictimSearchInput, groups: Iterable[list[int]]) -> VictimState | None:
     """Evict groups of units one after the other until there is room."""
-    ground = VictimState(terms)
+    ground = VictimState(search_input)
     if ground.gang_fits():
         return ground
     for group in groups:
@@ -206,14 +212,21 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     # Domains with the lowest bound first: a cheap set found early excludes the search in dear domains.
     search = _Search(budget, seed)
     ranked = sorted(
-        ((cost_lower_bound(terms), number, terms) for number, terms in enumerate(split_by_domain(problem))),
+        (
+            (cost_lower_bound(search_input), number, search_input)
+            for number, search_input in enumerate(split_by_domain(problem))
+        ),
         key=lambda case: case[:2],
     )
-    for least, _, terms in ranked:
+    for least, _, search_input in ranked:
         if search.best is None or least < search.best.cost:
-            search.try_greedies(terms)
+            search.try_greedies(search_input)
     greedy = search.best.cost if search.best is not None else -1
-    bounds = [search.search_exactly(terms, least) for least, _, terms in ranked] if budget.exact else [0]
+    bounds = (
+        [search.search_exactly(search_input, least) for least, _, search_input in ranked]
+        if budget.exact
+        else [0]
+    )
     best = search.best
     if best is None:
         return None
@@ -228,15 +241,15 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     )
 
 
-def split_by_domain(problem: VictimProblem) -> Iterator[VictimTerms]:
+def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
     """Yield one victim problem for each domain of the gang's required topology level, or one for all nodes.
 
     Domains in which no eviction makes enough room are skipped.
     """
     for case in _domains(problem):
-        terms = VictimTerms.from_problem(case)
-        if terms.may_suffice(terms.most):
-            yield terms
+        search_input = VictimSearchInput.from_problem(case)
+        if search_input.may_suffice(search_input.most):
+            yield search_input
 
 
 def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
@@ -271,55 +284,57 @@ class _Search:
         """Whether the wall-clock guard ended a call of CP-SAT."""
         return self._spending.guard
 
-    def try_greedies(self, terms: VictimTerms) -> None:
+    def try_greedies(self, search_input: VictimSearchInput) -> None:
         """Run all greedy heuristics and keep the cheapest set of victims."""
         for greedy in GREEDIES:
-            ground = greedy(terms)
+            ground = greedy(search_input)
             if ground is None:
                 continue
-            restore_unneeded(ground)
-            best = self._best_by_terms.get(id(terms))
+            restore_unneeded_victims(ground)
+            best = self._best_by_terms.get(id(search_input))
             if best is None or ground.cost < best.cost:
-                self._best_by_terms[id(terms)] = ground
+                self._best_by_terms[id(search_input)] = ground
             self._keep(ground)
 
     def _keep(self, ground: VictimState) -> None:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def search_exactly(self, terms: VictimTerms, least: float) -> int:
+    def search_exactly(self, search_input: VictimSearchInput, least: float) -> int:
         """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any sufficient set.
 
         The bound is at most the cost of the best set.
         """
-        most = int(terms.problem.cost.sum()) + 1
+        most = int(search_input.problem.cost.sum()) + 1
         bound = int(least)
         if self.best is not None and least >= self.best.cost:
             return self.best.cost
         model: VictimModel | None = None
-        cut = bool(terms.problem.cuts)
+        cut = bool(search_input.problem.cuts)
         for _ in range(self._budget.rounds):
             if self._spending.remaining <= 0:
                 return bound
-            model = model or VictimModel(terms)
+            model = model or VictimModel(search_input)
             below = self.best.cost if self.best is not None else most
-            answer = model.solve(self._best_by_terms.get(id(terms)), below, self._spending, self._budget.gap)
+            answer = model.solve(
+                self._best_by_terms.get(id(search_input)), below, self._spending, self._budget.gap
+            )
             if not cut:  # cuts say what the greedy's hand cannot place: no bound may rest on them
                 bound = max(bound, below if answer.infeasible else -answer.bound)
             if answer.values is None:
                 return bound
-            evicted = answer.values[: terms.problem.unit_count] > 0
-            if self._fits(terms, evicted):
+            evicted = answer.values[: search_input.problem.unit_count] > 0
+            if self._fits(search_input, evicted):
                 return bound
             model.add_cut(evicted)
             cut = True
         return bound
 
-    def _fits(self, terms: VictimTerms, evicted: BoolArray) -> bool:
-        ground = VictimState(terms)
+    def _fits(self, search_input: VictimSearchInput, evicted: BoolArray) -> bool:
+        ground = VictimState(search_input)
         if not ground.evict_units(np.flatnonzero(evicted).tolist()) or not ground.gang_fits():
             return False
-        restore_unneeded(ground)
+        restore_unneeded_victims(ground)
         self._keep(ground)
         return True
 
@@ -346,7 +361,7 @@ def _settled(ground: VictimState) -> Packing:
             return packing
         candidates.remove(idle)
         ground.restore_unit(idle)
-        if ground.is_cut:
+        if ground.is_known_insufficient:
             # A cut says that the set without this unit makes no room, whatever the packing finds.
             ground.evict_units([idle])
             continue

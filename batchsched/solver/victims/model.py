@@ -17,25 +17,25 @@ import numpy as np
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
-from batchsched.solver.victims.victim_state import VictimState, VictimTerms
+from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
 
 
 class VictimModel(LinearModel):
     """The CP-SAT model that chooses the victims for one pending gang; insufficient sets can be excluded later."""
 
-    def __init__(self, terms: VictimTerms) -> None:
+    def __init__(self, search_input: VictimSearchInput) -> None:
         super().__init__()
-        self._terms = terms
-        units = terms.problem.unit_count
+        self._terms = search_input
+        units = search_input.problem.unit_count
         self._leave = self.add_booleans(units)
-        self._cells = [_Cells(terms, c, self) for c in range(len(terms.count))]
+        self._cells = [_Cells(search_input, c, self) for c in range(len(search_input.count))]
         self._switches: dict[int, int] = {}
         self._pairwise()
         self._capacity()
         self._demand()
         self._bonds_and_limits()
         self._quotas()
-        for cut in terms.problem.cuts:
+        for cut in search_input.problem.cuts:
             self.add_cut(np.isin(np.arange(units), cut))
         # The row is written once and moved afterwards, since rows cannot be removed.
         self._cutoff: int | None = None
@@ -77,28 +77,28 @@ class VictimModel(LinearModel):
 
     def _capacity(self) -> None:
         """Σ demand·x <= free + Σ freed·v, resource by resource, on the sites that the pairwise rows do not describe."""
-        terms, several = self._terms, len(self._terms.count) > 1
-        pending = terms.problem.pending
-        loose = np.ones(len(terms.sites), np.bool_)
+        search_input, several = self._terms, len(self._terms.count) > 1
+        pending = search_input.problem.pending
+        loose = np.ones(len(search_input.sites), np.bool_)
         if not several:
             loose = ~self._cells[0].merged
-        free = terms.problem.free[terms.sites]
+        free = search_input.problem.free[search_input.sites]
         for site in np.flatnonzero(loose).tolist():
             for r in np.flatnonzero((pending.classes.demand > 0).any(axis=0)).tolist():
-                self._one_capacity(site, r, terms.shares_on[site], int(free[site, r]))
+                self._one_capacity(site, r, search_input.shares_on[site], int(free[site, r]))
 
     def _one_capacity(self, site: int, r: int, shares: IntArray, free: int) -> None:
-        terms = self._terms
+        search_input = self._terms
         columns, factors = [], []
         for c, cells in enumerate(self._cells):
-            demand = int(terms.problem.pending.classes.demand[c, r])
+            demand = int(search_input.problem.pending.classes.demand[c, r])
             if demand and cells.of_site[site] >= 0:
                 columns.append(int(cells.x[cells.of_site[site]]))
                 factors.append(demand)
         if not columns:
             return
-        freed = terms.freed[shares, r]
-        columns += self._leave[terms.unit[shares[freed > 0]]].tolist()
+        freed = search_input.freed[shares, r]
+        columns += self._leave[search_input.unit[shares[freed > 0]]].tolist()
         factors += (-freed[freed > 0]).tolist()
         if free < 0:  # an overcommitted node must be relieved only if the gang uses it
             columns.append(self._wants(site))
@@ -122,15 +122,15 @@ class VictimModel(LinearModel):
 
     def _demand(self) -> None:
         """As many pods as the gang and each of its subgroups needs, and no more of a class than exist."""
-        terms = self._terms
-        pending = terms.problem.pending
+        search_input = self._terms
+        pending = search_input.problem.pending
         xs = [cells.x for cells in self._cells]
         for c, x in enumerate(xs):
-            count = int(terms.count[c])
-            self.add_sum(x, count if terms.rigid else 0, HIGHEST if terms.rigid else count)
-        if terms.rigid:
+            count = int(search_input.count[c])
+            self.add_sum(x, count if search_input.rigid else 0, HIGHEST if search_input.rigid else count)
+        if search_input.rigid:
             return
-        self.add_sum(np.concatenate(xs), lower=terms.minimum)
+        self.add_sum(np.concatenate(xs), lower=search_input.minimum)
         for s, least in enumerate(pending.subgroups.need.tolist()):
             members = [xs[c] for c in np.flatnonzero(pending.classes.subgroup == s).tolist()]
             if least and members:
@@ -198,11 +198,11 @@ class _Cells:
       merged: [S] sites that the pairwise rows describe completely.
     """
 
-    def __init__(self, terms: VictimTerms, class_index: int, model: LinearModel) -> None:
-        now, most = terms.now[class_index], terms.most[class_index]
-        loose_shares = terms.without[class_index] > now[terms.site]
-        loose = np.bincount(terms.site[loose_shares], minlength=len(terms.sites)) > 0
-        self.merged = ~loose & (len(terms.count) == 1)
+    def __init__(self, search_input: VictimSearchInput, class_index: int, model: LinearModel) -> None:
+        now, most = search_input.now[class_index], search_input.most[class_index]
+        loose_shares = search_input.without[class_index] > now[search_input.site]
+        loose = np.bincount(search_input.site[loose_shares], minlength=len(search_input.sites)) > 0
+        self.merged = ~loose & (len(search_input.count) == 1)
         cell_of_key: dict[object, int] = {}
         self.of_site = np.full(len(now), NONE, np.int64)
         sizes: list[int] = []
@@ -210,7 +210,11 @@ class _Cells:
         for site in np.flatnonzero(most > 0).tolist():
             key: object = site
             if self.merged[site]:
-                key = (int(now[site]), int(most[site]), terms.unit[terms.shares_on[site]].tobytes())
+                key = (
+                    int(now[site]),
+                    int(most[site]),
+                    search_input.unit[search_input.shares_on[site]].tobytes(),
+                )
             cell = cell_of_key.setdefault(key, len(cell_of_key))
             if cell == len(sizes):
                 sizes.append(0)
@@ -218,10 +222,10 @@ class _Cells:
             sizes[cell] += 1
             self.of_site[site] = cell
         self.size = np.array(sizes, np.int64)
-        upper = np.minimum(most[np.array(first, np.int64)] * self.size, terms.count[class_index])
+        upper = np.minimum(most[np.array(first, np.int64)] * self.size, search_input.count[class_index])
         self.x = model.add_variables(np.zeros(len(sizes), np.int64), upper)
-        shares = np.concatenate([np.zeros(0, np.int64), *(terms.shares_on[site] for site in first)])
-        self.cell = self.of_site[terms.site[shares]]
-        self.unit = terms.unit[shares]
-        self.without = terms.without[class_index, shares]
-        self.most = most[terms.site[shares]]
+        shares = np.concatenate([np.zeros(0, np.int64), *(search_input.shares_on[site] for site in first)])
+        self.cell = self.of_site[search_input.site[shares]]
+        self.unit = search_input.unit[shares]
+        self.without = search_input.without[class_index, shares]
+        self.most = most[search_input.site[shares]]

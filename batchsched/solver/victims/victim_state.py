@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VictimTerms:
+class VictimSearchInput:
     """The data of a search for victims that stay constant while victims are evicted and restored.
 
     Args:
@@ -57,7 +57,7 @@ class VictimTerms:
     plain: bool
 
     @classmethod
-    def from_problem(cls, problem: VictimProblem) -> "VictimTerms":
+    def from_problem(cls, problem: VictimProblem) -> "VictimSearchInput":
         """Compute the data of a search for victims that stay constant while victims are evicted and restored."""
         pending = problem.pending
         evictable = np.zeros_like(problem.free)
@@ -126,14 +126,14 @@ def _one_domain(problem: Problem, sites: IntArray) -> bool:
 class VictimState:
     """The gangs and elastic pods that a search has evicted so far, and what is free without them."""
 
-    def __init__(self, terms: VictimTerms) -> None:
-        self.terms = terms
-        self.problem = problem = terms.problem
+    def __init__(self, search_input: VictimSearchInput) -> None:
+        self.search_input = search_input
+        self.problem = problem = search_input.problem
         self.evicted = np.zeros(problem.unit_count, np.bool_)
-        self._free = problem.free[terms.sites].copy()
-        self.fit = terms.now.copy()
+        self._free = problem.free[search_input.sites].copy()
+        self.fit = search_input.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
-        self._shares = group_positions(terms.unit, problem.unit_count)
+        self._shares = group_positions(search_input.unit, problem.unit_count)
         self._limits = [
             entries.tolist() for entries in group_positions(problem.limit_unit, problem.unit_count)
         ]
@@ -194,24 +194,28 @@ class VictimState:
         self.evicted[unit] = sign > 0
         for entry in self._limits[unit]:
             self._taken[self.problem.limit_row[entry]] += sign * self.problem.limit_amount[entry]
-        sites = self.terms.site[self._shares[unit]]
-        self._free[sites] += sign * self.terms.freed[self._shares[unit]]
+        sites = self.search_input.site[self._shares[unit]]
+        self._free[sites] += sign * self.search_input.freed[self._shares[unit]]
         pending = self.problem.pending
-        mask = pending.kinds.mask[pending.classes.kind][:, self.terms.sites[sites]]
+        mask = pending.kinds.mask[pending.classes.kind][:, self.search_input.sites[sites]]
         # Only the sites of this unit change: a recount of all would dominate the greedies.
         self.fit[:, sites] = _fits(pending, self._free[sites]) * mask
 
     @property
-    def is_cut(self) -> bool:
+    def is_known_insufficient(self) -> bool:
         """Whether an earlier attempt has shown that the victims evicted so far do not make enough room."""
         return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
     def gang_fits(self) -> bool:
         """Tell whether the pending gang's minimum fits after the evictions so far."""
-        if not self.terms.may_suffice(self.fit) or (self.terms.rigid and not self._in_quota()) or self.is_cut:
+        if (
+            not self.search_input.may_suffice(self.fit)
+            or (self.search_input.rigid and not self._in_quota())
+            or self.is_known_insufficient
+        ):
             return False
         # Counting is exact for one class on nodes of one domain; otherwise the packing must find a placement.
-        return self.terms.plain or place_after_eviction(self.problem, self.evicted) is not None
+        return self.search_input.plain or place_after_eviction(self.problem, self.evicted) is not None
 
     def _in_quota(self) -> bool:
         """Whether the quotas admit the whole gang."""
@@ -219,7 +223,7 @@ class VictimState:
         if not len(pending.quotas.gangs):
             return True
         quota_left, gangs = quotas_after_eviction(self.problem, self.evicted)
-        requested = self.terms.count @ pending.classes.demand
+        requested = self.search_input.count @ pending.classes.demand
         own = pending.quotas.covers[:, 0]
         over = ((requested > quota_left) & (requested > 0)).any(axis=1) | (
             int(pending.gangs.fresh[0]) > gangs

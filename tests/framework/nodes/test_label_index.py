@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.nodes.label_index import LabelIndex, PodLabelGroups, Selection
+from batchsched.framework.nodes.label_index import LabelIndex, PodLabelGroups, PodSelector
 from tests.plugins import neighbours as nb
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
@@ -25,7 +25,7 @@ SELECTORS = st.fixed_dictionaries(
     {}, optional={"matchLabels": LABELS, "matchExpressions": st.lists(EXPRESSIONS, max_size=2)}
 ).map(lambda content: msgspec.convert(content, LabelSelector))
 SELECTIONS = st.builds(
-    Selection,
+    PodSelector,
     st.one_of(st.none(), st.lists(SELECTORS, max_size=2).map(tuple)),
     st.one_of(st.none(), st.frozensets(st.sampled_from(["n", "m"]))),
 )
@@ -44,26 +44,26 @@ def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selectio
 
 
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():
-    assert not Selection.from_selector(None).matches("n", {})
-    assert Selection.from_selector(LabelSelector()).matches("n", {})
-    assert Selection.from_selector(LabelSelector()).matches_everything
-    assert not Selection.from_selector(None).matches_everything
+    assert not PodSelector.from_selector(None).matches("n", {})
+    assert PodSelector.from_selector(LabelSelector()).matches("n", {})
+    assert PodSelector.from_selector(LabelSelector()).matches_everything
+    assert not PodSelector.from_selector(None).matches_everything
 
 
 def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():
     one = LabelSelector(match_labels={"a": "x", "b": "y"})
     two = LabelSelector(match_labels={"b": "y", "a": "x"})
-    assert Selection.from_selector(one).selector_key == Selection.from_selector(two).selector_key
+    assert PodSelector.from_selector(one).selector_key == PodSelector.from_selector(two).selector_key
     assert (
-        Selection.from_selector(one).selector_key
-        != Selection.from_selector(one, frozenset({"n"})).selector_key
+        PodSelector.from_selector(one).selector_key
+        != PodSelector.from_selector(one, frozenset({"n"})).selector_key
     )
 
 
 def test_selection_names_the_labels_it_looks_at():
     content = {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}
     selector = msgspec.convert(content, LabelSelector)
-    assert Selection((selector, LabelSelector(match_labels={"c": "z"}))).selector_label_keys() == {
+    assert PodSelector((selector, LabelSelector(match_labels={"c": "z"}))).selector_label_keys() == {
         "a",
         "b",
         "c",

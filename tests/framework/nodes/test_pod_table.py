@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.nodes.label_index import Selection
+from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.pod_table import HostPort, PodTable, any_port_conflict, host_ports
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import pod, with_ports
@@ -37,7 +37,7 @@ def test_counts_follow_added_and_removed_pods(moves):
             table.add([(one, at)])
             there[one.key] = (one, at)
     for app in "ab":
-        selection = Selection.from_selector(LabelSelector(match_labels={"app": app}))
+        selection = PodSelector.from_selector(LabelSelector(match_labels={"app": app}))
         for leaving in (True, False):
             asked = Counter(
                 at
@@ -83,7 +83,7 @@ def test_adding_and_removing_pods_together_equals_one_by_one(social, before, aft
 
 
 def _seen(table: PodTable) -> list:
-    chosen = [Selection.from_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
+    chosen = [PodSelector.from_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
     return [
         *(table.count_selected(one, terminating=True).tolist() for one in chosen),
         *(table.count_selected(one, terminating=False).tolist() for one in chosen),
@@ -121,7 +121,7 @@ def test_groups_without_pods_are_dropped_and_counts_stay_correct():
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
     table.add([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
-    selection = Selection.from_selector(LabelSelector(match_labels={"app": "a"}))
+    selection = PodSelector.from_selector(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]
 

@@ -104,7 +104,7 @@ def test_cached_results_equal_those_of_a_new_table_while_nodes_change(case, othe
         other = rebuilt(made)
         everyone = np.ones(len(made.nodes), np.bool_)
         for wish in data.draw(st.permutations(classes)):
-            found = said(DEFAULT, wish, made, standings.of_class(wish), everyone)
+            found = said(DEFAULT, wish, made, standings.results_of_class(wish), everyone)
             assert found == said(DEFAULT, wish, other, None, everyone)
         change_nodes(made, standings, [*case.nodes, *other_case.nodes], data)
         if made.nodes and data.draw(st.booleans()):
@@ -330,8 +330,8 @@ def test_least_recently_used_classes_are_evicted():
     made = table([node("n0")])
     standings = ResultCache(made, max_bytes=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))
-    kept, lost = standings.of_class(first), standings.of_class(second)
-    assert standings.of_class(first) is kept
-    standings.of_class(third)
-    assert standings.of_class(first) is kept
-    assert standings.of_class(second) is not lost
+    kept, lost = standings.results_of_class(first), standings.results_of_class(second)
+    assert standings.results_of_class(first) is kept
+    standings.results_of_class(third)
+    assert standings.results_of_class(first) is kept
+    assert standings.results_of_class(second) is not lost

@@ -29,8 +29,8 @@ def allowed(shares, reclaimer: str, wants: float, victim: str, holds: float, *st
     )
     found = case(shares, policy)
     wish = ReclaimRequest(
-        shares.leaf_row(reclaimer),
-        shares.leaf_row(victim),
+        shares.own_gangs_row(reclaimer),
+        shares.own_gangs_row(victim),
         np.array([int(wants * 1000)]),
         np.array([int(holds * 1000)]),
     )
@@ -100,7 +100,7 @@ def test_no_gang_is_preempted_when_that_would_reverse_the_imbalance():
     # "can't preempt when it would switch the imbalance": a 3, b 5, two more of a.
     shares = cohort(a=3, b=5)
     found = case(shares, DominantResourceShare())
-    a, b, one = shares.leaf_row("a"), shares.leaf_row("b"), np.array([1000])
+    a, b, one = shares.own_gangs_row("a"), shares.own_gangs_row("b"), np.array([1000])
     wanted = np.array([2000])
     assert not may_reclaim_all(shares, found.entitled, found.policies, a, wanted, [(b, one)])
     assert not may_reclaim_all(shares, found.entitled, found.policies, a, wanted, [(b, one), (b, one)])
@@ -128,7 +128,7 @@ def test_two_queues_may_lose_one_workload_each_and_do_not_reclaim_it():
     # "preempt from different cluster queues if the end result has a smaller max share", "scenario above does not flap"
     shares = cohort(b=4.5, c=4.5)
     found = case(shares, DominantResourceShare())
-    a, b, c = (shares.leaf_row(name) for name in "abc")
+    a, b, c = (shares.own_gangs_row(name) for name in "abc")
     assert may_reclaim(
         shares, found.entitled, found.policies, ReclaimRequest(a, b, np.array([3500]), np.array([1500]))
     )

@@ -76,7 +76,7 @@ def test_only_a_queue_under_its_guarantee_preempts_and_only_from_one_over_its_ow
     queues = (queue("a", guarantee={"cpu": "4"}), queue("b", guarantee={"cpu": "4"}), queue("c"))
     shares = shares_of(queues, cluster(cpu=10_000), {"a": [2000], "b": [6000], "c": [2000]}, {"a": [5000]})
     found = case(shares, GuaranteedRatio())
-    a, b = shares.leaf_row("a"), shares.leaf_row("b")
+    a, b = shares.own_gangs_row("a"), shares.own_gangs_row("b")
 
     def allowed(gains: int, victim: int) -> bool:
         wish = ReclaimRequest(a, victim, np.array([gains]), np.array([1000]))

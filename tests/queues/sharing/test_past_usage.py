@@ -88,7 +88,7 @@ def test_queue_reclaims_up_to_its_fair_share_from_queues_above_theirs():
     queues = (queue("a", guarantee=gpus(4)), queue("b", guarantee=gpus(4)))
     shares = shares_of(queues, cluster(gpu=16), {"a": [4], "b": [12]}, {"a": [8], "b": [4]})
     found = case(shares, TimeBased())
-    a, b = shares.leaf_row("a"), shares.leaf_row("b")
+    a, b = shares.own_gangs_row("a"), shares.own_gangs_row("b")
 
     def allowed(gains: int, loses: int, multiplier: float = 1.0) -> bool:
         policy = TimeBased(TimeBasedArgs(utilization_multiplier=multiplier))

@@ -155,7 +155,7 @@ def test_surplus_is_never_reclaimed_and_a_guarantee_is(name):
     queues = (queue("a", guarantee={"cpu": "2"}), queue("b"), queue("c"))
     shares = shares_of(queues, cluster(cpu=10_000), {"b": [10_000]}, {"a": [4000], "c": [1000]})
     found = case(shares, make_sharing_policy(name, {}))
-    a, b, c = (shares.leaf_row(one) for one in "abc")
+    a, b, c = (shares.own_gangs_row(one) for one in "abc")
 
     def allowed(reclaimer: int, gains: int) -> bool:
         wish = ReclaimRequest(reclaimer, b, np.array([gains]), np.array([5000]))

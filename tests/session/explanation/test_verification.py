@@ -5,11 +5,11 @@ import pytest
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.explanation.verification import (
-    BriefDecision,
+    AssignmentDecision,
     DecidedInput,
     OutOfBudget,
     PlacementVerifier,
-    decide_briefly,
+    decide_assignments,
     decision_work,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -22,7 +22,9 @@ def test_work_of_the_solver_counts_against_the_budget():
     snapshot = cluster(nodes(1, gpu=8), gang("large", 2, requests={"gpu": 8}))
     decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
     budget = ExplanationBudget(1.5e6)
-    verifier = PlacementVerifier(decided, "team/large", budget, lambda *_: BriefDecision((), solver_work=1e6))
+    verifier = PlacementVerifier(
+        decided, "team/large", budget, lambda *_: AssignmentDecision((), solver_work=1e6)
+    )
     assert not verifier.places(())
     with pytest.raises(OutOfBudget):
         verifier.places(ONE_MORE_NODE)
@@ -45,4 +47,4 @@ def test_decision_of_a_verification_evicts_nothing_and_assigns_the_same():
     snapshot = cluster(nodes(2, gpu=8), running, *high, priority_classes=(priority_class("high", 1000),))
     full = schedule(snapshot)
     assert full.evictions
-    assert decide_briefly(snapshot, profile(), NOW, 0).assignments == full.assignments
+    assert decide_assignments(snapshot, profile(), NOW, 0).assignments == full.assignments

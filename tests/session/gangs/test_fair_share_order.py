@@ -65,7 +65,7 @@ def evaluated_each_turn(
     shares, usage = standing.shares, standing.shares.usage.copy()
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
     for at, one in enumerate(gangs):
-        row = shares.leaf_row(one.queue)
+        row = shares.own_gangs_row(one.queue)
         place = float(orders.positions(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
     spans = shares.child_ranges().tolist()

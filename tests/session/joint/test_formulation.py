@@ -12,7 +12,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import PreFilterAnswer
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.ports.external import NoTelemetry
-from batchsched.session.joint.formulation import lasting_problem
+from batchsched.session.joint.formulation import problem_at_later_time
 from batchsched.session.session import Session
 from batchsched.session.statement import Statement
 from tests.session.clusters import on
@@ -69,7 +69,7 @@ def test_problem_of_a_gang_is_rebuilt_after_a_deletion_if_a_plugin_reads_pods(pl
         for one in leaving:
             session.tables.remove_pod(one)
         scene = inside(session)
-        problem = lasting_problem(scene.context, scene.gang("team/bert"))
+        problem = problem_at_later_time(scene.context, scene.gang("team/bert"))
         masks.append(bool(problem.kinds.mask[0, 0]))
     assert masks == opened
 

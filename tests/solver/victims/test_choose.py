@@ -15,11 +15,11 @@ from batchsched.solver.victims.choose import (
     choose_victims,
     cost_lower_bound,
     cost_per_pod,
-    restore_unneeded,
+    restore_unneeded_victims,
     split_by_domain,
 )
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.victim_state import VictimState, VictimTerms
+from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
 from tests.solver.victims.instances import (
     allowed_sets,
     cheapest,
@@ -204,12 +204,12 @@ def _chosen(problem: VictimProblem):
 @pytest.mark.properties
 @given(victim_problems())
 def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
-    for terms in split_by_domain(problem):
+    for search_input in split_by_domain(problem):
         for one in GREEDIES:
-            ground = one(terms)
+            ground = one(search_input)
             if ground is not None:
                 assert ground.gang_fits()
-                restore_unneeded(ground)
+                restore_unneeded_victims(ground)
                 assert ground.gang_fits()
                 assert tuple(np.flatnonzero(ground.evicted).tolist()) in allowed_sets(problem)
 
@@ -218,33 +218,35 @@ def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
 @given(victim_problems(plain=True))
 def test_the_lower_bound_is_at_most_the_cost_of_the_cheapest_set(problem):
     best = cheapest(problem)
-    for terms in split_by_domain(problem):
-        assert best is None or cost_lower_bound(terms) <= best + 1e-9
+    for search_input in split_by_domain(problem):
+        assert best is None or cost_lower_bound(search_input) <= best + 1e-9
 
 
 def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
     problem = victims_of(
         [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
     )
-    terms = next(split_by_domain(problem))
-    assert cost_per_pod(terms, 0).tolist() == [4, 3, 3]
-    assert cost_lower_bound(terms) == 6
+    search_input = next(split_by_domain(problem))
+    assert cost_per_pod(search_input, 0).tolist() == [4, 3, 3]
+    assert cost_lower_bound(search_input) == 6
 
 
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_the_model_without_a_hint_finds_the_cheapest_set(problem):
     best = cheapest(problem)
-    for terms in split_by_domain(problem):
-        answer = VictimModel(terms).solve(None, int(problem.cost.sum()) + 1, CpSatBudget(4.0, 30.0, 0), 0.0)
+    for search_input in split_by_domain(problem):
+        answer = VictimModel(search_input).solve(
+            None, int(problem.cost.sum()) + 1, CpSatBudget(4.0, 30.0, 0), 0.0
+        )
         assert (None if answer.values is None else -answer.objective) == best
 
 
 def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_another_unit():
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
-    terms = next(split_by_domain(problem))
-    model = VictimModel(terms)
-    assert model.solve(VictimState(terms), 1, CpSatBudget(4.0, 30.0, 0), 0.0).infeasible
+    search_input = next(split_by_domain(problem))
+    model = VictimModel(search_input)
+    assert model.solve(VictimState(search_input), 1, CpSatBudget(4.0, 30.0, 0), 0.0).infeasible
     model.add_cut(np.array([True, False]))
     answer = model.solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
     assert answer.values is not None
@@ -274,9 +276,9 @@ def test_the_model_frees_only_the_amount_that_the_limit_of_a_queue_lacks():
 @pytest.mark.properties
 @given(victim_problems(plain=True))
 def test_counting_finds_room_exactly_when_a_placement_exists(problem):
-    terms = VictimTerms.from_problem(problem)
+    search_input = VictimSearchInput.from_problem(problem)
     for chosen in allowed_sets(problem):
-        ground = VictimState(terms)
+        ground = VictimState(search_input)
         assert ground.evict_units(chosen)
         assert ground.gang_fits() == fits_without(problem, chosen)
 
@@ -284,8 +286,8 @@ def test_counting_finds_room_exactly_when_a_placement_exists(problem):
 @pytest.mark.properties
 @given(victim_problems())
 def test_restored_units_leave_the_original_state(problem):
-    for terms in split_by_domain(problem):
-        ground = VictimState(terms)
+    for search_input in split_by_domain(problem):
+        ground = VictimState(search_input)
         before = ground.fit.copy()
         left = ground.evict_units(range(problem.unit_count))
         while left and ground.evicted.any():
@@ -306,7 +308,7 @@ def test_a_limit_that_forbids_one_unit_of_a_set_keeps_the_whole_set():
         limit_unit=np.array([0, 1], np.int32),
         limit_amount=np.ones(2, np.int64),
     )
-    ground = VictimState(VictimTerms.from_problem(problem))
+    ground = VictimState(VictimSearchInput.from_problem(problem))
     assert not ground.evict_units([0, 1])
     assert not ground.evicted.any()
     assert ground.evict_units([1])

@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab import exhibit, results
-from batchsched.lab.exhibit import ResultPages
+from batchsched.lab import result_pages, results
 from batchsched.lab.plan import plan_runs
+from batchsched.lab.result_pages import ResultPages
 from batchsched.lab.results import execute_missing_runs, result_path, write_plan
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
@@ -39,7 +39,7 @@ def read(monkeypatch):
         found.append(path.name)
         return results.read_outcome(path)
 
-    monkeypatch.setattr(exhibit, "read_outcome", read_outcome)
+    monkeypatch.setattr(result_pages, "read_outcome", read_outcome)
     return found
 
 
@@ -112,7 +112,7 @@ def test_a_finished_run_is_in_the_next_response(folder, made, read):
 def test_an_unchanged_report_is_not_rendered_again(folder, monkeypatch):
     shown = ResultPages(folder)
     first = shown.report_html()
-    monkeypatch.setattr(exhibit, "render_sweep", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(result_pages, "render_sweep", lambda *_: pytest.fail("made again"))
     assert shown.report_html() is first
 
 

@@ -21,7 +21,7 @@ SEARCH: Final = "search"
 HELD_OUT: Final = "held-out"
 
 
-def trial_file(
+def tuning_result_file(
     folder: Path, run: Run, number: int, stage: str, parameters: Mapping[str, pa.Array]
 ) -> ResultFile:
     """Return the result file of a run of a search for parameters.
@@ -54,7 +54,7 @@ def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:
     return pa.array([value if fits else None], kind)
 
 
-def clear_trials(folder: Path) -> None:
+def move_earlier_results_away(folder: Path) -> None:
     """Move the trials of an earlier search away, to where `find_result` finds those that this search needs again."""
     for path in sorted((folder / TRIALS).glob("*.parquet")):
         earlier = folder / EARLIER / path.name.rpartition("-")[2]

@@ -1,4 +1,4 @@
-"""The data of one policy's run in columns, for the figures of a report."""
+"""The results of a run as columns, from which the figures of a report are drawn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ PODS = "pods"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RunColumns:
     """The results of one simulated run as arrays for the figures of a report, with G gangs and T times.
 
     Args:
@@ -53,24 +53,24 @@ class Trial:
     end: float
 
 
-def build_trials(results: Sequence[RunResult]) -> tuple[Trial, ...]:
-    """Convert the results of runs to arrays for figures (trials).
+def build_run_columns(results: Sequence[RunResult]) -> tuple[RunColumns, ...]:
+    """Convert the results of runs to columns, from which figures are drawn.
 
     All times are in seconds since the first event of any of the runs.
     """
     unit = GPUS if any(gang.gpus for result in results for gang in result.gangs) else PODS
     starts = [result.series.times[0] for result in results if result.series.times]
     starts += [gang.submitted for result in results for gang in result.gangs]
-    return tuple(_trial(result, unit, min(starts, default=0)) for result in results)
+    return tuple(_columns_of_run(result, unit, min(starts, default=0)) for result in results)
 
 
-def resources_in_use(trials: Sequence[Trial]) -> tuple[str, ...]:
+def resources_in_use(runs: Sequence[RunColumns]) -> tuple[str, ...]:
     """Return the names of the resources that gangs used in the runs, GPUs first, then by utilization."""
     shares: dict[str, float] = {}
-    for trial in trials:
-        for resource, share in trial.busy.items():
+    for run in runs:
+        for resource, share in run.busy.items():
             shares[resource] = max(share, shares.get(resource, 0.0))
-    used_at_all = {resource for trial in trials for resource, share in trial.used.items() if share.any()}
+    used_at_all = {resource for run in runs for resource, share in run.used.items() if share.any()}
     used_at_all |= {resource for resource, share in shares.items() if share}
     used = [resource for resource in shares if resource in used_at_all and resource != "pods"]
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
@@ -83,20 +83,20 @@ def resource_label(resource: str, *, plural: bool = False) -> str:
     return f"{label}s" if label and plural else label or name
 
 
-def time_axis_end(trials: Sequence[Trial]) -> float:
+def time_axis_end(runs: Sequence[RunColumns]) -> float:
     """Return the end of a figure's time axis in seconds: shortly after the last start of a gang.
 
     The long tail of the run is left out.
     """
-    end = max((trial.end for trial in trials), default=0.0)
-    if any(np.isnan(trial.started).any() for trial in trials):
+    end = max((run.end for run in runs), default=0.0)
+    if any(np.isnan(run.started).any() for run in runs):
         return max(end, 1.0)
-    starts = [float(trial.started.max()) for trial in trials if len(trial.started)]
+    starts = [float(run.started.max()) for run in runs if len(run.started)]
     shown = 1.1 * max(starts, default=end)
     return max(shown if shown < 0.8 * end else end, 1.0)
 
 
-def _trial(result: RunResult, unit: str, origin: int) -> Trial:
+def _columns_of_run(result: RunResult, unit: str, origin: int) -> RunColumns:
     gangs = result.gangs
     times = np.array(result.series.times, dtype=np.float64) - origin
     submitted = np.array([gang.submitted for gang in gangs], dtype=np.float64) - origin
@@ -105,7 +105,7 @@ def _trial(result: RunResult, unit: str, origin: int) -> Trial:
     used = {name: _shares(amounts, result.series.total[name]) for name, amounts in result.series.used.items()}
     metrics = result.metrics()
     last = np.concatenate((ended[~np.isnan(ended)], times, submitted, [0.0])).max()
-    return Trial(
+    return RunColumns(
         policy=result.policy,
         unit=unit,
         metrics=metrics,

@@ -8,8 +8,8 @@ import pytest
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import execute_missing_runs, read_outcomes, write_plan
 from batchsched.lab.scenario import TuningParameter
-from batchsched.lab.trial_results import parameter_column
 from batchsched.lab.tuning import TuningResources, tune
+from batchsched.lab.tuning_result_files import parameter_column
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
