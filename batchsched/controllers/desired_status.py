@@ -57,7 +57,7 @@ QUEUE_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """The numbers of a gang's pods by state, with what else the status shows, such as the position in the queue.
+    """The numbers of a gang's pods by state, with further fields of the status such as the queue position.
 
     Args:
       pending: Pods without a node.

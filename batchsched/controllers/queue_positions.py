@@ -171,7 +171,7 @@ def _usage_with_descendants(state: ClusterState, tree: QueueTree) -> defaultdict
 
 
 class QueueHeadroom:
-    """The room that the limits of queues leave for further pods, given the pods that are placed at the last `refresh`.
+    """The amounts that the limits of queues leave for further pods, as of the last call of `refresh`.
 
     Limits per user are not considered, because only sessions know the usage of each user.
 

@@ -34,7 +34,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 @dataclass(slots=True)
 class RefusalRecord:
-    """What the last sessions decided about a gang that was refused or that waits at Permit.
+    """The last refusal of a gang, or its wait at Permit, with the message that its pods show.
 
     Args:
       refusal: The published refusal; None if it was not refused.

@@ -21,7 +21,7 @@ __all__ = ["ALL_NODES", "EVERY_NODE", "CandidatePods", "CandidateSet", "Constrai
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePods:
-    """The pending pods of one gang and one pod class, which form one column of the solver's problem.
+    """The pending pods of one gang and one pod class; the solver decides how many of them each node gets.
 
     Args:
       index: the number of the column; rows refer to it.
@@ -54,7 +54,7 @@ class CandidateSet:
         self._partition_numbers: dict[bytes, int] = {}
 
     def for_gangs(self, gangs: Set[int]) -> "CandidateSet":
-        """Return a set with the pending pods of the given gangs only.
+        """Return a copy of the candidate set that contains only the pending pods of the given gangs.
 
         Both sets share the registered partitions.
         """
@@ -81,7 +81,7 @@ class CandidateSet:
 def pod_limit_row(
     plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
 ) -> ConstraintRow:
-    """Return a linear constraint that limits how many pods each domain may have; each pod class has a weight.
+    """Return a linear constraint that limits the number of pods in each topology domain, weighted by pod class.
 
     Args:
       plugin: the plugin that adds the row.
@@ -109,7 +109,7 @@ def exclusion_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Return the sums [D+1] of the nodes' counts: one for each of D domains, the last one for nodes without a domain.
+    """Sum up the counts of nodes by topology domain [D+1]; the last sum is that of the nodes without a domain.
 
     `codes` [N] has the domain of each node, -1 for none.
     """
@@ -143,7 +143,7 @@ class ConstraintDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Return one limit for each linear constraint [rows]: the entry of `values` for the constraint's domain.
+        """Return the limit of each linear constraint [rows], given the limit of each domain in `values`.
 
         `elsewhere` is the limit of a constraint for a node without a domain.
         """

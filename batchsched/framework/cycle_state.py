@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CloneableValue(Protocol):
-    """A value of a cycle state that the AddPod and RemovePod methods of a plugin change.
+    """A value of a cycle state that dry runs copy, because a plugin's AddPod and RemovePod methods change it.
 
     A dry run works on a copy, so that the original does not change.
     """

@@ -204,10 +204,10 @@ class CandidateNodesDryRun(Protocol):
         """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Simulate adding each pod pods[i] to the node at position rows[i] of this dry run's `nodes`."""
+        """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`."""
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Simulate removing each pod pods[i] from the node at position rows[i] of this dry run's `nodes`."""
+        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
@@ -400,4 +400,4 @@ class PostBindPlugin(Protocol):
     """A plugin that is called after a pod was bound."""
 
     async def postbind(self, pod: Pod, node: str) -> None:
-        """Do what is left to do after the pod was bound, such as removing state that the plugin kept for the pod."""
+        """Finish the plugin's work for a bound pod, such as removing state that the plugin kept for the pod."""

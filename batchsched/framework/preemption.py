@@ -88,14 +88,14 @@ class PipelineCandidateNodesDryRun:
         self._nonzero = table.nonzero[self._nodes_of_rows]
 
     def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Simulate adding each pod pods[i] to the node at position rows[i] of this dry run's `nodes`.
+        """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`.
 
         A number may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
     def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Simulate removing each pod pods[i] from the node at position rows[i] of this dry run's `nodes`."""
+        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:

@@ -76,7 +76,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a report: sentences, and a note about how far they hold, "" for none."""
+    """The conclusion of a report: its sentences, and a note about their validity; "" for no note."""
 
     sentences: tuple[str, ...] = ()
     note: str = ""

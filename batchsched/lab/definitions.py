@@ -23,7 +23,7 @@ _QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "W
 
 @dataclass(frozen=True, slots=True)
 class ReportSettings:
-    """The input of the runs of a report, from which the report states what was run.
+    """The inputs of the runs of a report (policies, cluster, load, queues), which the report lists.
 
     Args:
       command: The command that repeats the report, "" if unknown.
@@ -44,7 +44,7 @@ class ReportSettings:
     conclusion: tuple[str, ...] = ()
 
     def queue_facts(self) -> tuple[tuple[str, str], ...]:
-        """Return the names of the queues as a fact, if there is nothing else to state about them."""
+        """Return a line with the names of the queues, if no queue has settings that a table would show."""
         if not self.queues or any(_queue_tables(self.queues)):
             return ()
         names = ", ".join(queue.name for queue in self.queues)
@@ -60,7 +60,7 @@ NO_SETTINGS: Final = ReportSettings()
 
 
 def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
-    """Return the input of the runs of a scenario.
+    """Return the report settings of a scenario: the inputs of its runs.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile.

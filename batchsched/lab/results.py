@@ -96,7 +96,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 
 def relabel_result(source: Path | BytesIO, run: Run, labels: Mapping[str, Any]) -> bytes:
-    """Return a result file with the names of a run, and with one further column for each label of one row.
+    """Return a result file with the workload and policy names of a run, and with further columns (labels).
 
     Args:
       source: A result of the same run. Its labels are removed.
@@ -216,7 +216,7 @@ def find_result(folder: Path, key: str) -> Path | None:
 
 
 def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:
-    """Let `runs/` contain the result files of these runs only, with their names, so that queries read no other runs.
+    """Move the result files of all other runs out of `runs/`, so that queries read only these runs.
 
     Files of other runs move to `earlier/`; those that a later plan contains return.
 

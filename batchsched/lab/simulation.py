@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
-    """Let the workers call a function for each planned run, and yield the index and result of each finished call.
+    """Call a function for each planned run in the workers, and yield the index and result of each finished call.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.

@@ -118,7 +118,7 @@ def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, fig
 
 
 def partial_view_text(shown: float, end: float) -> str:
-    """Return the sentence that a figure shows its run only in part; both times in seconds."""
+    """Return the sentence which states that a figure shows only the first part of its run."""
     unit = time_unit(shown)
     return (
         f"The first {shown / unit.seconds:,.0f} of {end / unit.seconds:,.0f} {unit.name} are shown; "

@@ -89,7 +89,7 @@ class QueueTable:
         )
 
     def rows_by_level(self) -> list[slice]:
-        """Return the rows of each level of the queue tree as a slice, starting with the children of the root."""
+        """Return for each level of the queue tree the slice of its rows, starting with the children of the root."""
         levels, begin, end = [], 1, int(np.searchsorted(self.parent, 1, "left"))
         while begin < end:
             levels.append(slice(begin, end))
@@ -97,7 +97,7 @@ class QueueTable:
         return levels
 
     def own_gangs_row(self, queue: str) -> int:
-        """Return the row of the table for the PodGroups that are submitted to a queue itself, not to its children.
+        """Return the table row of the PodGroups that are submitted to a queue itself, not to its children.
 
         Raises:
           KeyError: the queue does not exist.

@@ -37,7 +37,7 @@ class ExplanationResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplanationOutcome:
-    """The end of the explanation of one refusal.
+    """The result of the explanation of one refusal: the explained refusal, and how the explanation ended.
 
     Args:
       profile: the scheduler name of the profile.
@@ -59,7 +59,7 @@ class ExplanationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class InputIdentity:
-    """What identifies the input of a session, except for its time and the past usage of queues, which always change.
+    """The identity of a session's input, without its time and the past usage of queues, which always change.
 
     Args:
       generation: the number of changes so far to the objects of the cluster that decisions read.
@@ -137,7 +137,7 @@ class FinishedExplanation:
 
 
 class PendingExplanations:
-    """The refusals that are to be explained, and the explanations of earlier ones, by gang."""
+    """The refusals that are still to be explained, and the explanations that still hold, by gang."""
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingExplanation] = {}
@@ -209,7 +209,7 @@ class PendingExplanations:
         self._explanations.pop(key, None)
 
     def begin(self, pending: PendingExplanation) -> None:
-        """Count a turn of the gang's namespace."""
+        """Record that the explanation of a refusal begins, after which other namespaces come first."""
         self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
 
     def finish(self, pending: PendingExplanation, explained: Refusal) -> bool:

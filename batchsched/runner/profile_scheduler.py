@@ -136,7 +136,7 @@ class ProfileScheduler:
 
     @property
     def session_is_full(self) -> bool:
-        """Whether the last session took as many gangs or specs as it may, so that others may wait for the next one."""
+        """Whether the last session reached its maximum of gangs or pod specs, so that further gangs may be ready."""
         return self._window.is_full
 
     def sync_queue(self, now: float) -> None:
@@ -201,7 +201,7 @@ class ProfileScheduler:
         )
 
     def remember_refused_eviction(self, pod: Pod, until: float) -> None:
-        """Do not choose a pod as a victim again until a given time, because the API server refused to evict it.
+        """Exclude a pod from the victims until a given time, because the API server refused to evict the pod.
 
         Args:
           pod: The pod.

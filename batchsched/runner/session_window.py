@@ -133,5 +133,5 @@ class _SelectedGangs:
         self.gangs[entity.namespace] += 1
 
     def reaches_share(self, namespace: str, gangs: float, specs: float) -> bool:
-        """Return whether the session has at least this many gangs, or this many different pod specs, of a namespace."""
+        """Return whether the session has at least `gangs` gangs, or `specs` different pod specs, of a namespace."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

@@ -70,14 +70,14 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecision(BaseException):
-    """A session began, so that the decision of an explanation stops.
+    """Raised in a decision that verifies an explanation, because a session of the scheduler begins.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
 
 
 class OutdatedExplanation(BaseException):
-    """An explanation is no longer needed. It is not an `Exception`, as `InterruptedDecision`."""
+    """Raised if an explanation is no longer needed. It is not an `Exception`, as `InterruptedDecision`."""
 
 
 class ExplanationGate(Telemetry):
@@ -193,7 +193,7 @@ class ExplanationWorker:
         self._last_activity = self.clock.monotonic()
 
     def with_explanations(self, callback: DecisionCallback) -> DecisionCallback:
-        """Return a callback that records each decision here, and calls another one with what is explained of it.
+        """Return a callback that records each decision, adds the known explanations, and calls `callback` with it.
 
         Args:
           callback: Called with the explanations of earlier sessions that still hold in place of equal refusals.

@@ -92,7 +92,7 @@ class OfflineCluster:
         self.warnings += skipped_kind_warnings(skipped)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Load decoded objects. Pods of known owners join the gangs of their owners."""
+        """Load the objects of a Snapshot. Pods of known owners join the gangs of their owners."""
         self.remainder = replace(snapshot, set_aside=(*snapshot.set_aside, *self.remainder.set_aside))
         members = self.service.grouper.members
         for kind in OBJECT_KINDS:
@@ -107,7 +107,7 @@ class OfflineCluster:
             members.put(pod)
 
     def load_reading(self, reading: ReadResult) -> None:
-        """Load manifests, and create the pods of owners that no API server has created yet."""
+        """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         refs = filter(None, map(owner_of, reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}

@@ -34,7 +34,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """Collects what a session decides (placements, refusals, evictions, reservations), and builds the decision from it.
+    """Collects the placements, refusals, evictions and reservations of a session, and builds the decision from them.
 
     Args:
       brief: omit refusals and other parts that only explain why gangs wait.
@@ -90,7 +90,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight that the solver has placed, and the upper bound of it, to the sums by tier."""
+        """Add the weight of the gangs that the solver placed, and its upper bound, to the sums of each tier."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -120,7 +120,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimSelection) -> None:
-        """Add evictions and nominations; the refusal of a preempting gang then counts the pods evicted for it."""
+        """Add evictions and nominations, and state in the refusals how many pods are evicted for each gang."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard

@@ -126,7 +126,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
 def report_pending_gangs(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
 ) -> tuple[PendingGangReport, ...]:
-    """Return a report on the pending gangs in the order of their turns, as the next session finds them.
+    """Return a report on the pending gangs in the gang order, as the next session finds them.
 
     Args:
       snapshot: the cluster.

@@ -260,7 +260,7 @@ def no_domain_refusal(gang: PendingGang) -> Refusal:
 
 
 def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
-    """Return the refusal of a gang that has to wait for its turn, so as not to delay other gangs.
+    """Return the refusal (OutOfTurn) of a gang that must wait, so that it does not delay other gangs.
 
     Args:
       members: the gang.

@@ -45,7 +45,7 @@ class HeadReservation:
     needs: IntArray
 
     def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract a backfilling gang's requests from the resources at the reserved start if the head still fits there.
+        """Subtract a backfilling gang's requests from the resources at the reserved start, if the head still fits then.
 
         Return True if it fits. Otherwise nothing is subtracted.
         """
@@ -87,7 +87,7 @@ def fits_single_gang(problem: Problem, free: IntArray) -> bool:
 
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
-    """Return the reserved start of a gang as a decision states it, rounded up to seconds. It is never too early."""
+    """Return the entry of a decision for a gang's reserved start, rounded up to seconds. It is never too early."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
@@ -156,7 +156,7 @@ def compute_reservation(
 
 
 class PresumedPlacements:
-    """A forecast of the gangs that start now, and on which nodes: each in turn takes the first nodes on which it fits.
+    """A forecast of the gangs that start now and of their nodes: each gang takes the first nodes on which it fits.
 
     Nothing is reserved.
 
@@ -249,7 +249,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """Decides which reserved starts a session announces, and which starts that earlier sessions announced it keeps.
+    """Decides which reserved starts a session announces, and which starts that were announced before it must keep.
 
     Args:
       now: seconds since 1970.

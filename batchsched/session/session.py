@@ -151,7 +151,7 @@ class Session:
         return decision
 
     def list_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
-        """Return the refusals of one more session, also if this Session is brief. No decision is carried out."""
+        """Decide another session only to get its refusals, even if this object is set to omit refusals."""
         brief, self._brief = self._brief, False
         try:
             return self.decide(now, seed).refusals

@@ -157,7 +157,7 @@ class ProblemNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemClassKinds(ProblemTable):
-    """The kinds of a problem: each is an equivalence class of pod classes with equal Filter mask and score.
+    """The class kinds of a problem: pod classes with equal Filter results and equal scores are of one kind.
 
     Args:
       mask: [K, N] static Filter result: whether a pod of this kind may be on this node.
@@ -168,11 +168,11 @@ class ProblemClassKinds(ProblemTable):
     score: IntArray
 
     def take_nodes(self, nodes: Positions) -> "ProblemClassKinds":
-        """Return the Filter and Score results for these nodes only; a node may be taken several times."""
+        """Return a copy of the table with the results for these nodes only; a node may be taken several times."""
         return ProblemClassKinds(self.mask[:, nodes], self.score[:, nodes])
 
     def concatenate(self, other: "ProblemClassKinds") -> "ProblemClassKinds":
-        """Return the Filter and Score results for the nodes of this table followed by those of `other`.
+        """Return a table with the results for the nodes of this table, followed by those of `other`.
 
         Both tables have the same kinds.
         """

@@ -280,7 +280,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_minimum_was_bound(self, identity: str) -> None:
-        """Record that at some time minMember pods of a gang were bound, even if fewer are bound now.
+        """Record that a gang once had minMember bound pods, even if fewer of its pods are bound now.
 
         The caller knows it from the status of the PodGroup, or from pods in a list of the API server, finished ones
         included.
@@ -323,7 +323,7 @@ class GangIndex:
             self._changed(gang)
 
     def forget_finished_except(self, keys: Container[str]) -> None:
-        """Treat each recorded finished pod as deleted unless `keys`, a complete list of pods, contains it."""
+        """Handle the deletion of each recorded finished pod that `keys`, a complete list of all pods, lacks."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished(key)
 

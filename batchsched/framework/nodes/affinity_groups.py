@@ -42,7 +42,7 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber(self, numbers: list[int]) -> None:
-        """Replace node index i by numbers[i] in the pod counts of this affinity group."""
+        """Update the node indexes of this group's pod counts: node i becomes node numbers[i]."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
@@ -121,7 +121,7 @@ class TermIndex:
                 del self._by_value[value]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[ExistingTerm]:
-        """Yield each term that may match a pod with these labels once; the other terms do not match."""
+        """Yield the terms that may match a pod with these labels, each once; no other term matches the pod."""
         yield from self._without_value
         for value in labels.items():
             yield from self._by_value.get(value, ())
@@ -164,10 +164,10 @@ class AffinityGroups:
                 self._index.remove(term)
 
     def renumber(self, numbers: list[int]) -> None:
-        """Replace node index i by numbers[i] in all groups."""
+        """Update the node indexes of all affinity groups: node i becomes node numbers[i]."""
         for group in self._groups.values():
             group.renumber(numbers)
 
     def terms_for(self, labels: Mapping[str, str]) -> Iterable[ExistingTerm]:
-        """Return the terms that may match a pending pod with these labels; all others do not match it."""
+        """Return the terms that may match a pending pod with these labels; no other term matches the pod."""
         return self._index.candidates(labels)

@@ -61,7 +61,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber(self, numbers: list[int], size: int) -> None:
-        """Replace node index i in the log by numbers[i], which is NO_NODE if the node is removed.
+        """Update the node indexes of the log: node i becomes node numbers[i], or NO_NODE if it was removed.
 
         NO_NODE stays NO_NODE.
         """

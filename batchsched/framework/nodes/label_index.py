@@ -26,7 +26,7 @@ def selector_key(selector: LabelSelector | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodSelector:
-    """The namespaces and label selectors that together select pods.
+    """A selector of pods: by namespace, and by label selectors that must all match.
 
     Args:
       selectors: all must match; None selects nothing, () selects everything.
@@ -45,7 +45,7 @@ class PodSelector:
     def from_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
     ) -> "PodSelector":
-        """Return the selection of the pods that one label selector matches in the given namespaces.
+        """Create a pod selector from one label selector and the namespaces in which it applies.
 
         A selector of None selects nothing.
         """
@@ -242,7 +242,7 @@ class PodLabelGroups:
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
     def selected_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
-        """Return a mask [groups] of the groups of pods with equal namespace and labels: True where `selection` matches.
+        """Return an array [groups]: True for each label group with a namespace and labels that `selection` matches.
 
         If `terminating` is False, the mask is False for groups of terminating pods.
         """

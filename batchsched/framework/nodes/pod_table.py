@@ -240,11 +240,11 @@ class PodTable:
         return iter(self._pods.values())
 
     def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """Return the number of pods on each node [N] that `matches` accepts by their namespace and labels."""
+        """Return the number of pods on each node [N] for which `matches` returns True, given namespace and labels."""
         return self._count_in(self._groups.matching_groups(matches))
 
     def count_selected(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
-        """Return for each node [N] the number of its pods that `selection` matches by namespace and labels.
+        """Return the number of pods on each node [N] that a pod selector matches by namespace and labels.
 
         Terminating pods count only if `terminating`.
         """

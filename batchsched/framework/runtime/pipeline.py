@@ -207,7 +207,7 @@ class Pipeline:
         return tuple(parts)
 
     def reads_whole_pod(self, pod: Pod) -> bool:
-        """Return whether results may depend on any field of a pod: for a plugin without a signature, or an extender."""
+        """Return whether a plugin without a signature, or an extender, may read any field of a pod."""
         return self.reads_all or self.extenders.is_interested(pod)
 
     def selector_label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:

@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus so that the cost of what a queue gets is its fair share, or that of its whole demand."""
+        """Divide the surplus so that each queue gets its fair share by cost, but at most its whole demand."""
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand

@@ -121,7 +121,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] what it borrows with its next gang included, divided by its weight.
+        """Return each sibling queue's borrowed amount with its next gang included, divided by its weight [S].
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -153,7 +153,7 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return the past usage of each sibling queue [S], divided by its weight.
+        """Return each sibling queue's past usage divided by its weight [S]: low values are rounded up first.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """

@@ -18,27 +18,27 @@ from batchsched.api.snapshot import Snapshot
 
 
 def pod_group_reference(key: str) -> str:
-    """Return how an InputChange names a PodGroup, given its `namespace/name`."""
+    """Return the reference to a PodGroup in an InputChange: `PodGroup/NAMESPACE/NAME`."""
     return f"PodGroup/{key}"
 
 
 def pod_template_reference(key: str) -> str:
-    """Return how an InputChange names all pending pods of a gang, given the gang's `namespace/name`."""
+    """Return the reference to all pending pods of a gang in an InputChange: `PodTemplate/NAMESPACE/NAME`."""
     return f"PodTemplate/{key}"
 
 
 def queue_reference(name: str) -> str:
-    """Return how an InputChange names a Queue."""
+    """Return the reference to a Queue in an InputChange: `Queue/NAME`."""
     return f"Queue/{name}"
 
 
 def json_pointer(*tokens: str | int) -> str:
-    """Return the JSON pointer of these reference tokens."""
+    """Return the JSON pointer (RFC 6901) to a field, given the keys and indexes on the path to the field."""
     return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
 
 
 def json_pointer_tokens(path: str) -> list[str]:
-    """Return the reference tokens of a JSON pointer."""
+    """Return the keys and indexes in a JSON pointer (RFC 6901)."""
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
 
@@ -122,7 +122,7 @@ def _spec_change(change: InputChange) -> Callable[[Pod], Pod]:
 
 
 def set_field(document: Any, path: str, value: Any) -> None:
-    """Set the field of a plain document that a JSON pointer names; missing parents are created, `-` appends."""
+    """Set the field of a document of dicts and lists that a JSON pointer names, and create missing parents."""
     tokens = json_pointer_tokens(path)
     for token, following in pairwise(tokens):
         if isinstance(document, list):

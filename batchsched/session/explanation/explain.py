@@ -66,7 +66,7 @@ def explain_refusals(
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
-    """Return the decision with refusals that state whether the gang can ever start, what is ahead, and what helps.
+    """Return the decision with explained refusals: whether a gang can ever start, which gangs precede it, what helps.
 
     Args:
       decided: the session.
@@ -167,7 +167,9 @@ class RefusalVerifier:
         return self._after
 
     def examine_alone(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        """Return one refusal with whether the gang can ever start. `explain_refusal` continues from there.
+        """Return the refusal with a statement whether the gang could start if the cluster were empty.
+
+        `explain_refusal` continues from there.
 
         Args:
           refusal: a refusal of the session.
@@ -217,7 +219,7 @@ class RefusalVerifier:
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
     def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        """Return one refusal with what was found out about it.
+        """Return the refusal with the gangs that precede the refused gang, and with verified changes that would help.
 
         Args:
           refusal: a refusal of the session.

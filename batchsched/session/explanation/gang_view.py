@@ -36,7 +36,7 @@ def refreshed_tables(snapshot: Snapshot, profile: Profile, pause: Pause = no_pau
 
 @dataclass(frozen=True, eq=False)
 class GangView:
-    """One gang with pending pods in a cluster.
+    """A gang with pending pods in the tables of a cluster, from which its refusal is explained.
 
     Args:
       tables: the tables of the cluster.
@@ -76,7 +76,7 @@ class GangView:
 
     @cached_property
     def selected_nodes(self) -> BoolArray:
-        """[D, N] for each of `distinct_pods`, whether a node has the labels of its nodeSelector."""
+        """An array [D, N]: True where the nodeSelector of one of the D distinct pods selects a node."""
         table = self.tables.node_table
         return np.array(
             [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
@@ -84,7 +84,7 @@ class GangView:
 
     @cached_property
     def tolerated_nodes(self) -> BoolArray:
-        """[D, N] for each of `distinct_pods`, whether it tolerates the taints of a node."""
+        """An array [D, N]: True where one of the D distinct pods tolerates the taints of a node."""
         table, pods = self.tables.node_table, self.distinct_pods
         return np.array(
             [untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0 for pod in pods]
@@ -92,7 +92,7 @@ class GangView:
 
     @cached_property
     def filter_results(self) -> tuple[FilterResult | None, ...]:
-        """[P] the result of the Filter plugins for each part of the gang; None if a plugin failed."""
+        """The result of the Filter plugins for each part [P] of the gang; None if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
     def _filter_result(self, part: GangPart) -> FilterResult | None:
@@ -103,7 +103,7 @@ class GangView:
 
     @cached_property
     def open_nodes(self) -> BoolArray:
-        """[P, N] whether a node accepts a pod of each part of the gang."""
+        """An array [P, N]: True where all Filter plugins accept a pod of one of the gang's P parts on a node."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):
             if result is not None and result.status.ok:
@@ -112,7 +112,7 @@ class GangView:
 
     @cached_property
     def required_level(self) -> TopologyLevel | None:
-        """The topology level that the gang requires for all its pods; None if it requires none that exists."""
+        """The topology level that the gang requires for all its pods; None if there is no such level."""
         group = self.gang.members.group
         topology = group.spec.topology if group is not None else None
         return self._find_level(topology.name, topology.required) if topology is not None else None
@@ -138,19 +138,19 @@ class GangView:
 
     @cached_property
     def limits(self) -> QueueLimits:
-        """What the limits of all queues still allow."""
+        """The limits of all queues, with the amounts that each limit still allows."""
         return measure_limits(self.tables, self.scheduler_name)
 
     @cached_property
     def limit_rows(self) -> list[int]:
-        """The indexes of the limits that restrict the gang."""
+        """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []
         return self.limits.finder.limit_indexes(self.tables, self.gang.members.queue_and_user)
 
     @property
     def requested(self) -> dict[str, int]:
-        """The least that the pods that the gang needs request together, by resource without `pods`."""
+        """The least amount of each resource, without `pods`, that the gang needs to reach its minimum."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)
@@ -158,7 +158,7 @@ class GangView:
         }
 
     def remaining_amount(self, row: int, resource: str) -> int | None:
-        """Return what a limit still allows of a resource; None if it is not limited, or negative beyond the limit."""
+        """Return the amount of a resource that a limit still allows: None without a limit, negative if exceeded."""
         column = self.tables.node_table.column.get(resource)
         if column is None:
             return None
@@ -166,7 +166,7 @@ class GangView:
         return None if amount >= UNLIMITED else amount
 
     def limit_name(self, limit: QueueLimit) -> str:
-        """Return how messages name a limit."""
+        """Return the name of a queue limit for messages, such as `queue team-a for user alice`."""
         return f"queue {limit.name} for user {limit.user}" if limit.user else f"queue {limit.name}"
 
 

@@ -24,10 +24,10 @@ SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 @dataclass(frozen=True, slots=True)
 class OrderPosition:
-    """The turn of a pending gang in its session.
+    """The position of a pending gang in the gang order of its session, and its entitlement class.
 
     Args:
-      place: its position in the order of turns.
+      place: its position, from 0.
       share: its entitlement class, as a queue report names it.
     """
 
@@ -38,7 +38,7 @@ class OrderPosition:
 def list_order_positions(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
 ) -> dict[str, OrderPosition]:
-    """Return the turns of all pending gangs that may use their queues, by `namespace/name`."""
+    """Return the positions in the gang order of the pending gangs that may use their queues, by `namespace/name`."""
     gangs = report_pending_gangs(snapshot, profile, now, pause)
     return {gang.pod_group: OrderPosition(place, gang.share) for place, gang in enumerate(gangs)}
 
@@ -46,7 +46,7 @@ def list_order_positions(
 def find_preceding_gangs(
     refusal: Refusal, decision: Decision, view: GangView, turns: Mapping[str, OrderPosition], selection: str
 ) -> tuple[PrecedingGang, ...]:
-    """Return the gangs that hold what a refused gang lacks, the largest first.
+    """Return the gangs that hold resources which a refused gang lacks and that precede it, the largest first.
 
     Args:
       refusal: of the gang.

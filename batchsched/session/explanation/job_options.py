@@ -209,7 +209,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def size_steps(view: GangView) -> dict[str, int]:
-    """Return by which amount one step of an option lowers a request of the gang's pods, by resource."""
+    """Return for each too large request the amount by which one step of an option lowers it, by resource."""
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
         return {}
     steps = {}

@@ -16,7 +16,7 @@ MAX_COPIES: Final = 4096
 
 
 def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
-    """Return options to add nodes of existing types, first of types that accept the most parts of the gang.
+    """Return the options that add nodes like existing ones; node types that accept most of the gang come first.
 
     Args:
       view: the gang after the decision of its session.

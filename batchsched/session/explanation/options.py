@@ -15,7 +15,7 @@ MAX_ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class ChangeOption:
-    """A change of the input in steps: more steps admit whatever fewer steps admit, unless it is not monotone.
+    """A change of the input that may admit a refused gang, made in steps, such as one more node for each step.
 
     Args:
       changes: returns the changes of a number of steps.
@@ -24,7 +24,7 @@ class ChangeOption:
       field: what the option sets; of the options with one field, only one can apply.
       binding: False if what the option lifts does not stop the gang by itself.
       parts: the options that together make the same change, if it can be divided.
-      monotone: False if fewer steps may admit what more steps do not, except all steps, which always admit the most.
+      monotone: True if more steps admit whatever fewer steps admit; False if only all steps together do.
     """
 
     changes: Callable[[int], tuple[InputChange, ...]]

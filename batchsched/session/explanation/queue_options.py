@@ -26,7 +26,7 @@ _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
 class SnapshotRequests:
-    """What the pods of a session request; all refusals of the session share it.
+    """Sums and common units of the resource requests of all pods in a session, shared by all refusals.
 
     Args:
       snapshot: the input of the session.
@@ -43,7 +43,7 @@ class SnapshotRequests:
         return [(count, pod_requests(pods[spec])) for spec, count in counts.items()]
 
     def total(self, resource: str) -> int:
-        """Return what all pods request of a resource."""
+        """Return the amount of a resource that all pods request together."""
         return sum(count * requests.get(resource, 0) for count, requests in self._requests)
 
     def common_unit(self, resource: str) -> int:

@@ -28,7 +28,7 @@ class ChangeSearch:
     smallest: bool = False
 
     def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
-        """Search among options of the job, then of queues, then of nodes; single options come before several."""
+        """Try options of the job, then of queues, then of nodes, first one alone and then several together."""
         try:
             choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
             if choice_found is not None:
@@ -40,7 +40,7 @@ class ChangeSearch:
 
     @property
     def changes(self) -> tuple[InputChange, ...]:
-        """The changes of the best set; () for none."""
+        """The changes in the smallest set that was found to admit the gang; () if none was found."""
         return changes_of_choice(self.best or {})
 
     def _admits(self, choice: Choice) -> bool:

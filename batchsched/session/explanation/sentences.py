@@ -32,7 +32,7 @@ def count_text(number: int, noun: str) -> str:
 
 
 def names_text(names: Sequence[str], *, complete: bool = True) -> str:
-    """Return the first names of a list as text, with the number of the others if the list is complete."""
+    """Return the first names of a list as text, with the number of further names if the list is complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
         shown.append(f"{len(names) - MAX_NAMED} more" if complete else "others")
@@ -43,14 +43,14 @@ def names_text(names: Sequence[str], *, complete: bool = True) -> str:
 
 
 class ExceededLimit(NamedTuple):
-    """What a gang exceeds of the emptied cluster, with the reason that a refusal for it has."""
+    """A limit that a gang exceeds even in an empty cluster, as a sentence, with the reason of its refusal."""
 
     reason: str
     sentence: str
 
 
 def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
-    """Return what a gang exceeds of the emptied cluster and its unused queues; None if no single amount is exceeded.
+    """Return the first limit that a gang exceeds even in an empty cluster with unused queues; None if there is none.
 
     Args:
       view: the gang alone in the cluster.
@@ -228,7 +228,7 @@ _USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
 def ahead_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
-    """Return which gangs go first, and by which right; "" for none.
+    """Return the clause that names the gangs which precede a refused gang, and why; "" if there are none.
 
     Args:
       ahead: the gangs. If these are MAX_AHEAD, there may be more.
@@ -253,7 +253,7 @@ QUEUE_PATHS = ("/spec/queue", json_pointer("metadata", "labels", QUEUE_LABEL))
 
 
 def changes_sentence(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
-    """Return what to change, in words; "" for no change."""
+    """Return the changes of the input in words, such as `2 more nodes like n1`; "" if there are none."""
     texts = list(dict.fromkeys(_change_text(change, snapshot, key) for change in changes))
     return "; and ".join(text for text in texts if text)
 
@@ -291,7 +291,7 @@ def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
 
 
 def quota_increase(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
-    """Return the resource, and by how much an amount of a Queue is raised; None if the change raises no amount."""
+    """Return the resource and the amount by which a change raises a setting of a Queue; None if it raises none."""
     kind, _, name = change.set.partition("/")
     tokens = json_pointer_tokens(change.path)
     if kind != "Queue" or len(tokens) != 3:

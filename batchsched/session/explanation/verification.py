@@ -72,7 +72,7 @@ class DecidedInput:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDecision:
-    """What a verification needs of a decision.
+    """The part of a decision that the verification of a change reads: the assignments and the solver's work.
 
     Args:
       assignments: the pods that get a node.
@@ -103,12 +103,12 @@ def decide_assignments(
 
 
 def cluster_work(snapshot: Snapshot) -> float:
-    """Return the estimated work of a decision over the nodes and queues of a Snapshot, without its pods."""
+    """Estimate the computing work of a decision that its nodes and queues cause, without that of its pods."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
 def decision_work(snapshot: Snapshot) -> float:
-    """Return the estimated work of a decision over a Snapshot, without that of CP-SAT."""
+    """Estimate the computing work of a decision over a Snapshot, without that of CP-SAT."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
@@ -133,11 +133,11 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
 
 
 class OutOfBudget(Exception):
-    """Too little of the budget remains, so that it is not known whether a change admits a gang."""
+    """Raised if the remaining budget does not suffice to verify whether a change admits a gang."""
 
 
 def require_work(budget: ExplanationBudget, units: float) -> None:
-    """Check that an amount of work may be done.
+    """Check that the budget for explanations allows a further amount of computing work.
 
     Raises:
       OutOfBudget: less remains.
@@ -220,7 +220,7 @@ class PlacementVerifier:
 
 
 def emptied_cluster(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
-    """Return the Snapshot with only the given pods, and without the memory of earlier sessions."""
+    """Return the Snapshot with only the given pods, and without waiting gangs, reservations and past usage."""
     pods = tuple(pod for pod in snapshot.pods if pod.key in members)
     gangs = {gang_identity(pod) for pod in pods}
     return replace(

@@ -271,7 +271,7 @@ class GangOrder:
         )
 
     def iterate_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the index of each pending gang in fair-share order; the order is computed as far as it is read.
+        """Yield the index of each pending gang in fair-share order; the order is computed lazily, gang by gang.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

@@ -382,7 +382,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 
 
 def problem_at_later_time(context: SessionContext, gang: PendingGang) -> Problem:
-    """Return the solver problem of placing one gang, valid also at a later time, when running gangs may have ended.
+    """Return the solver problem of placing one gang at a later time, when running gangs may have ended.
 
     Its masks contain each node that may then pass the Filters.
 

@@ -78,7 +78,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return what a decision states about an evicted pod: its gang, the gang that takes its room, and the reason."""
+    """Return the entry of a decision for an evicted pod: its gang, the gang that takes its room, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 

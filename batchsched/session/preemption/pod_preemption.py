@@ -93,7 +93,7 @@ class PodPreemption:
         return priority
 
     def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return a pod class with a copy of a pod, the `nominatedNodeName` of which is this session's nomination."""
+        """Return a pod class for one pod with this session's nomination as its `nominatedNodeName`."""
         return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:

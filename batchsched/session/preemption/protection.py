@@ -57,7 +57,7 @@ def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> 
 
 
 class ProtectedGangs:
-    """The running gangs of a session that are protected from eviction, and what they use in each queue.
+    """The running gangs of a session that are protected from eviction, and the resources that they use by queue.
 
     Args:
       tables: the tables of the session.

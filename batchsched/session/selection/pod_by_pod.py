@@ -52,7 +52,7 @@ class AllowedDomains:
 
     @classmethod
     def from_gang(cls, context: SessionContext, gang: PendingGang) -> "AllowedDomains":
-        """Return the domains that a gang may use at first: those of its bound pods, or all if it has none."""
+        """Return the domains that a gang may use before any pod is placed: those of its bound pods, or else all."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(context.levels.domains, {}, {})
@@ -82,9 +82,9 @@ class AllowedDomains:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[AllowedDomains]":
-        """Yield one fence for each domain of a required level that the gang may still choose.
+        """Yield allowed domains in which the next required level is restricted to one domain, for each such domain.
 
-        Each fence allows only its domain. The level is the first one without a chosen domain.
+        The level is the first one without a chosen domain.
         """
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
         if index is None:

@@ -125,7 +125,7 @@ class PodGroupState:
 
     @property
     def user(self) -> str:
-        """The user that a label names for the gang's oldest pod, "" for none.
+        """The user that the label of the gang's oldest pod states; "" without this label.
 
         Where users are limited, a pending gang has only one user.
         """
@@ -314,7 +314,7 @@ class GangPart:
     pods: tuple[Pod, ...]
 
     def count_fitting_pods(self, free: IntArray) -> IntArray:
-        """Return how many pods like those of this part fit into each set of free amounts [n, R]."""
+        """Return how many pods of this part fit into each of n sets of free amounts [n, R]."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
         return pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 

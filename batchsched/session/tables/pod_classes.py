@@ -50,7 +50,7 @@ class PodSpecInfo:
 
     @property
     def is_refused(self) -> bool:
-        """Whether pods with this spec are refused."""
+        """Whether pods with this spec are refused without a search for nodes, because the spec cannot be handled."""
         return self.failure is not None or bool(self.exceeded_limit or self.unsupported_field)
 
 
@@ -160,7 +160,7 @@ def same_template(pod: Pod, other: Pod) -> bool:
 
 
 def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) -> Pod:
-    """Return a pod without a name that has what all pods of a pod class have in common.
+    """Return a pod without a name that has the fields which all pods of a pod class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
     the controller: its selector counts for default spreading.

@@ -397,7 +397,7 @@ class SessionTables:
         return members.cache.pending
 
     def running_gang(self, members: PodGroupState) -> RunningGang:
-        """Return what the bound pods of a gang use on which nodes, and when the gang is expected to end."""
+        """Return the resources that the bound pods of a gang use on each node, and the expected end of the gang."""
         if members.cache.running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]
             members.cache.running = RunningGang.from_requests(

@@ -22,14 +22,17 @@ KEPT_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangNeighbourhood:
-    """The gangs of one step, ascending; `complete` if they are all gangs of a tier and of the tiers below."""
+    """The gangs that one step of the search decides again, as ascending indexes.
+
+    `complete` is True if they are all gangs of a tier and of the tiers below.
+    """
 
     gangs: IntArray
     complete: bool
 
 
 class NeighbourhoodSelection:
-    """Chooses the neighbourhoods of a search; the same seed gives the same neighbourhoods."""
+    """Chooses which gangs each step of the search decides again; the same seed gives the same choices."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -37,7 +40,7 @@ class NeighbourhoodSelection:
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
     def choose(self, tier: int, step: int, solution: Solution, *, everything: bool) -> GangNeighbourhood:
-        """Return the neighbourhood of a step for a tier: its gangs and those of lower tiers, or a part of them.
+        """Return the gangs that a step decides again: all gangs of a tier and of the tiers below, or a part of them.
 
         Args:
           tier: the highest tier of the gangs.

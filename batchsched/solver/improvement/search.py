@@ -32,7 +32,7 @@ SEARCH_SHARE: Final = 0.05
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
-    """Return the budget of the rounds, and the units of the search after them."""
+    """Divide the solver budget: return the part for the rounds, and the units of effort for the search after them."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     return (
         replace(budget, deterministic=rounds),
@@ -41,7 +41,7 @@ def split_budget(budget: Budget) -> tuple[Budget, float]:
 
 
 def step_cost(effort: float, variables: int, pairs: int) -> float:
-    """Return the units of one step: those of CP-SAT, and a fixed price for the work outside of CP-SAT.
+    """Return the cost of one step in units of effort: those of CP-SAT, and a fixed price for all other work.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
 
@@ -56,7 +56,7 @@ def step_cost(effort: float, variables: int, pairs: int) -> float:
 def improve_solution(
     problem: Problem, solution: Solution, units: float, budget: Budget, seed: int
 ) -> Solution:
-    """Improve a solution by deciding parts of its gangs again.
+    """Improve a solution by deciding subsets of its gangs again, until the units are spent or no step helps.
 
     Args:
       problem: the problem, without rows and cuts.

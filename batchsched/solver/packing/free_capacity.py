@@ -231,7 +231,7 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def mark(self) -> int:
-        """Return the number of changes recorded so far, so that `rollback` can undo all later ones."""
+        """Return the number of changes recorded so far, with which `rollback` undoes all later changes."""
         return len(self.trail)
 
     def rollback(self, mark: int) -> None:

@@ -16,7 +16,7 @@ from batchsched.solver.problem import (
 
 
 def limits_every_node(row: ConstraintRow) -> bool:
-    """Tell whether a plugin's constraint sets an upper limit for each node separately, as a node resource does."""
+    """Tell whether a plugin's constraint is an upper limit for each node by itself, like the capacity of a node."""
     return (
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
@@ -75,7 +75,7 @@ class QuotaLedger:
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
-        """Tell whether the quotas could admit a gang's minimum number of pods; True is a guess, False is certain.
+        """Tell whether the quotas may admit a gang's minimum number of pods; only the answer False is certain.
 
         None of the gang's pods may be placed already.
 

@@ -89,7 +89,7 @@ class NodeOrder:
     def phase_limits(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield, phase by phase, how many pods each node may take; only later phases break up sets of free devices.
+        """Yield for each phase how many pods each node may take; only later phases break up sets of free devices.
 
         Args:
           class_index: the class.
@@ -222,7 +222,7 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the requests of one pod of each class [C, R + E]: R resources, then E plugin limits as resources.
+    """Return the requests of one pod of each class [C, R + E] for R resources, and E per-node limits of plugins.
 
     Each of the E rows limits every node by itself, so that it acts as one more resource.
     """
@@ -233,7 +233,7 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts of each node [R + E, N]: R resources, then E plugin limits as resources.
+    """Return the free amounts of each node [R + E, N] for R resources, and E per-node limits of plugins.
 
     They are the columns of `augmented_demand`.
     """

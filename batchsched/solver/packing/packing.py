@@ -110,7 +110,7 @@ class Packing:
         self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
 
     def mark(self) -> int:
-        """Return the number of changes so far, so that `rollback` can undo all later changes."""
+        """Return the number of changes so far, with which `rollback` undoes all later changes."""
         return self.room.mark()
 
     def rollback(self, mark: int) -> None:

@@ -201,7 +201,7 @@ def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
 
 
 def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:
-    """Return amounts [R] as an array, with UNLIMITED instead of larger amounts, which could overflow 64 bits.
+    """Return amounts [R] as an array, each reduced to at most UNLIMITED, because larger ones could overflow.
 
     64 bits do not hold every sum.
     """

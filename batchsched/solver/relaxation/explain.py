@@ -47,7 +47,7 @@ from batchsched.solver.relaxation.search import (
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
-    """Return the problem that remains after the placements of a solution: only refused gangs may still be placed."""
+    """Return the problem that remains after the placements of a solution: to place the refused gangs."""
     request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
     np.subtract.at(free, solution.nodes, request)

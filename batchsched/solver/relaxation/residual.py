@@ -44,7 +44,7 @@ _BUDGET: Final = Budget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """How many of the pods that a gang needs at least fit in each topology domain.
+    """The numbers of pods, among those of a gang's minimum, that fit in each topology domain.
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -106,7 +106,7 @@ class ResidualProblem:
 
     @cached_property
     def minimum_by_class(self) -> IntArray:
-        """How many pods of each pod class [C] make up the gang's minimum if the smallest pods are chosen."""
+        """The number of pods of each pod class [C] in the gang's minimum, if the smallest pods are chosen."""
         classes, subgroups = self.problem.classes, self.problem.subgroups
         chosen = np.zeros(len(classes.count), np.int64)
         if self.pods_needed >= int(classes.count.sum()):
@@ -141,7 +141,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """How many pods of the gang's minimum fit in each topology domain if the largest pods are placed first.
+        """The numbers of pods of the gang's minimum that fit in each topology domain, with the largest placed first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -172,7 +172,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Tell whether some domain fits the needed pods of each pod class alone, and has enough resources for all pods.
+        """Tell whether a domain may fit the gang: each pod class by itself fits, and the resources suffice in sum.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """

@@ -158,7 +158,7 @@ def propose_change_families(
     node_types: Sequence[IntArray],
     wider: Sequence[int],
 ) -> Iterator[ChangeFamily]:
-    """Yield kinds of changes that may admit a refused gang, such as more quota or nodes, least disruptive first.
+    """Yield families of changes that may admit a refused gang, such as more nodes, the least disruptive first.
 
     Args:
       residual: the gang's own problem on what is left.

@@ -309,7 +309,7 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add a linear constraint on pod counts; with `gangs` [G], also on the 0/1 variables y of placed gangs.
+        """Add a linear constraint on pod counts and, with `gangs` [G], on the 0/1 variables of placed gangs.
 
         It is lower <= Σ factors · pods (+ Σ gangs · y) <= upper.
 

@@ -276,7 +276,7 @@ class TieredStage:
         )
 
     def run(self) -> Solution:
-        """Run rounds until the gap is small enough, all pods fit, improvement stops, or the budget ends; bound it."""
+        """Run rounds until the gap is small, all pods fit, improvement stops or the budget ends; compute bounds."""
         self.run_rounds()
         if self._rounds and not self._bounded:
             self._bound_best()
@@ -284,7 +284,7 @@ class TieredStage:
         return self._result()
 
     def run_rounds(self) -> Solution:
-        """Run rounds as `run` does; the result has proved bounds only if a round needed them to end the search."""
+        """Run rounds as `run` does, but without computing bounds, unless a round needs them to end the search."""
         gained = False
         for _ in range(self._budget.rounds):
             self._rounds += 1
@@ -306,7 +306,7 @@ class TieredStage:
         return self._result()
 
     def with_bounds(self, solution: Solution) -> Solution:
-        """Return a solution of the same problem that was found elsewhere, with bounds for what its tiers place."""
+        """Return a solution, which another component found, with upper bounds of the objectives of its tiers."""
         spending = self._spending
         effort, variables = solution.effort - spending.spent, solution.variables - spending.variables
         self.best = solution

@@ -141,7 +141,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
 
 
 def cost_with_required_units(search_input: VictimSearchInput) -> IntArray:
-    """Return for each gang or elastic pod [U] its eviction cost, plus that of the victims that must go with it."""
+    """Return the eviction cost of each gang or elastic pod [U], plus that of the victims that it requires."""
     problem = search_input.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])

@@ -152,7 +152,7 @@ class VictimState:
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return these victims and all others that must be evicted with them, except those already evicted.
+        """Return these victims and all victims that must be evicted with them, except those already evicted.
 
         They are in no particular order.
         """
