@@ -53,7 +53,7 @@ class TemplatePart:
     path: tuple[Selector, ...]
     repeated: "tuple[str | TemplatePart, ...] | None" = None
 
-    def print_values(self, value: Any) -> str:
+    def render(self, value: Any) -> str:
         """Return the text that this part of the template prints for a value of the data."""
         values = follow_path(self.path, value)
         if self.repeated is None:
@@ -67,7 +67,7 @@ class JsonPath:
 
     parts: tuple[str | TemplatePart, ...]
 
-    def print_values(self, data: Any) -> str:
+    def render(self, data: Any) -> str:
         """Return the text that the template prints for `data`, which consists of plain Python values."""
         return _print_parts(self.parts, data)
 
@@ -122,7 +122,7 @@ def _unescape(text: str) -> str:
 
 
 def _print_parts(parts: Iterable[str | TemplatePart], value: Any) -> str:
-    return "".join(part if isinstance(part, str) else part.print_values(value) for part in parts)
+    return "".join(part if isinstance(part, str) else part.render(value) for part in parts)
 
 
 def _text(value: Any) -> str:

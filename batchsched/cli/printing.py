@@ -54,7 +54,7 @@ def print_data(data: Any, output: OutputFormat) -> None:
     """
     encoded = msgspec.json.encode(data)
     if output.template is not None:
-        sys.stdout.write(output.template.print_values(msgspec.json.decode(encoded)) + "\n")
+        sys.stdout.write(output.template.render(msgspec.json.decode(encoded)) + "\n")
     elif output is OutputFormat.YAML:
         import yaml
 

@@ -297,7 +297,7 @@ class ScorePlugin(Protocol):
     """A plugin that scores the feasible nodes of a pod class."""
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return the raw score of each node [n].
+        """Return the raw score of each node [n] for a pod class.
 
         Without NormalizeScore, raw scores are from 0 to 100 and higher is better. With NormalizeScore, only the mapped
         scores have to be like this.

@@ -78,12 +78,12 @@ class ChartRow:
     pods: range
     pod_limit: int
 
-    def of_gang(self, gang: GangRecord) -> range:
+    def lanes_of_gang(self, gang: GangRecord) -> range:
         """Return the lanes that a gang can use: those of GPUs, or those of pods."""
         return self.devices if gang.gpus else self.pods
 
     def lane_count(self, gang: GangRecord, units: int) -> int:
-        """Return the number of lanes for units of a gang."""
+        """Return the number of lanes that a gang occupies with a number of its units (GPUs or pods)."""
         if gang.gpus:
             return min(units, len(self.devices))
         return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))
@@ -195,7 +195,7 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
         for name, units in record.placements:
             node = drawn.lanes.get(name)
             if node is not None and units:
-                taken += lanes.occupy(node.of_gang(record), node.lane_count(record, units), start, end)
+                taken += lanes.occupy(node.lanes_of_gang(record), node.lane_count(record, units), start, end)
         bars += [_Bar(gang, stretch[0], len(stretch), start, end) for stretch in _stretches(sorted(taken))]
     return bars
 
@@ -236,7 +236,7 @@ class BarGroups:
 
     @staticmethod
     def from_runs(runs: Sequence[RunColumns]) -> "BarGroups":
-        """Return the groups of the gangs of some runs."""
+        """Divide the gangs of runs into the groups that have colors of their own: by queue or by size."""
         area: Counter[str] = Counter()
         for run in runs:
             for gang, units in zip(run.gangs, run.units.tolist(), strict=True):
@@ -249,7 +249,7 @@ class BarGroups:
         return BarGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:
-        """Return the index of the group of a gang of a run."""
+        """Return the index of the color group to which a gang of a run belongs."""
         if not self.by_queue:
             units = int(run.units[gang])
             return next(index for index, bound in enumerate(self.bounds) if units <= bound)

@@ -70,12 +70,12 @@ class Measure:
 
     @property
     def is_duration(self) -> bool:
-        """Whether the values are seconds."""
+        """Whether the values of the measure are durations in seconds."""
         return self.show is format_duration
 
     @property
     def is_percentage(self) -> bool:
-        """Whether the values are shown as percentages."""
+        """Whether the values of the measure are shown as percentages."""
         return self.show is _percent
 
     @property
@@ -85,11 +85,11 @@ class Measure:
         return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
     def format_values(self, values: Sequence[float]) -> tuple[str, ...]:
-        """Format values that a reader compares: durations in one unit."""
+        """Format several values of the measure for comparison: durations get one common unit."""
         return format_durations(values) if self.is_duration else tuple(map(self.show, values))
 
     def format_differences(self, *differences: float) -> tuple[str, ...]:
-        """Format differences of values, and half widths of their intervals, in one unit; percentages as points (pp)."""
+        """Format differences between values, and half widths of intervals, in one unit; percentages as points (pp)."""
         if self.is_percentage:
             return _points(differences)
         if self.is_duration:

@@ -243,7 +243,7 @@ class Owners:
         self._changed(before, owner)
 
     def remove(self, uid: str) -> None:
-        """Remove the owner with this uid."""
+        """Remove the owner of pods that has this uid."""
         before = self._by_uid.pop(uid, None)
         if before is None:
             return

@@ -325,7 +325,7 @@ class Problem:
     spread: bool = False
 
     def restrict_to_resources(self, kept: IntArray) -> "Problem":
-        """Return the problem with only these resources [R'].
+        """Return a copy of the solver problem with only these resources [R'].
 
         No class that may be placed requests another resource.
         """
@@ -341,7 +341,7 @@ class Problem:
         )
 
     def restrict_to_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the problem of some gangs only; it keeps all nodes and quotas, but no plugin constraints or cuts.
+        """Return the solver problem of some gangs only, with all nodes and quotas, but no plugin constraints or cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 

@@ -52,7 +52,7 @@ class Store(Generic[T]):
         return self._by_key.get(key)
 
     def put(self, key: str, value: T) -> None:
-        """Add an object, or replace the object of the same key."""
+        """Add an object to the store, or replace the object of the same key."""
         self._by_key[key] = value
         self._changed_keys.add(key)
 

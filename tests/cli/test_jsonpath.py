@@ -65,7 +65,7 @@ DATA = {
     ],
 )
 def test_template_prints_what_kubectl_prints(template, printed):
-    text = parse_jsonpath(template).print_values(DATA)
+    text = parse_jsonpath(template).render(DATA)
     assert text == printed if printed is not None else text.startswith('{"kind":"List"')
 
 

@@ -99,7 +99,7 @@ class TermIndex:
         self._values_of: dict[ExistingTerm, tuple[LabelValue, ...]] = {}
 
     def add(self, term: ExistingTerm) -> None:
-        """Add an affinity term. A term without a label selector matches no pod, and is not found."""
+        """Add an affinity term to the index. A term without a label selector matches no pod, and is not found."""
         selector = term.term.label_selector
         if selector is None:
             return
@@ -112,7 +112,7 @@ class TermIndex:
             self._by_value.setdefault(value, {})[term] = None
 
     def remove(self, term: ExistingTerm) -> None:
-        """Remove an affinity term that was added."""
+        """Remove an affinity term from the index."""
         self._without_value.pop(term, None)
         for value in self._values_of.pop(term, ()):
             terms = self._by_value[value]

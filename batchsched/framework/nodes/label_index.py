@@ -57,11 +57,11 @@ class PodSelector:
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Return True if the label selectors match the labels of a pod. The pod's namespace is not checked."""
+        """Return True if all label selectors match the labels of a pod. The pod's namespace is not checked."""
         return self.selectors is not None and all(one.matches(labels) for one in self.selectors)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return True if a pod with this namespace and these labels is selected."""
+        """Return True if the selector selects a pod with this namespace and these labels."""
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
     def selector_label_keys(self) -> frozenset[str]:
@@ -70,7 +70,7 @@ class PodSelector:
         return none.union(*(one.keys() for one in self.selectors or ()))
 
     def required_labels(self) -> Iterable[tuple[str, tuple[str, ...]]]:
-        """Yield each label key that a selected pod must have, with the permitted values."""
+        """Yield each label key that the selector requires of a pod, with the permitted values."""
         for selector in self.selectors or ():
             yield from selector.required_labels()
 

@@ -218,7 +218,7 @@ class NodeTable:
         return vector, np.asarray(nonzero_requests(pod, self.release.resize_rule), np.int64)
 
     def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
-        """Add pods with equal requests to their nodes in the table.
+        """Add pods with equal requests to their nodes in the node table.
 
         Args:
           placements: each pod with the index of its node.
@@ -235,7 +235,7 @@ class NodeTable:
             self.moves.record(node)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
-        """Remove pods from their nodes in the table. Each pod is subtracted with the requests that it was added with.
+        """Remove pods from the node table. Each pod is subtracted with the requests that it was added with.
 
         Raises:
           KeyError: a pod is on no node.
@@ -287,11 +287,11 @@ class NodeTable:
         return label
 
     def all_nodes_view(self) -> "Nodes":
-        """Return a read-only view of all nodes of the table."""
+        """Return a read-only view of all nodes of the node table."""
         return Nodes(self, slice(None), len(self.nodes))
 
     def node_view(self, node: int) -> "Nodes":
-        """Return a read-only view of one node of the table."""
+        """Return a read-only view of one node of the node table."""
         return Nodes(self, slice(node, node + 1), 1)
 
     def nodes_view(self, nodes: IndexArray) -> "Nodes":

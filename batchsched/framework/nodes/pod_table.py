@@ -87,7 +87,7 @@ class PodTable:
         """Claim, `namespace/name` → pods on any node that use it."""
 
     def add(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
-        """Add pods to their nodes in the table.
+        """Add pods to the pod table, each on its node.
 
         Args:
           placements: each pod with the index of its node; no pod is on a node already.
@@ -142,7 +142,7 @@ class PodTable:
                 yield self.claim_users.setdefault(claim, {})
 
     def remove(self, keys: Sequence[str]) -> list[int]:
-        """Remove pods from their nodes in the table.
+        """Remove pods from the pod table.
 
         Args:
           keys: `namespace/name` of each pod.

@@ -103,7 +103,7 @@ def scored_resources(
 def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return for each resource the amount that the score counts as the request of a pod of the class."""
+    """Return the amount of each resource that a score assumes as the request of a pod of the class."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = scored_requests(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)

@@ -186,7 +186,7 @@ class Pipeline:
         return tuple(one for one in self.plugins if isinstance(one, protocol))
 
     def ignores_resource(self, resource: str) -> bool:
-        """Return True if a Filter that compares requests with free resources ignores a resource."""
+        """Return True if the Filter plugin that checks free resources is configured to ignore a resource."""
         return any(
             plugin.ignores_resource(resource)
             for plugin in self._counting

@@ -158,17 +158,17 @@ class TermCounts:
         return True
 
     def add_at_node(self, key: str, node: int, by: int) -> None:
-        """Add a number to the count of the domain that one node is in."""
+        """Add a number to the count of the topology domain that one node is in."""
         code = int(self.table.label_values(key)[0][node])
         if code >= 0:
             self.counts_of(key)[code] += by
 
     def has_nonzero_count(self) -> bool:
-        """Return True if the count of any domain is not zero."""
+        """Return True if the count of any topology domain is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
     def clone(self) -> "TermCounts":
-        """Return an independent copy of the counts by domain."""
+        """Return an independent copy of the counts by topology domain."""
         return TermCounts(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
 
 

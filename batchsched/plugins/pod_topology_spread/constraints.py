@@ -72,7 +72,7 @@ class PodTopologySpreadArgs(StrictModel):
         return self
 
     def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
-        """Return those default topology spread constraints that have this `whenUnsatisfiable`.
+        """Return the default topology spread constraints that have the given `whenUnsatisfiable`.
 
         They have no selectors.
         """
@@ -108,7 +108,7 @@ class SpreadConstraint:
 def constraints_of(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[SpreadConstraint, ...]:
-    """Return those topology spread constraints of a pod that have this `whenUnsatisfiable`.
+    """Return the topology spread constraints of a pod that have the given `whenUnsatisfiable`.
 
     If the pod has no constraints, `defaults` apply; they must have the same `whenUnsatisfiable`.
 

@@ -150,7 +150,7 @@ class GangView:
 
     @property
     def requested(self) -> dict[str, int]:
-        """The least amount of each resource, without `pods`, that the gang needs to reach its minimum."""
+        """The least amount of each resource, except `pods`, that the gang needs to reach its minimum."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)

@@ -129,7 +129,7 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """Iterator over gangs in fair-share order; the usage of the queues grows with each gang that was returned.
+    """An iterator over gangs in fair-share order, in which each returned gang counts as usage of its queue.
 
     This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
     the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the

@@ -48,7 +48,10 @@ class QueueLimits:
         return np.maximum(0, self.remaining_gangs)
 
     def applies_to_gangs(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """Return a mask [Q, G]: True if limit q applies to gang g. `owners` contains the (queue, user) of each gang."""
+        """Return a mask [Q, G]: True if queue limit q applies to gang g.
+
+        `owners` contains the (queue, user) of each gang.
+        """
         rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):

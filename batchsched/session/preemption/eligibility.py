@@ -140,7 +140,7 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """The gang's pods in groups that are evicted together: each elastic pod alone, then all other pods."""
+        """The gang's pods in groups that are evicted together: each elastic pod alone, all other pods at once."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
 

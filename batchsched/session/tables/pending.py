@@ -76,7 +76,7 @@ class PendingGangs:
         return (members for members in self._members if members is not None)
 
     def put(self, gang: PendingGang) -> None:
-        """Add a gang to the pending gangs, or update its attributes."""
+        """Add a gang to the table of pending gangs, or update the attributes of the gang."""
         members = gang.members
         if members.slot < 0:
             members.slot = self._take_slot(members)
@@ -111,7 +111,7 @@ class PendingGangs:
         self._arrivals_in_order = True
 
     def remove(self, members: PodGroupState) -> None:
-        """Remove a gang from the pending gangs, if it is one of them."""
+        """Remove a gang from the table of pending gangs, if the table contains it."""
         if members.slot < 0:
             return
         # The slot stays empty until the next compaction: to move others now would cost a pass for each gang.

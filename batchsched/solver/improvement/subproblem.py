@@ -47,7 +47,7 @@ class NeighbourhoodProblem:
 
     @property
     def size(self) -> int:
-        """The number of pairs of a pod class and a node, which the time to build the models depends on."""
+        """The size of the problem: its number of pod classes times its number of nodes."""
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 
     def solve(self, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
