@@ -208,11 +208,11 @@ class PendingExplanations:
         self._pending.pop(key, None)
         self._explanations.pop(key, None)
 
-    def begin(self, pending: PendingExplanation) -> None:
+    def begin_explanation(self, pending: PendingExplanation) -> None:
         """Record that the explanation of a refusal begins, after which other namespaces come first."""
         self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
 
-    def finish(self, pending: PendingExplanation, explained: Refusal) -> bool:
+    def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:
         """Keep the explanation of a refusal; return False if the refusal was outdated before."""
         if not self.is_current(pending):
             return False

@@ -240,7 +240,7 @@ class ExplanationWorker:
             self._pending.forget(pending.key)
             return
         self._starts.append(self.clock.monotonic())
-        self._pending.begin(pending)
+        self._pending.begin_explanation(pending)
         outcome = await self._explain(pending)
         share = self.settings.cpu_share
         self._rest_until = self.clock.monotonic() + outcome.seconds * (1 - share) / share
@@ -267,7 +267,7 @@ class ExplanationWorker:
             self._report_failure(pending.key, outcome.defect)
         if outcome.explained is None:
             self._pending.drop(pending)
-        elif not self._pending.finish(pending, outcome.explained):
+        elif not self._pending.finish_explanation(pending, outcome.explained):
             return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
         return outcome
 

@@ -113,7 +113,7 @@ def report_feasibility(
       PluginError: a plugin failed.
     """
     tables = SessionTables(
-        after_decision(snapshot, decision, key), standard_registry().create_pipeline(profile)
+        snapshot_after_decision(snapshot, decision, key), standard_registry().create_pipeline(profile)
     )
     members = tables.find_gang(key)
     if members is None:
@@ -129,7 +129,7 @@ def report_feasibility(
     )
 
 
-def after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
+def snapshot_after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
     """Return the snapshot with assigned pods bound and without evicted pods.
 
     Args:

@@ -41,7 +41,7 @@ from batchsched.session.explanation.verification import (
     require_work,
     session_budget,
 )
-from batchsched.session.feasibility_report import after_decision
+from batchsched.session.feasibility_report import snapshot_after_decision
 from batchsched.session.refusals import OUTBID
 from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -159,7 +159,7 @@ class RefusalVerifier:
         """
         if self._after is None:
             require_work(budget, decision_work(self._decided.snapshot))
-            after = after_decision(self._decided.snapshot, self._decided.decision, "")
+            after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))
             self._after = refreshed_tables(after, self._decided.profile, self._pause)
@@ -288,7 +288,7 @@ class RefusalVerifier:
             changed = apply_changes(decided.snapshot, changes)
         except ValueError:  # the changed object would be invalid
             return ()
-        after = after_decision(changed, decided.decision, "")
+        after = snapshot_after_decision(changed, decided.decision, "")
         self._pause()
         full = GangView.from_snapshot(after, decided.profile, key, self._pause)
         self._pause()

@@ -142,7 +142,7 @@ class GangView:
         return measure_limits(self.tables, self.scheduler_name)
 
     @cached_property
-    def limit_rows(self) -> list[int]:
+    def limit_indexes(self) -> list[int]:
         """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []

@@ -44,7 +44,7 @@ class ChangeSearch:
         return changes_of_choice(self.best or {})
 
     def _admits(self, choice: Choice) -> bool:
-        return self.verifier.places(changes_of_choice(choice))
+        return self.verifier.is_gang_placed(changes_of_choice(choice))
 
     def _single(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions

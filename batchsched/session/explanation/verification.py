@@ -178,7 +178,7 @@ class PlacementVerifier:
         self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
 
-    def places(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session on the changed input places the gang, with all other gangs competing as before.
 
         Raises:

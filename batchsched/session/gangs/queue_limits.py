@@ -94,7 +94,7 @@ class QueueLimits:
             remaining_gangs=_reduced(self.remaining_gangs, started),
         )
 
-    def after_release(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
+    def after_evictions(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
         """Return the queue limits after running pods of one user in one queue are evicted.
 
         That frees `freed` [R] and ends `gangs` gangs.

@@ -420,7 +420,7 @@ class VictimSelection:
         for unit in units:
             # A unit without counted requests belongs to another scheduler: it frees no quota and ends no counted gang.
             if unit.total.any():
-                quotas = quotas.after_release(
+                quotas = quotas.after_evictions(
                     self._tables, unit.members.queue_and_user, unit.total, int(unit.ends)
                 )
         return quotas

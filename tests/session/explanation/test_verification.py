@@ -25,9 +25,9 @@ def test_work_of_the_solver_counts_against_the_budget():
     verifier = PlacementVerifier(
         decided, "team/large", budget, lambda *_: AssignmentDecision((), solver_work=1e6)
     )
-    assert not verifier.places(())
+    assert not verifier.is_gang_placed(())
     with pytest.raises(OutOfBudget):
-        verifier.places(ONE_MORE_NODE)
+        verifier.is_gang_placed(ONE_MORE_NODE)
 
 
 def test_work_of_a_decision_grows_with_nodes_gangs_and_pods():
