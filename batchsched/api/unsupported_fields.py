@@ -109,7 +109,7 @@ def unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_
       annotations: the annotations of the owner.
       requires_level: the PodGroup of the owner requires a topology level.
     """
-    for key in _KAI_OWNER_ANNOTATIONS:
+    for key in OWNER_ANNOTATIONS:
         if key in annotations and not (key == _KAI_TOPOLOGY and requires_level):
             annotation = UNSUPPORTED_ANNOTATIONS[key]
             return f"metadata.annotations[{key}] of the owner: {annotation.meaning}; {annotation.remedy}"
@@ -126,7 +126,8 @@ _SLICES: Final = (
 _STATE_SUB_GROUPS: Final = "remove the annotation, and state subGroups with a topology in a PodGroup"
 _KAI_TOPOLOGY: Final = "kai.scheduler/topology-required-placement"
 _KAI_SEGMENT_TOPOLOGY: Final = "kai.scheduler/segment-topology-required-placement"
-_KAI_OWNER_ANNOTATIONS: Final = (_KAI_TOPOLOGY, _KAI_SEGMENT_TOPOLOGY)
+OWNER_ANNOTATIONS: Final = (_KAI_TOPOLOGY, _KAI_SEGMENT_TOPOLOGY)
+"""Annotations that KAI reads from owners, such as Jobs, as well as from pods."""
 _FRACTION: Final = "the pod asks for a part of a GPU, and batchsched assigns whole devices only"
 _WHOLE_DEVICE: Final = "remove the annotation, and request nvidia.com/gpu"
 _ANNOTATIONS: Final = (

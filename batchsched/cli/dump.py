@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Context, Kubeconfig, check_replaceable
+from batchsched.cli.options import Config, Context, Kubeconfig, check_replaceable
 
 STDOUT = "-"
 EXAMPLES = """Examples:
@@ -35,6 +35,7 @@ def dump(
     ] = Path("cluster.json.gz"),
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    config: Config = None,
 ) -> None:
     """Write everything that decisions read of a cluster to one file, for decide, explain, queues and what-if.
 
@@ -47,6 +48,7 @@ def dump(
     """
     import asyncio
 
+    from batchsched.cli.session_input import pod_grouper_settings
     from batchsched.errors import InvalidInput
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
@@ -54,10 +56,12 @@ def dump(
     from batchsched.record.dump import ClusterDump
     from batchsched.scheduler.cluster_dump import list_cluster_dump
 
+    grouping = pod_grouper_settings(config)
+
     async def list_cluster() -> ClusterDump:
         clock = SystemClock()
         async with Connection(Credentials(kubeconfig, context), clock) as connection:
-            return await list_cluster_dump(connection, clock)
+            return await list_cluster_dump(connection, clock, grouping)
 
     cluster_dump = asyncio.run(list_cluster())
     earlier = ", which replaces an earlier file" if to.is_file() else ""

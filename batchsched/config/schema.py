@@ -26,6 +26,7 @@ from batchsched.config.kubernetes_release import (
     KubernetesRelease,
     KubernetesVersion,
 )
+from batchsched.config.owner_rules import OwnerRule
 from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
 
 
@@ -72,6 +73,19 @@ class PodGrouperSettings(StrictModel):
     If false, batchsched needs no permission to patch pods. API servers of version 1.35 or later then write the labels
     with the binding.
     """
+    rules: tuple[OwnerRule, ...] = Field(default=(), max_length=100)
+    """Rules for kinds of owners that batchsched does not know, and rules that replace those of known kinds.
+
+    batchsched needs the permissions `list` and `watch` for each of these kinds.
+    """
+
+    @model_validator(mode="after")
+    def _kinds_are_unique(self) -> Self:
+        kinds = [(rule.api_version.partition("/")[0], rule.kind) for rule in self.rules]
+        for index, (group, kind) in enumerate(kinds):
+            if (group, kind) in kinds[:index]:
+                raise ValueError(f"rules: two rules are for {kind} of {group}; remove one of them")
+        return self
 
 
 class ExplanationSettings(StrictModel):

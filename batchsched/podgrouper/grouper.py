@@ -6,28 +6,41 @@ it without a gang. While its owner is unknown, the pod belongs to a PodGroup tha
 other pods of missing PodGroups. `projection` writes the labels to the API later.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.conversion import EXTERNAL_KINDS, with_gang_labels
 from batchsched.api.snapshot import ObjectKind
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
+from batchsched.config.owner_rules import OwnerRule
 from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
+from batchsched.podgrouper.configured_rules import owner_kinds
 from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
-from batchsched.podgrouper.owners import Owner, OwnerHandler, OwnerReferenceKey, Owners, owner_of, read_owner
-from batchsched.podgrouper.rules import OWNERS, PodGroupTemplate
+from batchsched.podgrouper.owners import (
+    Owner,
+    OwnerHandler,
+    OwnerReferenceKey,
+    Owners,
+    owner_of,
+    read_owner,
+    read_pod_owner,
+)
+from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
 from batchsched.state.cluster_state import ClusterState
+
+OwnerChain = tuple[tuple[OwnerReferenceKey, Owner | None], ...]
+"""An owner of a pod and the owners above it; an unknown owner is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +52,18 @@ class PodGang:
       name: the name of the PodGroup.
       index: the value that distinguishes the gangs of one owner, "" for a single gang.
       owner: None while the owner is unknown.
+      template: the template of the PodGroup; None while the owner is unknown.
+      variant: which of the PodGroups of the template it has; "" is the first one.
+      sub_group: the subgroup of the pod; "" without one.
     """
 
     ref: OwnerReferenceKey
     name: str
     index: str = ""
     owner: Owner | None = None
+    template: PodGroupTemplate | None = None
+    variant: str = ""
+    sub_group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,21 @@ class GangMember:
     gang: PodGang | None
 
 
+@dataclass(frozen=True, slots=True)
+class DerivedGroup:
+    """A PodGroup that the grouper derived from an owner.
+
+    Args:
+      name: the name of the PodGroup.
+      variant: which of the PodGroups of the owner's template it is; "" is the first one.
+      template: the template that it was derived from.
+    """
+
+    name: str
+    variant: str
+    template: PodGroupTemplate
+
+
 class GangMemberStore:
     """Assigns pods to the gangs of their owners, adds the gang labels, and passes the pods to the cluster state.
 
@@ -70,6 +104,7 @@ class GangMemberStore:
       groups: receives the derived PodGroups.
       scheduler_names: pods with these scheduler names are grouped.
       derive: whether owners determine gangs; otherwise only labels do.
+      kinds: the kinds of owners that form gangs.
     """
 
     def __init__(
@@ -79,18 +114,21 @@ class GangMemberStore:
         scheduler_names: Collection[str],
         *,
         derive: bool = True,
+        kinds: OwnerKinds = KNOWN_OWNER_KINDS,
     ) -> None:
-        self.owners = Owners(self._owner_changed)
+        self.kinds = kinds
+        self.owners = Owners(self._owner_changed, kinds)
         self.labels: dict[str, Mapping[str, str | None]] = {}
         """By pod, `namespace/name`: the labels to write to the API; None: a label to remove."""
         self._cache = cache
         self._groups = groups
         self._names = frozenset(scheduler_names)
         self._derive_gangs = derive
+        self._pod_owners: set[str] = set()
         self._members: dict[str, GangMember] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
-        self._derived: dict[str, dict[str, str]] = {}
+        self._derived: dict[str, dict[str, DerivedGroup]] = {}
 
     # Pods
 
@@ -101,11 +139,19 @@ class GangMemberStore:
     def remove(self, pod: Pod) -> None:
         """Remove a deleted pod from its gang and from the cluster state."""
         self._forget(pod.key)
+        if pod.metadata.uid in self._pod_owners:
+            self._pod_owners.discard(pod.metadata.uid)
+            self.owners.remove(pod.metadata.uid)
         self._cache.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all pods in the cluster state by a complete list, each assigned to its gang."""
-        pods = [self._with_gang(pod) for pod in listed]
+        listed_pods = list(listed)
+        drivers = {pod.metadata.uid for pod in listed_pods if self.add_pod_owner(pod)}
+        for uid in sorted(self._pod_owners - drivers):
+            self._pod_owners.discard(uid)
+            self.owners.remove(uid)
+        pods = [self._with_gang(pod) for pod in listed_pods]
         for key in sorted(self._members.keys() - {pod.key for pod in pods}):
             self._forget(key)
         self._cache.replace(kind, pods)
@@ -118,11 +164,21 @@ class GangMemberStore:
         member = self._members.get(key)
         return member.pod if member else None
 
+    def add_pod_owner(self, pod: Pod) -> bool:
+        """Add a pod to the owners if it is a driver of Spark, which owns its executors; return whether it is one."""
+        owner = read_pod_owner(pod) if self._derive_gangs else None
+        if owner is None or pod.spec.scheduler_name not in self._names:
+            return False
+        self._pod_owners.add(owner.ref.uid)
+        self.owners.put(owner)
+        return True
+
     def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
+        self.add_pod_owner(pod)
         pod = with_gang_labels(pod)
-        ref = owner_of(pod) if self._derive_gangs else None
+        ref = owner_of(pod, self.kinds) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)
@@ -137,14 +193,14 @@ class GangMemberStore:
         names_own_group = own is not None and not any(
             _is_derived(own, pod, link, owner) for link, owner in chain
         )
-        gang = None if names_own_group else _gang_of(pod, chain)
+        gang = None if names_own_group else _gang_of(pod, chain, self.owners)
         self._leave(key, gang)
         self._members[key] = GangMember(pod, ref, gang)
         self._owned.setdefault(_anchor(ref), set()).add(key)
         if gang is not None:
             self._pods_of.setdefault(f"{pod.namespace}/{gang.name}", set()).add(key)
             self._derive(gang)
-        labels = {} if names_own_group else _labels(pod, gang)
+        labels = {} if names_own_group else _labels(pod, gang, chain)
         missing = {name: text for name, text in labels.items() if pod.metadata.label(name) != text}
         owner_unknown = gang is not None and gang.owner is None
         if missing and not owner_unknown and not pod.finished and not pod.terminating:
@@ -186,34 +242,45 @@ class GangMemberStore:
         return self.owners.find(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
     def _derive(self, gang: PodGang) -> None:
-        """Add the PodGroup of a gang when its first pod arrives."""
-        if gang.owner is None or gang.owner.grouping is None:
+        """Add the PodGroup of a gang when its first pod arrives, or replace it if its template has changed."""
+        if gang.owner is None or gang.template is None:
             return
-        names = self._derived.setdefault(gang.ref.uid, {})
-        group = f"{gang.ref.namespace}/{gang.name}"
-        if group not in names:
-            names[group] = gang.name
-            self._groups.put(DERIVED, _group(gang.owner, gang.owner.grouping, gang.name))
+        groups = self._derived.setdefault(gang.ref.uid, {})
+        key = f"{gang.ref.namespace}/{gang.name}"
+        derived = DerivedGroup(gang.name, gang.variant, gang.template)
+        if groups.get(key) != derived:
+            groups[key] = derived
+            self._groups.put(DERIVED, _group(gang.owner, derived))
 
     def _owner_changed(self, before: Owner | None, after: Owner | None) -> None:
         owner = after or before
         if owner is None:
             return
-        names = self._derived.get(owner.ref.uid, {})
-        for group, name in tuple(names.items()):
-            if after is None or after.grouping is None:
-                del names[group]
-                self._groups.remove(DERIVED, group)
+        groups = self._derived.get(owner.ref.uid, {})
+        template = self._template_of(after) if after is not None else None
+        for key, derived in tuple(groups.items()):
+            if after is None or template is None:
+                del groups[key]
+                self._groups.remove(DERIVED, key)
             else:
-                self._groups.put(DERIVED, _group(after, after.grouping, name))
+                groups[key] = DerivedGroup(derived.name, derived.variant, template)
+                self._groups.put(DERIVED, _group(after, groups[key]))
         if after is None:
             self._derived.pop(owner.ref.uid, None)
         if before is None or after is None or not before.has_same_gangs(after):
             self._reassign(owner)
 
+    def _template_of(self, owner: Owner) -> PodGroupTemplate | None:
+        """Return the template of the PodGroups of an owner, with fields from the owners above it."""
+        inherited: dict[str, Any] = {}
+        for _, above in reversed(tuple(self.owners.with_ancestors(owner.ref))[1:]):
+            inherited |= above.needs.stated_fields if above is not None else {}
+        return self.owners.template_of(owner, inherited)
+
     def _reassign(self, owner: Owner) -> None:
         """Assign the pods below an owner again, after the owner changed."""
-        anchors = [*self.owners.descendants(owner.ref.uid), _anchor(without_uid(owner.ref))]
+        refs = (owner.ref, *self.owners.descendants(owner.ref.uid))
+        anchors = [anchor for ref in refs for anchor in (_anchor(ref), _anchor(without_uid(ref)))]
         keys = {key for anchor in anchors for key in self._owned.get(anchor, ())}
         for key in sorted(keys):
             member = self._members[key]
@@ -233,14 +300,22 @@ def _anchor(ref: OwnerReferenceKey) -> str:
     return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
 
 
-def _gang_of(pod: Pod, chain: tuple[tuple[OwnerReferenceKey, Owner | None], ...]) -> PodGang | None:
-    """Return the gang of a pod: that of the topmost owner that forms one, or that is still unknown."""
+def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:
+    """Return the gang of a pod: that of the topmost owner that forms one, or that is still unknown.
+
+    The labels and annotations of the owners above it, which form no gang, apply to the gang as well.
+    """
+    inherited: dict[str, Any] = {}
     for ref, owner in reversed(chain):
         if owner is None:
             return PodGang(ref, ref.pod_group_name())
-        if owner.grouping is not None:
-            index = pod.labels.get(owner.grouping.gang_label, "") if owner.grouping.gang_label else ""
-            return PodGang(ref, ref.pod_group_name(index), index, owner)
+        template = owners.template_of(owner, inherited)
+        if template is not None:
+            index = pod.labels.get(template.gang_label, "") if template.gang_label else ""
+            name, marks = ref.pod_group_name(index), owner.kind.member_marks
+            variant, sub_group = marks(pod.labels) if marks is not None else ("", "")
+            return PodGang(ref, name, index, owner, template, variant, sub_group)
+        inherited |= owner.needs.stated_fields
     return None
 
 
@@ -248,19 +323,23 @@ def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None
     """Return whether a pod's label names a PodGroup that is derived from an owner, now or before."""
     if name == ref.pod_group_name():
         return True
-    label = owner.grouping.gang_label if owner is not None and owner.grouping is not None else ""
+    shape = owner.needs.shape if owner is not None else None
+    label = shape.gang_label if shape is not None else ""
     return bool(label) and name == ref.pod_group_name(pod.labels.get(label, ""))
 
 
-def _labels(pod: Pod, gang: PodGang | None) -> dict[str, str | None]:
-    """Return the labels of a member of a gang; None: a label to remove."""
+def _labels(pod: Pod, gang: PodGang | None, chain: OwnerChain) -> dict[str, str | None]:
+    """Return the labels of a member of a gang, or of a pod without one; None: a label to remove."""
     if gang is None:
-        return {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
-    labels: dict[str, str | None] = {POD_GROUP_LABEL: gang.name}
-    grouping = gang.owner.grouping if gang.owner is not None else None
-    if grouping is not None and pod.metadata.label(SUB_GROUP_LABEL) is None:
-        names = (pod.labels.get(label) for label in grouping.sub_group_labels)
-        sub_group = next((name for name in names if name), None)
+        labels: dict[str, str | None] = {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
+        queues = (owner.needs.stated_fields.get("queue") for _, owner in chain if owner is not None)
+        queue = next(filter(None, queues), "")
+        return labels | ({QUEUE_LABEL: queue} if queue and not pod.metadata.label(QUEUE_LABEL) else {})
+    labels = {POD_GROUP_LABEL: gang.name}
+    template = gang.template
+    if template is not None and pod.metadata.label(SUB_GROUP_LABEL) is None and template.sub_group_labels:
+        names = (pod.labels.get(label) for label in template.sub_group_labels)
+        sub_group = gang.sub_group or next((name for name in names if name), None)
         labels |= {SUB_GROUP_LABEL: sub_group} if sub_group else {}
     return labels
 
@@ -271,15 +350,16 @@ def _with_labels(pod: Pod, changes: Mapping[str, str | None]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels=kept))
 
 
-def _group(owner: Owner, grouping: PodGroupTemplate, name: str) -> PodGroup:
+def _group(owner: Owner, derived: DerivedGroup) -> PodGroup:
+    template = derived.template
     meta = CustomMeta(
-        name=name,
+        name=derived.name,
         namespace=owner.ref.namespace,
         labels={OWNER_LABEL: owner.ref.uid},
-        annotations={UNSUPPORTED_FIELD: grouping.unsupported_field} if grouping.unsupported_field else {},
+        annotations={UNSUPPORTED_FIELD: template.unsupported_field} if template.unsupported_field else {},
         creation_timestamp=owner.created,
     )
-    return PodGroup(metadata=meta, spec=grouping.spec)
+    return PodGroup(metadata=meta, spec=template.spec_of(derived.variant))
 
 
 _TRANSLATED: Final = tuple(enumerate(EXTERNAL_KINDS))
@@ -294,18 +374,24 @@ class PodGrouper:
       scheduler_names: pods with these scheduler names are grouped.
       changed: is called after each change of the cluster state.
       derive: whether owners determine gangs; otherwise only labels do.
+      rules: the rules of the configuration for further kinds of owners.
     """
 
     cache: ClusterState
     scheduler_names: Collection[str]
     changed: Callable[[], None]
     derive: bool = True
+    rules: Sequence[OwnerRule] = ()
+    kinds: OwnerKinds = field(init=False)
     groups: PodGroupIndex = field(init=False)
     members: GangMemberStore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.kinds = owner_kinds(self.rules)
         self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
-        self.members = GangMemberStore(self.cache, self.groups, self.scheduler_names, derive=self.derive)
+        self.members = GangMemberStore(
+            self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
+        )
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind from its reflector."""
@@ -321,8 +407,10 @@ class PodGrouper:
             yield Reflector(
                 connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
             )
-        for owner in OWNERS if self.derive else ():
-            collection = ApiResource(owner.api_version, plural(owner.name), owner.name, namespaced=True)
+        for owner in self.kinds.all if self.derive else ():
+            collection = ApiResource(
+                owner.api_version, owner.resource or plural(owner.name), owner.name, namespaced=True
+            )
             handler = OwnerHandler(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")
             yield Reflector(

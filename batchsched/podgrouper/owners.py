@@ -3,9 +3,9 @@
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,14 +13,19 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
+from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
-    LEADER_WORKER_SET,
-    OWNER_BY_GROUP_AND_NAME,
-    OWNERS,
+    KNOWN_OWNER_KINDS,
+    GangNeeds,
     OwnerKind,
+    OwnerKinds,
     PodGroupTemplate,
-    derive_pod_group_template,
+    passes_fields_on,
+    read_gang_needs,
 )
+from batchsched.podgrouper.shape import OwnerShape
+from batchsched.podgrouper.spark_rules import APPLICATION, EXECUTOR, ROLE, is_spark_driver, spark_driver_shape
+from batchsched.podgrouper.workload_rules import LEADER_WORKER_SET
 from batchsched.ports.cluster import SetAsideObject
 from batchsched.runner.event_handlers import read_identity
 
@@ -48,9 +53,9 @@ class OwnerReferenceKey:
     uid: str
 
     @property
-    def forms_gangs(self) -> bool:
-        """Whether the pods of an owner of this kind may form gangs."""
-        return (self.group, self.kind) in OWNER_BY_GROUP_AND_NAME
+    def is_pod(self) -> bool:
+        """Whether the owner is a pod, such as a driver of Spark."""
+        return (self.group, self.kind) == ("", "Pod")
 
     def pod_group_name(self, index: str = "") -> str:
         """Return the name of the PodGroup that the pod grouper derives from the owner.
@@ -71,13 +76,15 @@ class Owner:
       kind: its kind.
       created: the creationTimestamp.
       above: its own controller.
-      grouping: the template of its PodGroups, None if its pods form no gang.
+      needs: what determines the PodGroups of its pods.
+      grouping: the template of its PodGroups, without fields from owners above it; None if its pods form no gang.
     """
 
     ref: OwnerReferenceKey
     kind: OwnerKind
     created: str | None
     above: OwnerReferenceKey | None
+    needs: GangNeeds
     grouping: PodGroupTemplate | None
 
     def has_same_gangs(self, other: "Owner") -> bool:
@@ -85,7 +92,9 @@ class Owner:
         before, after = self.grouping, other.grouping
         if self.above != other.above or (before is None) != (after is None):
             return False
-        return before is None or after is None or _labels_of(before) == _labels_of(after)
+        if before is None or after is None:
+            return self.needs == other.needs
+        return _labels_of(before) == _labels_of(after)
 
 
 def _labels_of(needs: PodGroupTemplate) -> tuple[tuple[str, ...], str]:
@@ -106,10 +115,29 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
     manifest = msgspec.json.decode(raw)
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
-    needs = derive_pod_group_template(kind.rule, manifest)
-    if needs is not None and needs.problem:
-        _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, needs.problem)
-    return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs)
+    needs = read_gang_needs(kind.rule, manifest)
+    template = needs.build_template({})
+    problem = template.problem if template is not None else needs.problem
+    if problem:
+        _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, problem)
+    return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
+
+
+POD_OWNER: Final = OwnerKind("Pod", "v1", passes_fields_on)
+"""The kind of a driver of Spark that no SparkApplication owns."""
+
+
+def read_pod_owner(pod: Pod) -> Owner | None:
+    """Return a pod as the owner of other pods, if it is a driver of Spark; otherwise None."""
+    if not is_spark_driver(pod) or not pod.metadata.uid:
+        return None
+    shape: OwnerShape = spark_driver_shape(pod)
+    ref = OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
+    meta = {"labels": dict(pod.labels), "annotations": dict(pod.metadata.annotations or {})}
+    needs = read_gang_needs(lambda _: shape, {"metadata": meta})
+    above = controller_reference(pod.metadata)
+    created = pod.metadata.creation_timestamp
+    return Owner(ref, POD_OWNER, created, above, needs, needs.build_template({}))
 
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
@@ -127,9 +155,16 @@ def _group(reference: OwnerReference) -> str:
 
 
 OWNER_KIND_BY_LOWER_NAME: Final = {
-    form: kind.name for kind in OWNERS for form in (kind.name.lower(), f"{kind.name.lower()}s")
+    form: kind.name for kind in KNOWN_OWNER_KINDS.all for form in (kind.name.lower(), f"{kind.name.lower()}s")
 }
 """The kinds of owners, by their names and plurals in lower case, such as `job` and `jobs`."""
+_PARTS_OF_NAMES: Final = {
+    "TrainJob": (("JobSet", ""),),
+    "RayService": (("RayCluster", r"-(raycluster-)?[a-z0-9]+"),),
+}
+"""Owners without gangs of their own: the kind that they create, and what is appended to their name."""
+_INDEXES: Final = {"LeaderWorkerSet": r"(-\d+)?", "PodCliqueSet": r"-\S+"}
+"""What distinguishes the names of several gangs of one owner; other owners have a single gang."""
 
 
 def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "") -> set[str]:
@@ -141,8 +176,13 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
       name: Its name.
       kind: Its kind; "" for any kind that forms gangs.
     """
-    kinds = {kind} if kind else {owner_kind.name for owner_kind in OWNERS}
+    kinds = {kind} if kind else set(KNOWN_OWNER_KINDS.names)
     names = [derived_name_pattern(owner_kind, name) for owner_kind in kinds]
+    names += [
+        derived_name_pattern(child, name, ending)
+        for owner_kind in kinds
+        for child, ending in _PARTS_OF_NAMES.get(owner_kind, ())
+    ]
     found_gangs = set()
     for pod in pods:
         if pod.namespace != namespace:
@@ -155,28 +195,49 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
     return found_gangs
 
 
-def derived_name_pattern(kind: str, name: str) -> re.Pattern[str]:
-    """Return a pattern that matches the PodGroup names which the pod grouper derives from an owner."""
+def derived_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern[str]:
+    """Return a pattern that matches the PodGroup names which the pod grouper derives from an owner.
+
+    Args:
+      kind: the kind of the owner.
+      name: its name.
+      ending: a pattern of what follows the name.
+    """
     hash_length = 8
     stem = f"{kind.lower()}-{name}"[: _MAX_NAME_CHARACTERS - hash_length - 1].rstrip("-._")
-    # Other owners have a single gang.
-    index = r"(-\d+)?" if kind == "LeaderWorkerSet" else ""
-    return re.compile(rf"{re.escape(stem)}{index}-[0-9a-f]{{{hash_length}}}")
+    index = _INDEXES.get(kind, "")
+    return re.compile(rf"{re.escape(stem)}{ending}{index}-[0-9a-f]{{{hash_length}}}")
 
 
-def owner_of(pod: Pod) -> OwnerReferenceKey | None:
+def owner_of(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
     """Return the reference to a pod's controller, or None if the pods of this kind of controller form no gangs.
 
-    The workers of a LeaderWorkerSet belong to a StatefulSet that their leader pod owns. A label names the
-    LeaderWorkerSet.
+    Labels name the owner where the chain of controllers does not lead to it: the workers of a LeaderWorkerSet belong to
+    a StatefulSet of their leader, the executors of Spark to their driver, and the pods of Grove to a PodClique.
     """
     owner = controller_reference(pod.metadata)
-    if owner is None or not owner.forms_gangs:
-        return None
-    name = pod.metadata.label(LEADER_WORKER_SET)
-    if name and owner.kind == "StatefulSet":
+    named = _owner_of_labels(pod, owner)
+    if named is not None:
+        return named
+    return owner if owner is not None and (owner.group, owner.kind) in kinds.by_group_and_name else None
+
+
+def _owner_of_labels(pod: Pod, owner: OwnerReferenceKey | None) -> OwnerReferenceKey | None:
+    """Return the owner that the labels of a pod name, or None if its controller counts."""
+    labels, kind = pod.labels, owner.kind if owner is not None else ""
+    if kind == "StatefulSet" and labels.get(LEADER_WORKER_SET):
+        name = labels[LEADER_WORKER_SET]
         return OwnerReferenceKey("leaderworkerset.x-k8s.io", "LeaderWorkerSet", pod.namespace, name, "")
-    return owner
+    if kind == "PodClique" and labels.get(POD_GANG) and labels.get(PART_OF):
+        return OwnerReferenceKey("grove.io", "PodCliqueSet", pod.namespace, labels[PART_OF], "")
+    if ROLE not in labels:
+        return None
+    if labels.get(APPLICATION) and kind in ("Pod", "SparkApplication"):
+        name = labels[APPLICATION]
+        return OwnerReferenceKey("sparkoperator.k8s.io", "SparkApplication", pod.namespace, name, "")
+    if is_spark_driver(pod) and pod.metadata.uid:
+        return OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
+    return owner if owner is not None and owner.is_pod and labels[ROLE] == EXECUTOR else None
 
 
 Changed = Callable[[Owner | None, Owner | None], None]
@@ -188,13 +249,27 @@ class Owners:
 
     Args:
       changed: is called for each owner that was added, changed or deleted.
+      kinds: the kinds of owners that form gangs.
     """
 
-    def __init__(self, changed: Changed) -> None:
+    def __init__(self, changed: Changed, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> None:
         self._changed = changed
+        self._kinds = kinds
         self._by_uid: dict[str, Owner] = {}
         self._by_name: dict[tuple[str, str, str], Owner] = {}
         self._below: dict[str, set[str]] = {}
+        self._inherited: dict[str, tuple[Owner, Mapping[str, Any], PodGroupTemplate | None]] = {}
+
+    def template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
+        """Return the template of the PodGroups of an owner, with fields from owners above it."""
+        if not inherited:
+            return owner.grouping
+        # All pods of an owner ask for the same template.
+        last = self._inherited.get(owner.ref.uid)
+        if last is None or last[0] is not owner or last[1] != inherited:
+            last = owner, dict(inherited), owner.needs.build_template(inherited)
+            self._inherited[owner.ref.uid] = last
+        return last[2]
 
     def find(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return the owner to which a reference points, or None if the owner is unknown.
@@ -216,18 +291,21 @@ class Owners:
         `MAX_OWNER_DEPTH` owners are.
         """
         seen: set[OwnerReferenceKey] = set()
-        while ref is not None and ref.forms_gangs and ref not in seen and len(seen) < MAX_OWNER_DEPTH:
-            seen.add(ref)
+        while ref is not None and ref not in seen and len(seen) < MAX_OWNER_DEPTH:
             owner = self.find(ref)
+            # A pod that owns pods is known only if it is a driver of Spark.
+            if owner is None and (ref.group, ref.kind) not in self._kinds.by_group_and_name:
+                return
+            seen.add(ref)
             yield (ref if owner is None else owner.ref), owner
             ref = owner.above if owner is not None else None
 
-    def descendants(self, uid: str) -> Iterator[str]:
-        """Yield the uids of an owner and of all owners below it, each once, down to `MAX_OWNER_DEPTH` levels."""
+    def descendants(self, uid: str) -> Iterator[OwnerReferenceKey]:
+        """Yield the references to all owners below an owner, each once, down to `MAX_OWNER_DEPTH` levels."""
         seen = {uid}
         level = [uid]
         for _ in range(MAX_OWNER_DEPTH):
-            yield from level
+            yield from (self._by_uid[below].ref for below in level if below != uid and below in self._by_uid)
             children = {child for parent in level for child in self._below.get(parent, ())}
             level = sorted(children - seen)
             seen.update(level)
@@ -235,6 +313,8 @@ class Owners:
     def put(self, owner: Owner) -> None:
         """Add an owner of pods, or replace the owner that has the same uid."""
         before = self._by_uid.get(owner.ref.uid)
+        if before == owner:
+            return
         self._unlink(before)
         self._by_uid[owner.ref.uid] = owner
         self._by_name[owner.ref.kind, owner.ref.namespace, owner.ref.name] = owner
@@ -245,6 +325,7 @@ class Owners:
     def remove(self, uid: str) -> None:
         """Remove the owner of pods that has this uid."""
         before = self._by_uid.pop(uid, None)
+        self._inherited.pop(uid, None)
         if before is None:
             return
         self._unlink(before)

@@ -1,12 +1,10 @@
-"""The rules that derive the gangs of an owner: its shape, and the spec of the PodGroup.
+"""The kinds of owners of pods with their rules, and the PodGroup that follows from the shape of an owner.
 
-The shape of an owner lists its parts that create pods, and how many of these pods are needed together. One function for
-each kind of owner returns the shape: Job, JobSet, LeaderWorkerSet, StatefulSet, the training jobs of Kubeflow,
-RayCluster and RayJob. Owners are read as JSON, because most are objects of other projects. A field with an unexpected
-type counts as missing.
+The modules of rules return the shape of an owner. `GangNeeds` combines the shape with the labels and annotations of the
+owner, and with those of the owners above it that form no gang themselves, such as a TrainJob above its JobSet.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -18,307 +16,27 @@ from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
-from batchsched.api.unsupported_fields import unsupported_owner_annotation
-
-Manifest = Mapping[str, Any]
-_MAX_SHOWN_CHARACTERS: Final = 40
-"""Characters of an invalid value that a message quotes."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerPart:
-    """A part of an owner, such as the workers of a PyTorchJob, that creates equal pods.
-
-    Args:
-      name: the name of the part in a label of its pods.
-      pods: the number of its pods.
-      minimum: the number of pods that are needed together; at most `pods`.
-      template: the pod template.
-      finished: the number of pods that have finished and are not created again.
-      field: the path of the template in the owner.
-    """
-
-    name: str
-    pods: int
-    minimum: int
-    template: Manifest = field(default_factory=dict)
-    finished: int = 0
-    field: str = "spec.template"
-
-    @property
-    def labels(self) -> Manifest:
-        """The labels in the pod template of this part of the owner."""
-        return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerShape:
-    """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that name the part of a pod.
-
-    Args:
-      parts: at least one part.
-      sub_group_labels: the first of these labels that a pod has names its part.
-      gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
-      wishes: fields of PodGroupSpec that follow from fields of the owner.
-    """
-
-    parts: tuple[OwnerPart, ...]
-    sub_group_labels: tuple[str, ...] = ()
-    gang_label: str = ""
-    wishes: Manifest = field(default_factory=dict)
-
-    @property
-    def pod_count(self) -> int:
-        """The number of pods of one gang of the owner."""
-        return sum(part.pods for part in self.parts)
-
-    @property
-    def unfinished_count(self) -> int:
-        """The number of pods of one gang of the owner that run or are still to be created."""
-        return sum(part.pods - part.finished for part in self.parts)
-
-
-def mapping_or_empty(value: object) -> Manifest:
-    """Return a value of a manifest if it is a mapping, otherwise an empty mapping."""
-    return value if isinstance(value, dict) else {}
-
-
-def mappings_in(value: object) -> list[Manifest]:
-    """Return the mappings in a list of a manifest, or an empty list if the value is not a list."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def pod_count_or_default(value: object, default: int = 0) -> int:
-    """Return a value of a manifest as a number of pods if it is an integer, otherwise the default.
-
-    The API stores these numbers in 32 bits; a value out of range becomes the nearest one.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        return default
-    return min(max(0, value), LARGEST_INT32)
-
-
-def text_or_empty(value: object) -> str:
-    """Return a value of a manifest if it is a string, otherwise ""."""
-    return value if isinstance(value, str) else ""
-
-
-def spec_of(manifest: Manifest) -> Manifest:
-    """Return the spec in a manifest, or an empty mapping if it has none."""
-    return mapping_or_empty(manifest.get("spec"))
-
-
-def status_of(manifest: Manifest) -> Manifest:
-    """Return the status in a manifest, or an empty mapping if it has none."""
-    return mapping_or_empty(manifest.get("status"))
-
-
-REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/name"
-GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
-EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-
-
-def job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a Job form a gang; the pods that run at the same time are needed together.
-
-    None if the Job is suspended. A Job without `completions` creates no new pods after the first success. From then on,
-    one pod is enough.
-    """
-    spec, status = spec_of(manifest), status_of(manifest)
-    if spec.get("suspend") is True:
-        return None
-    pods = _pods_of_job(spec)
-    succeeded = pod_count_or_default(status.get("succeeded"))
-    if isinstance(spec.get("completions"), int):
-        unfinished = (
-            pod_count_or_default(spec["completions"])
-            - succeeded
-            - _indexes(text_or_empty(status.get("failedIndexes")))
-        )
-    else:
-        unfinished = pods if not succeeded else 1
-    needed = max(0, min(pods, unfinished))
-    return OwnerShape((OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),))
-
-
-def _pods_of_job(spec: Manifest) -> int:
-    parallelism = pod_count_or_default(spec.get("parallelism"), 1)
-    return min(parallelism, pod_count_or_default(spec.get("completions"), parallelism))
-
-
-def _indexes(intervals: str) -> int:
-    """Return the number of indexes in a text such as `1,3-5`."""
-    total = 0
-    for part in intervals.split(","):
-        first, _, last = part.partition("-")
-        first_index, last_index = parse_whole_number(first), parse_whole_number(last)
-        if first_index is not None:
-            total += 1 if last_index is None else max(0, last_index - first_index + 1)
-    return total
-
-
-def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a JobSet form a gang: the pod count, minimum and template of each replicated job.
-
-    A replicated job that starts after others has minimum 0. None if the JobSet is suspended or has no replicated job.
-    """
-    spec = spec_of(manifest)
-    if spec.get("suspend") is True:
-        return None
-    in_order = mapping_or_empty(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
-    done = {
-        text_or_empty(status.get("name")): pod_count_or_default(status.get("succeeded"))
-        for status in mappings_in(status_of(manifest).get("replicatedJobsStatus"))
-    }
-    parts: list[OwnerPart] = []
-    for index, replicated in enumerate(mappings_in(spec.get("replicatedJobs"))):
-        name, jobs = (
-            text_or_empty(replicated.get("name")),
-            pod_count_or_default(replicated.get("replicas"), 1),
-        )
-        job_spec = spec_of(mapping_or_empty(replicated.get("template")))
-        pods_per_job = _pods_of_job(job_spec)
-        later = (in_order and index > 0) or bool(mappings_in(replicated.get("dependsOn")))
-        pods = jobs * pods_per_job
-        unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
-        template = mapping_or_empty(job_spec.get("template"))
-        path = f"spec.replicatedJobs[{index}].template.spec.template"
-        parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished, path))
-    return OwnerShape(tuple(parts), (REPLICATED_JOB,)) if parts else None
-
-
-def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a LeaderWorkerSet form gangs: each leader and its workers are one gang.
-
-    If the workers are created after their leader, the minimum number of pods is 1, otherwise all of them.
-    """
-    spec = spec_of(manifest)
-    template = mapping_or_empty(spec.get("leaderWorkerTemplate"))
-    size = pod_count_or_default(template.get("size"), 1)
-    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
-    leader_first = spec.get("startupPolicy") == "LeaderReady" or EXCLUSIVE in annotations
-    name = "leaderTemplate" if mapping_or_empty(template.get("leaderTemplate")) else "workerTemplate"
-    pods, path = mapping_or_empty(template.get(name)), f"spec.leaderWorkerTemplate.{name}"
-    needed = min(size, 1) if leader_first else size
-    return OwnerShape((OwnerPart("", size, needed, pods, field=path),), gang_label=GROUP_INDEX)
-
-
-def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a StatefulSet form a gang: all replicas, or None if they start one after the other."""
-    spec = spec_of(manifest)
-    if spec.get("podManagementPolicy") != "Parallel":
-        return None
-    replicas = pod_count_or_default(spec.get("replicas"), 1)
-    return OwnerShape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
-
-
-ROLES: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
-_ORDER: Final = ("master", "chief", "launcher", "ps", "worker", "evaluator")
-WORKER: Final = "worker"
-LAUNCHER: Final = "launcher"
-
-
-def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
-    """Return how the pods of a Kubeflow training job form a gang: the pod count and minimum of each role.
-
-    None if the job is suspended or has no replicas.
-
-    Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
-
-    Args:
-      manifest: the training job.
-      field: the field of its spec that lists the replicas by role.
-    """
-    spec = spec_of(manifest)
-    run = mapping_or_empty(spec.get("runPolicy"))
-    if run.get("suspend") is True:
-        return None
-    replicas = {
-        text_or_empty(name).lower(): mapping_or_empty(replica)
-        for name, replica in mapping_or_empty(spec.get(field)).items()
-    }
-    paths = {
-        text_or_empty(name).lower(): f"spec.{field}.{name}.template"
-        for name in mapping_or_empty(spec.get(field))
-    }
-    done = {
-        text_or_empty(name).lower(): pod_count_or_default(mapping_or_empty(replica).get("succeeded"))
-        for name, replica in mapping_or_empty(status_of(manifest).get("replicaStatuses")).items()
-    }
-    parts: list[OwnerPart] = []
-    for name in sorted(
-        replicas, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)
-    ):
-        pods = pod_count_or_default(replicas[name].get("replicas"), 1)
-        unfinished = max(0, pods - done.get(name, 0))
-        needed = min(_needed(spec, name, pods), unfinished)
-        template = mapping_or_empty(replicas[name].get("template"))
-        parts.append(OwnerPart(name, pods, needed, template, pods - unfinished, paths[name]))
-    return OwnerShape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
-
-
-def _needed(spec: Manifest, name: str, pods: int) -> int:
-    if name == WORKER:
-        return pod_count_or_default(mapping_or_empty(spec.get("elasticPolicy")).get("minReplicas"), pods)
-    if name == LAUNCHER and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
-        return 0
-    return pods
-
-
-def _wishes(run: Manifest) -> dict[str, Any]:
-    policy = mapping_or_empty(run.get("schedulingPolicy"))
-    wishes: dict[str, Any] = {}
-    if pod_count_or_default(policy.get("minAvailable")):
-        wishes["minMember"] = policy["minAvailable"]
-    if pod_count_or_default(policy.get("scheduleTimeoutSeconds")):
-        wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
-    for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
-        if text_or_empty(policy.get(policy_field)):
-            wishes[spec_field] = policy[policy_field]
-    return wishes
-
-
-GROUP: Final = "ray.io/group"
-HEAD: Final = "headgroup"
-
-
-def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a RayCluster form a gang: the head, and of each worker group at least `minReplicas`.
-
-    None if the RayCluster is suspended or has no head.
-    """
-    return _cluster(spec_of(manifest), "spec")
-
-
-def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of the Ray cluster that a RayJob starts form a gang, without the submitter pod.
-
-    The submitter pod is created when the cluster runs. None if the RayJob is suspended or uses an existing cluster.
-    """
-    spec = spec_of(manifest)
-    if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
-        return None
-    return _cluster(mapping_or_empty(spec.get("rayClusterSpec")), "spec.rayClusterSpec")
-
-
-def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
-    """Return the gang of a Ray cluster, given its spec and the path of the spec in the owner."""
-    if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
-        return None
-    head = mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template"))
-    parts = [OwnerPart(HEAD, 1, 1, head, field=f"{path}.headGroupSpec.template")]
-    for index, group in enumerate(mappings_in(spec.get("workerGroupSpecs"))):
-        if group.get("suspend") is True:
-            continue
-        least = pod_count_or_default(group.get("minReplicas"))
-        replicas = max(least, pod_count_or_default(group.get("replicas"), least))
-        hosts = pod_count_or_default(group.get("numOfHosts"), 1)
-        template, name = mapping_or_empty(group.get("template")), text_or_empty(group.get("groupName"))
-        field_path = f"{path}.workerGroupSpecs[{index}].template"
-        parts.append(OwnerPart(name, replicas * hosts, least * hosts, template, field=field_path))
-    return OwnerShape(tuple(parts), (GROUP,))
-
+from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, unsupported_owner_annotation
+from batchsched.podgrouper.grove_rules import grove_marks, pod_clique_set_children, pod_clique_set_shape
+from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
+from batchsched.podgrouper.shape import (
+    MAX_SHOWN_CHARACTERS,
+    Manifest,
+    OwnerPart,
+    OwnerShape,
+    mapping_or_empty,
+    text_or_empty,
+)
+from batchsched.podgrouper.spark_rules import spark_application_shape
+from batchsched.podgrouper.training_rules import train_job_children, training_job_shape
+from batchsched.podgrouper.workload_rules import (
+    deployment_shape,
+    job_shape,
+    jobset_shape,
+    leader_worker_set_shape,
+    stateful_set_shape,
+)
+from batchsched.podgrouper.wrapper_rules import app_wrapper_children, app_wrapper_shape, pod_shape
 
 MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
 PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
@@ -326,6 +44,8 @@ TOPOLOGY: Final = "scheduling.batchsched.dev/topology"
 REQUIRED: Final = "scheduling.batchsched.dev/required-topology"
 PREFERRED: Final = "scheduling.batchsched.dev/preferred-topology"
 Rule = Callable[[Manifest], OwnerShape | None]
+ChildRule = Callable[[Manifest, Sequence[Manifest]], list[dict[str, Any]]]
+"""Returns the objects that the controller of an owner creates, given the owner and the templates that are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,33 +55,105 @@ class OwnerKind:
     Args:
       name, api_version: as in ownerReferences.
       rule: returns the shape of a gang.
+      children: returns the objects that its controller creates; None if it creates the pods of the shape itself.
+      member_marks: returns the variant of the gang of a pod and its subgroup from the labels of the pod; None if
+        `OwnerShape.sub_group_labels` names the subgroup.
+      resource: the plural in paths of the API; "" if it is the regular one.
+      read_paths: the fields that the rule reads, if it is a rule of the configuration.
     """
 
     name: str
     api_version: str
     rule: Rule
+    children: ChildRule | None = None
+    member_marks: Callable[[Mapping[str, str]], tuple[str, str]] | None = None
+    resource: str = ""
+    read_paths: tuple[tuple[str | int, ...], ...] = ()
 
     @property
     def group(self) -> str:
         """The API group of the owner kind, such as `batch`."""
-        return self.api_version.partition("/")[0]
+        return self.api_version.rpartition("/")[0]
+
+
+def passes_fields_on(_: Manifest) -> None:
+    """Return no shape: the pods form no gang of this owner, and its labels and annotations apply to owners below it."""
+
+
+def _shape_of_component(template: Manifest) -> OwnerShape | None:
+    """Return the shape of a component of an AppWrapper, or None if its kind has no rule."""
+    name = (text_or_empty(template.get("apiVersion")).rpartition("/")[0], text_or_empty(template.get("kind")))
+    if name == ("", "Pod"):
+        return pod_shape(template)
+    kind = _WRAPPED.get(name)
+    return kind.rule(template) if kind is not None else None
 
 
 _MPI_JOB: Final = partial(training_job_shape, field="mpiReplicaSpecs")
 """The training operator and the MPI operator use the same fields."""
-OWNERS: Final = (
+_UNWRAPPED: Final = (
     OwnerKind("Job", "batch/v1", job_shape),
     OwnerKind("StatefulSet", "apps/v1", stateful_set_shape),
+    OwnerKind("Deployment", "apps/v1", deployment_shape),
+    OwnerKind("ReplicaSet", "apps/v1", deployment_shape),
     OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
     OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
+    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", passes_fields_on, train_job_children),
     OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
     OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
+    OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_shape, field="jaxReplicaSpecs")),
+    OwnerKind("XGBoostJob", "kubeflow.org/v1", partial(training_job_shape, field="xgbReplicaSpecs")),
+    OwnerKind("PaddleJob", "kubeflow.org/v1", partial(training_job_shape, field="paddleReplicaSpecs")),
     OwnerKind("MPIJob", "kubeflow.org/v1", _MPI_JOB),
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
     OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
     OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
+    OwnerKind("RayService", "ray.io/v1", passes_fields_on, ray_service_children),
+    OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
+    OwnerKind("Workflow", "argoproj.io/v1alpha1", passes_fields_on),
+    OwnerKind(
+        "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_marks
+    ),
 )
-OWNER_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in OWNERS}
+_WRAPPED: Final = {(kind.group, kind.name): kind for kind in _UNWRAPPED}
+OWNERS: Final = (
+    *_UNWRAPPED,
+    OwnerKind(
+        "AppWrapper",
+        "workload.codeflare.dev/v1beta2",
+        partial(app_wrapper_shape, rule_of=_shape_of_component),
+        app_wrapper_children,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerKinds:
+    """The kinds of owners that form gangs: those that batchsched knows, and those of the configuration.
+
+    Args:
+      configured: the kinds of the configuration. They replace kinds of the same group and name.
+    """
+
+    configured: tuple[OwnerKind, ...] = ()
+    all: tuple[OwnerKind, ...] = field(init=False)
+    by_group_and_name: Mapping[tuple[str, str], OwnerKind] = field(init=False)
+
+    def __post_init__(self) -> None:
+        replaced = {(kind.group, kind.name) for kind in self.configured}
+        built_in = [kind for kind in OWNERS if (kind.group, kind.name) not in replaced]
+        object.__setattr__(self, "all", (*built_in, *self.configured))
+        # Of several versions, the last one counts.
+        object.__setattr__(self, "by_group_and_name", {(kind.group, kind.name): kind for kind in self.all})
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the kinds, without their API groups."""
+        return frozenset(kind.name for kind in self.all)
+
+
+KNOWN_OWNER_KINDS: Final = OwnerKinds()
+"""The kinds of owners without a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +167,7 @@ class PodGroupTemplate:
       gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
       problem: an invalid annotation of the owner, as a sentence; "" without one.
       unsupported_field: an annotation of the owner that batchsched does not support, as a sentence; "" without one.
+      variants: the specs of the PodGroups of other gangs of the owner, by the name of the variant.
     """
 
     spec: PodGroupSpec
@@ -383,49 +176,119 @@ class PodGroupTemplate:
     gang_label: str = ""
     problem: str = ""
     unsupported_field: str = ""
+    variants: Mapping[str, PodGroupSpec] = field(default_factory=dict)
+
+    def spec_of(self, variant: str) -> PodGroupSpec:
+        """Return the spec of the PodGroup of a variant of the gang; "" is the first gang."""
+        return self.variants.get(variant, self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class GangNeeds:
+    """What determines the PodGroups of one owner.
+
+    Args:
+      shape: the shape of its gangs, without pod templates; None if its pods form no gang.
+      pod_queue: the queue that a pod template names, "" without one.
+      stated_fields: fields of PodGroupSpec from labels and annotations of the owner.
+      annotations: annotations of other schedulers that batchsched does not support, with their values.
+      problem: an invalid label or annotation of the owner, as a sentence; "" without one.
+    """
+
+    shape: OwnerShape | None
+    pod_queue: str
+    stated_fields: Manifest
+    annotations: Mapping[str, object]
+    problem: str
+
+    def build_template(self, inherited: Manifest) -> PodGroupTemplate | None:
+        """Return the template of the PodGroups of the owner, or None if its pods need no PodGroup.
+
+        Args:
+          inherited: fields of PodGroupSpec from owners above. The owner's own fields take precedence.
+        """
+        shape = self.shape
+        if shape is None or shape.pod_count == 0:
+            return None
+        metadata_fields = {**inherited, **self.stated_fields}
+        queue = {"queue": self.pod_queue} if self.pod_queue else {}
+        fields = {**queue, **shape.wishes, **metadata_fields}
+        if not (metadata_fields if shape.is_optional else shape.pod_count > 1 or fields):
+            return None
+        spec, problem = _spec_of(shape, fields)
+        # A stated minimum is one of the first gang.
+        without_minimum = {name: value for name, value in metadata_fields.items() if name != "minMember"}
+        variants = {
+            name: _spec_of(
+                OwnerShape(variant.parts, shape.sub_group_labels),
+                {**queue, **variant.wishes, **without_minimum},
+            )
+            for name, variant in shape.variants.items()
+        }
+        problems = (self.problem, shape.problem, problem, *(problem for _, problem in variants.values()))
+        return PodGroupTemplate(
+            spec,
+            shape.pod_count,
+            shape.sub_group_labels if spec.sub_groups else (),
+            shape.gang_label,
+            next(filter(None, problems), ""),
+            unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
+            {name: variant_spec for name, (variant_spec, _) in variants.items()},
+        )
+
+
+def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
+    """Return what determines the PodGroups of an owner."""
+    shape = rule(manifest)
+    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
+    annotated, problem = _annotated_fields(manifest)
+    return GangNeeds(
+        shape.without_templates() if shape is not None else None,
+        _queue_of_pods(shape.parts) if shape is not None else "",
+        annotated,
+        {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},
+        problem,
+    )
 
 
 def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
     """Return the template of the PodGroups that an owner needs, or None if its pods need no PodGroup."""
-    shape = rule(manifest)
-    if shape is None or shape.pod_count == 0:
-        return None
-    annotated, problem = _annotated_fields(manifest)
-    wishes = {**_queue_of_pods(shape.parts), **shape.wishes, **annotated}
-    if shape.pod_count == 1 and not wishes:
-        return None
+    return read_gang_needs(rule, manifest).build_template({})
+
+
+def _spec_of(shape: OwnerShape, wishes: Manifest) -> tuple[PodGroupSpec, str]:
+    """Return the spec of a PodGroup, and a value that it does not allow as a sentence."""
+    fields = dict(wishes)
     minimum = sum(part.minimum for part in shape.parts)
+    most = shape.unfinished_count if shape.most_member is None else shape.most_member
     # A product of two numbers of 32 bits, such as replicas and parallelism, may exceed what minMember can be.
-    minimum = min(max(1, min(wishes.pop("minMember", minimum), shape.unfinished_count)), LARGEST_INT32)
-    fields = {"minMember": minimum, **wishes}
-    subs = _sub_groups(shape, minimum)
+    minimum = min(max(1, min(fields.pop("minMember", minimum), most)), LARGEST_INT32)
+    sub_groups = _sub_groups(shape, minimum)
+    spec = {"minMember": minimum, **fields, **({"subGroups": sub_groups} if sub_groups else {})}
     try:
-        spec = PodGroupSpec.model_validate({**fields, **({"subGroups": subs} if subs else {})})
+        return PodGroupSpec.model_validate(spec), ""
     except ValidationError as error:
-        problem = "; ".join(
-            f"{complaint.field}: {complaint.message}" for complaint in field_errors(error, PodGroupSpec)
-        )
-        spec, subs = PodGroupSpec(min_member=minimum), []
-    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
-    return PodGroupTemplate(
-        spec,
-        shape.pod_count,
-        shape.sub_group_labels if subs else (),
-        shape.gang_label,
-        problem,
-        unsupported_owner_annotation(annotations, requires_level=spec.requires_level),
-    )
+        complaints = field_errors(error, PodGroupSpec)
+        problem = "; ".join(f"{complaint.field}: {complaint.message}" for complaint in complaints)
+        return PodGroupSpec(min_member=minimum), problem
 
 
 def _sub_groups(shape: OwnerShape, minimum: int) -> list[dict[str, Any]]:
     """Return the parts as subGroups. If the gang needs fewer pods than they do, the last parts are reduced first."""
     if not shape.sub_group_labels or not 1 < len(shape.parts) <= MOST_SUBGROUPS:
         return []
-    sub_groups: list[dict[str, Any]] = []
+    sub_groups: list[dict[str, Any]] = [
+        {"name": group.name, "topology": dict(group.topology)} for group in shape.groups
+    ]
     remaining = minimum
     for part in shape.parts:
         needed = min(part.minimum, remaining)
-        sub_groups.append({"name": part.name, "minMember": needed})
+        sub_group: dict[str, Any] = {"name": part.name, "minMember": needed}
+        if part.parent:
+            sub_group["parent"] = part.parent
+        if part.topology:
+            sub_group["topology"] = dict(part.topology)
+        sub_groups.append(sub_group)
         remaining -= needed
     return sub_groups
 
@@ -447,7 +310,7 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     elif least:
         problem = (
             f"{MIN_MEMBER}: expected a whole number from 1 to {LARGEST_INT32}, "
-            f"found {least[:_MAX_SHOWN_CHARACTERS]!r}"
+            f"found {least[:MAX_SHOWN_CHARACTERS]!r}"
         )
     levels = {
         "required": text_or_empty(marks.get(REQUIRED)),
@@ -459,7 +322,6 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     return fields, problem
 
 
-def _queue_of_pods(parts: Sequence[OwnerPart]) -> dict[str, str]:
+def _queue_of_pods(parts: Iterable[OwnerPart]) -> str:
     named = (text_or_empty(part.labels.get(QUEUE_LABEL)) for part in parts)
-    queue = next((name for name in named if name), "")
-    return {"queue": queue} if queue else {}
+    return next((name for name in named if name), "")

@@ -1,12 +1,13 @@
 """Removes from owners of pods, such as Jobs, all fields that the rules of the pod grouper do not read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import PodSpec
+from batchsched.api.core.pod import QUEUE_LABEL, PodSpec
 from batchsched.manifests.stripping import strip_value
-from batchsched.podgrouper.rules import OwnerKind, mapping_or_empty
+from batchsched.podgrouper.rules import OwnerKind
+from batchsched.podgrouper.shape import mapping_or_empty
 
 _TEMPLATES: Final = frozenset({"template", "leaderTemplate", "workerTemplate"})
 """Fields that contain a pod template, or, in a JobSet, the template of a Job."""
@@ -27,6 +28,11 @@ _READ_FIELDS: Final = frozenset(
             "numOfHosts",
             "groupName",
         ),
+        *("components", "apiVersion", "kind"),
+        *("driver", "executor", "instances", "dynamicAllocation", "enabled", "minExecutors"),
+        *("initialExecutors", "batchSchedulerOptions", "priorityClassName"),
+        *("cliques", "podCliqueScalingGroups", "cliqueNames", "topologyConstraint", "topologyName"),
+        *("pack", "packDomain", "required", "preferred"),
     }
 )
 """The fields of owners that the rules read, at any depth."""
@@ -38,8 +44,41 @@ def strip_owner(manifest: Mapping[str, Any], kind: OwnerKind) -> dict[str, Any]:
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": strip_value(manifest.get("metadata"), ObjectMeta),
-        **_read_fields(manifest),
+        **(_keep_paths(manifest, kind.read_paths) if kind.read_paths else _read_fields(manifest)),
     }
+
+
+def _keep_paths(manifest: Mapping[str, Any], paths: Iterable[tuple[str | int, ...]]) -> dict[str, Any]:
+    """Return the fields of an owner that a rule of the configuration reads; of a list, all entries up to the index."""
+    kept: dict[str, Any] = {}
+    for path in paths:
+        if path[0] != "metadata":
+            _keep_path(manifest, kept, path)
+    return kept
+
+
+def _keep_path(value: Any, kept: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    name, *rest = path
+    if not isinstance(value, dict) or name not in value:
+        return
+    if not rest or isinstance(rest[0], int):
+        kept[str(name)] = _without_containers(value[name])
+        return
+    below = kept.setdefault(str(name), {})
+    if isinstance(below, dict):
+        _keep_path(value[name], below, tuple(rest))
+
+
+def _without_containers(part: Any) -> Any:
+    """Return a part of an owner, with pod templates reduced to the fields that decisions read."""
+    if isinstance(part, list):
+        return [_without_containers(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    spec = part.get("spec")
+    if isinstance(spec, dict) and "containers" in spec:
+        return _strip_template(part)
+    return {name: _without_containers(entry) for name, entry in part.items()}
 
 
 def _read_fields(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,11 +86,18 @@ def _read_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     for name, part in value.items():
         if name in _TEMPLATES and isinstance(part, dict):
             kept[name] = _strip_template(part)
+        elif name == "labels" and isinstance(part, dict) and _is_labelled(value):
+            kept[name] = {key: text for key, text in part.items() if key == QUEUE_LABEL}
         elif name.endswith(_FREE_KEYS) and isinstance(part, dict):
             kept[name] = {role: _strip_part(entry) for role, entry in part.items()}
         elif name in _READ_FIELDS:
             kept[name] = part if name == "clusterSelector" else _strip_part(part)
     return kept
+
+
+def _is_labelled(value: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a driver or executor of Spark, or a clique of Grove, which state labels of pods."""
+    return "cores" in value or "instances" in value or "spec" in value
 
 
 def _strip_part(part: Any) -> Any:
@@ -61,8 +107,14 @@ def _strip_part(part: Any) -> Any:
 
 
 def _strip_template(template: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {"metadata": strip_value(mapping_or_empty(template.get("metadata")), ObjectMeta)}
+    if "cliques" in template:
+        return _read_fields(template)  # the template of a PodCliqueSet
+    kept: dict[str, Any] = {"metadata": strip_value(mapping_or_empty(template.get("metadata")), ObjectMeta)}
     spec = template.get("spec")
+    if "kind" in template:  # a component of an AppWrapper
+        if template["kind"] != "Pod":
+            return {**_read_fields(template), **kept}
+        kept |= {name: template[name] for name in ("apiVersion", "kind") if name in template}
     if isinstance(spec, dict) and "template" in spec:
         return {**kept, "spec": _read_fields(spec)}  # the template of a Job
     return {**kept, "spec": strip_value(spec, PodSpec)}

@@ -88,7 +88,11 @@ class SchedulerApp:
         )
         self.writer = Writer(self.connection, self.clock, self.fence)
         self.grouper = PodGrouper(
-            self.cache, self.cache.scheduler_names, self.wakeup.signal, self.grouping.enabled
+            self.cache,
+            self.cache.scheduler_names,
+            self.wakeup.signal,
+            self.grouping.enabled,
+            self.grouping.rules,
         )
         decoder = Decoder()
         for kind, resource in api_resources():

@@ -7,12 +7,13 @@ import msgspec
 
 from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
-from batchsched.config.schema import Profile
+from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, UnusableInput
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.reflector import list_pages
 from batchsched.manifests.stripping import strip_object
-from batchsched.podgrouper.rules import OWNERS, spec_of
+from batchsched.podgrouper.rules import OwnerKinds
+from batchsched.podgrouper.shape import spec_of
 from batchsched.podgrouper.stripping import strip_owner
 from batchsched.ports.cluster import Clock
 from batchsched.record.dump import ClusterDump
@@ -26,8 +27,15 @@ _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
 
 
-async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump:
+async def list_cluster_dump(
+    connection: Connection, clock: Clock, grouping: PodGrouperSettings | None = None
+) -> ClusterDump:
     """List all objects of a live cluster that decisions read. Kinds that are not installed are left out.
+
+    Args:
+      connection: The connection to the API server.
+      clock: The clock.
+      grouping: The settings of the pod grouper; its rules may name further kinds.
 
     Raises:
       Unreachable: The API server does not answer.
@@ -37,13 +45,12 @@ async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump
     items: list[msgspec.Raw] = []
     warnings: list[str] = []
     # The reflectors of the scheduler own the list of kinds. StatefulSets have two of them.
-    required = {
-        reflector.resource: reflector.is_required
-        for reflector in reversed(SchedulerApp(connection, clock, [Profile()]).reflectors)
-    }
+    service = SchedulerApp(connection, clock, [Profile()], grouping=grouping or PodGrouperSettings())
+    required = {reflector.resource: reflector.is_required for reflector in reversed(service.reflectors)}
+    kinds = service.grouper.kinds
     for resource, is_required in reversed(required.items()):
         try:
-            items += await _list_stripped(connection, resource, warnings)
+            items += await _list_stripped(connection, resource, kinds, warnings)
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 continue
@@ -54,7 +61,7 @@ async def list_cluster_dump(connection: Connection, clock: Clock) -> ClusterDump
 
 
 async def _list_stripped(
-    connection: Connection, resource: ApiResource, warnings: list[str]
+    connection: Connection, resource: ApiResource, kinds: OwnerKinds, warnings: list[str]
 ) -> list[msgspec.Raw]:
     """List a kind page by page, and keep of each object the fields that decisions read."""
     for attempt in range(_ATTEMPTS):
@@ -63,7 +70,7 @@ async def _list_stripped(
             async for page, _ in list_pages(connection, resource.path(), {}):
                 for raw in page:
                     try:
-                        listed.append(_strip(resource, msgspec.json.decode(raw)))
+                        listed.append(_strip(resource, kinds, msgspec.json.decode(raw)))
                     except (ValueError, RecursionError) as error:  # users write objects: one costs no other
                         meta = read_identity(raw)
                         name = "/".join(part for part in (meta.namespace, meta.name) if part)
@@ -76,14 +83,14 @@ async def _list_stripped(
     raise AssertionError("every attempt returns or raises")
 
 
-_OWNERS: Final = {(kind.api_version, kind.name): kind for kind in OWNERS}
 _KINDS: Final = {(kind.api_version, kind.name): kind for kind in (*OBJECT_KINDS, *EXTERNAL_KINDS)}
 
 
-def _strip(resource: ApiResource, manifest: Mapping[str, Any]) -> msgspec.Raw:
+def _strip(resource: ApiResource, kinds: OwnerKinds, manifest: Mapping[str, Any]) -> msgspec.Raw:
     """Return an object as JSON with the fields that are read; a StatefulSet is read as an owner and by itself."""
     name = (resource.api_version, resource.kind)
-    owner, kind = _OWNERS.get(name), _KINDS.get(name)
+    owner = next((one for one in kinds.all if (one.api_version, one.name) == name), None)
+    kind = _KINDS.get(name)
     kept = strip_owner(manifest, owner) if owner is not None else {}
     if kind is not None:
         stripped = strip_object(manifest, kind)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
-from batchsched.podgrouper.rules import OWNER_BY_GROUP_AND_NAME
+from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
 
@@ -58,8 +59,9 @@ def _read_manifests(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     name = settings.profile.scheduler_name
+    kinds = owner_kinds(settings.grouping.rules).by_group_and_name
     return read_manifests(
-        files.manifests, telemetry, scheduler_name=name, owner_kinds=OWNER_BY_GROUP_AND_NAME
+        files.manifests, telemetry, scheduler_name=name, owner_kinds=(*kinds, *TRAINING_RUNTIMES)
     )
 
 

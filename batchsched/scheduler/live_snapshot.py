@@ -27,15 +27,16 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.podgrouper.owners import read_owner
-from batchsched.podgrouper.rules import (
-    OWNER_BY_GROUP_AND_NAME,
-    OwnerKind,
+from batchsched.podgrouper.rules import OwnerKind
+from batchsched.podgrouper.shape import (
     OwnerPart,
+    OwnerShape,
     mapping_or_empty,
     pod_count_or_default,
     spec_of,
     text_or_empty,
 )
+from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
 
@@ -117,6 +118,8 @@ class WhatIf:
     warnings: list[str] = field(init=False, default_factory=list)
     pods: set[str] = field(init=False, default_factory=set)
     groups: set[str] = field(init=False, default_factory=set)
+    templates: list[dict[str, Any]] = field(init=False, default_factory=list)
+    """Objects that state the pods of other objects: the runtimes of TrainJobs."""
 
     def add_files(self, files: Sequence[Path]) -> None:
         """Add all objects of manifest files to the listed cluster.
@@ -131,7 +134,7 @@ class WhatIf:
             for document in split_documents(source.read(), source.name)
         ]
         # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
-        for document in sorted(parsed, key=_is_pod):
+        for document in sorted(parsed, key=order_of_addition):
             if isinstance(document, InvalidInput):
                 raise document
             self.add(document)
@@ -157,8 +160,11 @@ class WhatIf:
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
         manifest = msgspec.json.decode(document.raw)
-        owner, kind = OWNER_BY_GROUP_AND_NAME.get(name), KIND_BY_GROUP_AND_NAME.get(name)
-        if owner is not None:
+        owner = self.service.grouper.kinds.by_group_and_name.get(name)
+        kind = KIND_BY_GROUP_AND_NAME.get(name)
+        if name in TRAINING_RUNTIMES:
+            self.templates.append(manifest)
+        elif owner is not None:
             self._put_owner(owner, manifest, document.file)
         elif kind is not None:
             self._put_object(kind, manifest, document.file)
@@ -194,16 +200,17 @@ class WhatIf:
             owner = read_owner(kind, msgspec.json.encode(manifest))
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
-        _check_pod_counts(manifest, file, f"{kind.name} {meta['namespace']}/{meta['name']}")
+        title = f"{kind.name} {meta['namespace']}/{meta['name']}"
+        _check_pod_counts(manifest, file, title)
         shape = kind.rule(manifest)
-        if shape is None:
+        children = self._children(kind, manifest, file, title)
+        if shape is None and not children:
             self.warnings.append(
                 f"{kind.name} {meta['name']} makes no gang of pods (suspended, or one by one)"
             )
             return
-        _check_templates(shape.parts, file, f"{kind.name} {meta['namespace']}/{meta['name']}")
+        _check_templates(shape.parts if shape is not None else (), file, title)
         self.service.grouper.members.owners.put(owner)
-        gangs = pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
@@ -211,6 +218,39 @@ class WhatIf:
             "uid": meta["uid"],
             "controller": True,
         }
+        for child in children:
+            self._put_child(child, meta["namespace"], reference, file)
+        if shape is not None and kind.children is None:
+            self._put_pods(shape, manifest, reference, file)
+
+    def _children(
+        self, kind: OwnerKind, manifest: dict[str, Any], file: str, title: str
+    ) -> list[dict[str, Any]]:
+        """Return the objects that the controller of an owner creates; [] if it is suspended or creates pods itself."""
+        if kind.children is None or spec_of(manifest).get("suspend") is True:
+            return []
+        try:
+            return kind.children(manifest, self.templates)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, file=file, object=title, field=error.field) from error
+
+    def _put_child(self, child: dict[str, Any], namespace: str, owner: Mapping[str, Any], file: str) -> None:
+        """Add an object that the controller of an owner creates; an object without pods is passed over."""
+        meta = dict(mapping_or_empty(child.get("metadata")))
+        child["metadata"] = {"ownerReferences": [owner], **meta, "namespace": namespace}
+        name = (api_group(text_or_empty(child.get("apiVersion"))), text_or_empty(child.get("kind")))
+        kind = self.service.grouper.kinds.by_group_and_name.get(name)
+        if kind is not None:
+            self._put_owner(kind, child, file)
+        elif name == ("", "Pod"):
+            self._put_object(KIND_BY_GROUP_AND_NAME[name], child, file)
+
+    def _put_pods(
+        self, shape: OwnerShape, manifest: Mapping[str, Any], owner: Mapping[str, Any], file: str
+    ) -> None:
+        """Add the pods that the controller of an owner creates by its shape."""
+        meta = mapping_or_empty(manifest.get("metadata"))
+        gangs = pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
         for gang in range(gangs):
             gang_labels = {shape.gang_label: str(gang)} if shape.gang_label else {}
             for part in shape.parts:
@@ -220,7 +260,7 @@ class WhatIf:
                     for part_of_name in (meta["name"], *gang_labels.values(), part.name)
                     if part_of_name
                 )
-                for pod in _pods(part, prefix, meta["namespace"], labels, reference):
+                for pod in _pods(part, prefix, meta["namespace"], labels, owner):
                     self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, file)
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
@@ -317,5 +357,11 @@ def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
             raise InvalidInput(problem, file=file, object=name, field=field_name)
 
 
-def _is_pod(document: Document | InvalidInput) -> bool:
-    return isinstance(document, Document) and document.envelope.kind == "Pod"
+def order_of_addition(document: Document | InvalidInput) -> int:
+    """Return when a document is added: templates first, and pods last."""
+    if not isinstance(document, Document):
+        return 1
+    envelope = document.envelope
+    if (api_group(envelope.api_version), envelope.kind) in TRAINING_RUNTIMES:
+        return 0
+    return 2 if envelope.kind == "Pod" else 1

@@ -23,12 +23,12 @@ from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.podgrouper.owners import owner_of, read_owner
-from batchsched.podgrouper.rules import OWNER_BY_GROUP_AND_NAME
+from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside
+from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside, order_of_addition
 
 
 @dataclass(slots=True)
@@ -79,9 +79,8 @@ class OfflineCluster:
             except (ValueError, RecursionError) as error:
                 self.set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
-        items.sort(
-            key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in OWNER_BY_GROUP_AND_NAME)
-        )
+        owner_kinds = self.service.grouper.kinds.by_group_and_name
+        items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))
         skipped: Counter[tuple[str, str]] = Counter()
         for envelope, raw in items:
             kind = envelope.api_version, envelope.kind
@@ -98,7 +97,9 @@ class OfflineCluster:
         for kind in OBJECT_KINDS:
             if kind.type is not Pod:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
-        refs = [(pod, owner_of(pod)) for pod in snapshot.pods]
+        for pod in snapshot.pods:
+            members.add_pod_owner(pod)
+        refs = [(pod, owner_of(pod, members.kinds)) for pod in snapshot.pods]
         owned = [pod for pod, ref in refs if ref is not None and members.owners.find(ref) is not None]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
         keys = {pod.key for pod in owned}
@@ -109,11 +110,15 @@ class OfflineCluster:
     def load_reading(self, reading: ReadResult) -> None:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
-        refs = filter(None, map(owner_of, reading.snapshot.pods))
+        kinds = self.service.grouper.kinds
+        refs = filter(None, (owner_of(pod, kinds) for pod in reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
-            kind = OWNER_BY_GROUP_AND_NAME[_kind_name(document.envelope)]
+            if _kind_name(document.envelope) in TRAINING_RUNTIMES:
+                new.append(document)
+                continue
+            kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             try:
                 owner = read_owner(kind, bytes(document.raw))
             except msgspec.DecodeError as error:
@@ -124,7 +129,10 @@ class OfflineCluster:
             ref = owner.ref
             if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:
                 self.service.grouper.members.owners.put(owner)
-            elif kind.rule(msgspec.json.decode(document.raw)) is not None or kind.name != "StatefulSet":
+            elif kind.name != "ReplicaSet" and (
+                kind.name != "StatefulSet" or kind.rule(msgspec.json.decode(document.raw)) is not None
+            ):
+                # ReplicaSets belong to Deployments, and affect the spread of pods.
                 new.append(document)
         self.load_snapshot(reading.snapshot)
         self._warn_of_missing_pods(reading)
@@ -132,15 +140,22 @@ class OfflineCluster:
 
     def _warn_of_missing_pods(self, reading: ReadResult) -> None:
         """Warn of owners that were listed from a cluster without their pods."""
-        owners = self.service.grouper.members.owners
+        owners, kinds = self.service.grouper.members.owners, self.service.grouper.kinds
         with_pods = {
-            ref.uid for pod in reading.snapshot.pods for ref, _ in owners.with_ancestors(owner_of(pod))
+            ref.uid for pod in reading.snapshot.pods for ref, _ in owners.with_ancestors(owner_of(pod, kinds))
         }
         for document in reading.owners:
-            kind = OWNER_BY_GROUP_AND_NAME[_kind_name(document.envelope)]
+            if _kind_name(document.envelope) in TRAINING_RUNTIMES:
+                continue
+            kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             meta = read_identity(bytes(document.raw))
             shape = kind.rule(msgspec.json.decode(document.raw)) if meta.uid else None
-            if shape is not None and shape.unfinished_count and meta.uid not in with_pods:
+            if (
+                shape is not None
+                and not shape.is_optional
+                and shape.unfinished_count
+                and meta.uid not in with_pods
+            ):
                 self.warnings.append(
                     f"{kind.name} {meta.namespace or 'default'}/{meta.name} comes from a cluster, and its pods are in "
                     "no file; remove metadata.uid, and its pods are created in memory"
@@ -161,7 +176,7 @@ class OfflineCluster:
         supposed = WhatIf(
             self.service, self.settings.profile.scheduler_name, self.settings.now, adopts_pods=False
         )
-        for document in sorted(documents, key=lambda document: document.envelope.kind == "Pod"):
+        for document in sorted(documents, key=order_of_addition):
             try:
                 supposed.add(document)
             except InvalidInput as error:

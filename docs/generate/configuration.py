@@ -2,10 +2,9 @@
 
 import inspect
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -16,14 +15,12 @@ from batchsched.config.kube_scheduler import (
     WITHOUT_EFFECT,
     KubeSchedulerConfiguration,
 )
+from batchsched.config.owner_rules import FieldPath
 from batchsched.config.plugins import PluginSet
 from batchsched.config.schema import (
     CONFIG_API_VERSION,
     CONFIG_KIND,
     BatchSchedulerConfiguration,
-    ClientConnection,
-    HttpsServerSettings,
-    LeaderElection,
     Profile,
 )
 
@@ -89,8 +86,10 @@ printed to standard error. The same applies to plugins of kube-scheduler that ar
 def configuration() -> str:
     """Return the page as Markdown: a table for each part of the file, and the part on kube-scheduler's file."""
     places = _places(Profile, "profiles[]", {})
-    for part in (LeaderElection, ClientConnection, HttpsServerSettings):
-        _places(part, to_camel(part.__name__), places)
+    for name, field in BatchSchedulerConfiguration.model_fields.items():
+        part = _model(field.annotation)
+        if part is not None and part is not Profile:
+            _places(part, field.alias or name, places)
     parts = [line for model, where in places.items() for line in _section(model, *where)]
     return "\n".join([_INTRODUCTION, *_section(BatchSchedulerConfiguration), *parts, *_kube_scheduler()])
 
@@ -133,7 +132,7 @@ def _section(model: type[BaseModel], *places: str) -> list[str]:
         "|---|---|---|---|",
     ]
     for name, field in model.model_fields.items():
-        if name in ("api_version", "kind"):
+        if name in ("api_version", "kind") and not places:
             continue
         text = " ".join((field.description or "").split())
         lines.append(f"| `{field.alias or name}` | {_value(field)} | {_default(field)} | {text} |")
@@ -146,6 +145,8 @@ def _value(field: FieldInfo) -> str:
 
 def _type(annotation: Any) -> str:
     origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return "path of a field" if annotation == FieldPath else _type(inner[0])
     if origin is Literal:
         return " or ".join(f"`{one}`" for one in inner)
     if origin in (Union, UnionType):
@@ -176,7 +177,7 @@ def _default(field: FieldInfo) -> str:
     default = field.default
     if default is PydanticUndefined:
         return "required"
-    if default is None:
+    if default is None or default == "":
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"

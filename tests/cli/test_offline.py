@@ -14,14 +14,18 @@ from batchsched.record.dump import ClusterDump
 from tests.cli.conftest import NOW
 from tests.podgrouper.owners import (
     TEMPLATE,
+    app_wrapper,
+    clique,
     job,
     jobset,
     owner,
+    pod_clique_set,
     pytorch,
     ray_spec,
     reference,
     replicas,
     replicated,
+    spark,
     workers,
 )
 
@@ -44,6 +48,30 @@ OWNERS = {
     "StatefulSet": (
         owner("StatefulSet", podManagementPolicy="Parallel", replicas=2, template=TEMPLATE),
         2,
+    ),
+}
+OWNERS |= {
+    "Deployment": (owner("Deployment", replicas=2, template=TEMPLATE), 2),
+    "JAXJob": (owner("JAXJob", jaxReplicaSpecs=replicas(Worker=2)), 2),
+    "XGBoostJob": (owner("XGBoostJob", xgbReplicaSpecs=replicas(Master=1, Worker=2)), 3),
+    "PaddleJob": (owner("PaddleJob", paddleReplicaSpecs=replicas(Worker=2)), 2),
+    "RayService": (owner("RayService", rayClusterConfig=ray_spec(workers(replicas=2, minReplicas=2))), 3),
+    "SparkApplication": (
+        spark(driver={"schedulerName": "batchsched"}, executor={"schedulerName": "batchsched"}),
+        2,
+    ),
+    "AppWrapper": (
+        app_wrapper(job(2), {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **TEMPLATE}),
+        3,
+    ),
+    "PodCliqueSet": (
+        pod_clique_set(
+            clique("front"),
+            clique("worker", 2),
+            groups=[{"name": "decode", "cliqueNames": ["worker"], "replicas": 2}],
+            replicas=2,
+        ),
+        10,
     ),
 }
 NODE = {
@@ -97,6 +125,60 @@ def test_decide_places_the_pods_that_the_controller_of_an_owner_would_create(com
     result = command("decide", write("c.jsonl", NODE, written(made)), "--now", NOW, "-o", "json")
     assert (result.code, result.err) == (0, "")
     assert len(result.data["assignments"]) == pods
+
+
+RUNTIME = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "ClusterTrainingRuntime",
+    "metadata": {"name": "torch"},
+    "spec": {
+        "mlPolicy": {"numNodes": 1},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    replicated("node"),
+                    replicated("launcher", dependsOn=[{"name": "node", "status": "Ready"}]),
+                ]
+            }
+        },
+    },
+}
+
+
+def test_decide_creates_the_pods_of_a_train_job_from_its_runtime(command, write):
+    spec = {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 3}}
+    made = written(owner("TrainJob", labels={"scheduling.batchsched.dev/queue": "q"}, **spec))
+    queue = {"apiVersion": "scheduling.batchsched.dev/v1alpha1", "kind": "Queue", "metadata": {"name": "q"}}
+    result = command("decide", write("c.jsonl", NODE, queue, made, RUNTIME), "--now", NOW, "-o", "json")
+    assert (result.code, result.err) == (0, "")
+    assert len(result.data["assignments"]) == 4
+    alone = command("decide", write("d.jsonl", NODE, made), "--now", NOW, "-o", "json")
+    (refused,) = alone.data["setAside"]
+    assert refused["field"] == "spec.runtimeRef"
+    assert "ClusterTrainingRuntime 'torch'" in refused["message"]
+
+
+def test_decide_forms_the_gangs_of_a_rule_in_the_configuration(command, write):
+    rule = {
+        "apiVersion": "example.com/v1",
+        "kind": "Run",
+        "parts": [{"replicas": ".spec.size", "template": ".spec.template"}],
+    }
+    config = {
+        "apiVersion": "config.batchsched.dev/v1alpha1",
+        "kind": "BatchSchedulerConfiguration",
+        "podGrouper": {"rules": [rule]},
+    }
+    run = {
+        "apiVersion": "example.com/v1",
+        "kind": "Run",
+        "metadata": {"name": "r", "namespace": "team"},
+        "spec": {"size": 3, "template": TEMPLATE},
+    }
+    cluster, file = write("c.jsonl", NODE, run), write("config.json", config)
+    result = command("decide", cluster, "--config", file, "--now", NOW, "-o", "json")
+    assert (result.code, result.err) == (0, "")
+    assert len(result.data["assignments"]) == 3
 
 
 def test_job_that_does_not_fit_is_refused_as_a_gang(command, write):

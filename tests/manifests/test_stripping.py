@@ -14,7 +14,8 @@ from batchsched.framework.plugin_support.volume_listers import BIND_COMPLETED, S
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
 from batchsched.manifests.stripping import strip_object
-from batchsched.podgrouper.rules import EXCLUSIVE, MIN_MEMBER
+from batchsched.podgrouper.rules import MIN_MEMBER
+from batchsched.podgrouper.workload_rules import EXCLUSIVE
 
 POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
 SECRET = "s3cret"

@@ -13,6 +13,17 @@ API = {
     "MPIJob": "kubeflow.org/v2beta1",
     "RayCluster": "ray.io/v1",
     "RayJob": "ray.io/v1",
+    "RayService": "ray.io/v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "TrainJob": "trainer.kubeflow.org/v1alpha1",
+    "JAXJob": "kubeflow.org/v1",
+    "XGBoostJob": "kubeflow.org/v1",
+    "PaddleJob": "kubeflow.org/v1",
+    "SparkApplication": "sparkoperator.k8s.io/v1beta2",
+    "AppWrapper": "workload.codeflare.dev/v1beta2",
+    "PodCliqueSet": "grove.io/v1alpha1",
+    "Workflow": "argoproj.io/v1alpha1",
 }
 
 
@@ -86,3 +97,22 @@ def workers(name="gpu", **spec):
 
 def raw(one):
     return msgspec.json.encode(one)
+
+
+def app_wrapper(*components, **more):
+    return owner("AppWrapper", "wrapper", components=[{"template": one} for one in components], **more)
+
+
+def clique(name, replicas=1, **spec):
+    constraint = spec.pop("topologyConstraint", None)
+    found = {"name": name, "spec": {"replicas": replicas, "podSpec": TEMPLATE["spec"], **spec}}
+    return found | ({"topologyConstraint": constraint} if constraint else {})
+
+
+def pod_clique_set(*cliques, groups=(), replicas=1, **template):
+    stated = {"cliques": list(cliques), "podCliqueScalingGroups": list(groups), **template}
+    return owner("PodCliqueSet", "llm", replicas=replicas, template=stated)
+
+
+def spark(instances=2, **spec):
+    return owner("SparkApplication", "pi", **{"executor": {"instances": instances}, "driver": {}, **spec})

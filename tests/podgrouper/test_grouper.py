@@ -16,14 +16,19 @@ from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
+    app_wrapper,
+    clique,
     job,
     jobset,
     owner,
+    pod_clique_set,
     pytorch,
     raw,
     ray_spec,
     reference,
+    replicas,
     replicated,
+    spark,
     workers,
 )
 
@@ -136,18 +141,9 @@ def test_owners_without_a_gang_leave_the_gang_to_their_children(world):
     "above, below, prefix",
     [
         (("batch/v1", "CronJob"), job(3), "job-train-"),
-        (
-            ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-            jobset(replicated("node", parallelism=3)),
-            "jobset-train-",
-        ),
-        (
-            ("ray.io/v1", "RayService"),
-            owner("RayCluster", **ray_spec(workers(minReplicas=2))),
-            "raycluster-train-",
-        ),
+        (("example.com/v1", "Pipeline"), jobset(replicated("node", parallelism=3)), "jobset-train-"),
     ],
-    ids=["CronJob", "TrainJob", "RayService"],
+    ids=["CronJob", "Pipeline"],
 )
 def test_workload_of_an_owner_of_an_unknown_kind_is_a_gang_of_its_own(world, above, below, prefix):
     api_version, kind = above
@@ -159,6 +155,155 @@ def test_workload_of_an_owner_of_an_unknown_kind_is_a_gang_of_its_own(world, abo
     world.pod(owned_by=below)
     assert world.of()[0].startswith(prefix)
     assert world.group().min_member == 3
+
+
+QUEUE = "scheduling.batchsched.dev/queue"
+MIN_MEMBER = "scheduling.batchsched.dev/min-member"
+
+
+@pytest.mark.parametrize(
+    "kind, below, prefix",
+    [
+        ("TrainJob", jobset(replicated("node", parallelism=3)), "jobset-train-"),
+        ("RayService", owner("RayCluster", **ray_spec(workers(minReplicas=2))), "raycluster-train-"),
+        ("Workflow", pytorch(pytorchReplicaSpecs=replicas(Worker=3)), "pytorchjob-train-"),
+    ],
+)
+def test_labels_of_an_owner_without_a_gang_apply_to_the_gang_below_it(world, kind, below, prefix):
+    whole = owner(kind, labels={QUEUE: "research"}, annotations={MIN_MEMBER: "2"})
+    below = {**below, "metadata": {**below["metadata"], "ownerReferences": [reference(whole)]}}
+    world.own(below)
+    world.pod(owned_by=below)
+    assert world.group() is None
+    world.own(whole)
+    assert world.of()[0].startswith(prefix)
+    assert (world.group().spec.queue, world.group().min_member) == ("research", 2)
+    world.own(owner(kind, labels={QUEUE: "serving"}))
+    assert (world.group().spec.queue, world.group().min_member) == ("serving", 3)
+
+
+def test_what_the_owner_of_a_gang_states_itself_precedes_the_labels_above_it(world):
+    whole = owner("TrainJob", labels={QUEUE: "research"})
+    below = owner("JobSet", labels={QUEUE: "own"}, owned_by=whole, replicatedJobs=[replicated("n", 3)])
+    world.own(whole, below)
+    world.pod(owned_by=below)
+    assert world.group().spec.queue == "own"
+
+
+def test_one_pod_of_an_owner_is_a_gang_if_an_owner_above_it_states_fields(world):
+    whole = owner("TrainJob", annotations={"scheduling.batchsched.dev/priority-class": "low"})
+    below = owner("JobSet", owned_by=whole, replicatedJobs=[replicated("node")])
+    world.own(whole, below)
+    world.pod(owned_by=below)
+    assert world.group().spec.priority_class_name == "low"
+
+
+def test_pods_of_a_workflow_have_its_queue_and_no_pod_group(world):
+    whole = owner("Workflow", labels={QUEUE: "research"})
+    world.pod("step-0", owned_by=whole)
+    assert world.group("step-0") is None
+    world.own(whole)
+    assert world.of("step-0") == (None, None)
+    assert world.cache.get("pods", "team/step-0").labels[QUEUE] == "research"
+    assert world.grouper.members.labels["team/step-0"] == {QUEUE: "research"}
+
+
+def test_pods_of_all_replica_sets_of_a_deployment_are_one_gang_if_it_asks_for_one(world):
+    whole = owner("Deployment", replicas=3, template=TEMPLATE)
+    old, new = (owner("ReplicaSet", name, owned_by=whole, replicas=2) for name in ("old", "new"))
+    world.own(whole, old, new)
+    world.pod("old-0", owned_by=old)
+    world.pod("new-0", owned_by=new)
+    assert world.of("old-0") == world.of("new-0") == (None, None)
+    world.own(owner("Deployment", replicas=3, template=TEMPLATE, annotations={MIN_MEMBER: "2"}))
+    assert world.of("old-0") == world.of("new-0")
+    assert world.group("old-0").min_member == 2
+    world.own(whole)
+    assert world.of("old-0") == (None, None)
+    assert world.all_groups == []
+
+
+def test_pods_of_several_components_of_an_app_wrapper_are_one_gang(world):
+    train, serve = job(2), owner("Deployment", replicas=1, template=TEMPLATE)
+    whole = app_wrapper(train, serve)
+    for component in (train, serve):
+        component["metadata"]["ownerReferences"] = [reference(whole)]
+    replica_set = owner("ReplicaSet", owned_by=serve, replicas=1)
+    world.own(whole, train, serve, replica_set)
+    world.pod("train-0", owned_by=train)
+    world.pod("serve-0", owned_by=replica_set)
+    assert world.of("train-0") == world.of("serve-0")
+    assert world.group().min_member == 3
+
+
+def spark_pod(world, name, role, owned_by, application=""):
+    labels = {"spark-role": role, "spark-app-selector": "spark-1"}
+    labels |= {"sparkoperator.k8s.io/app-name": application} if application else {}
+    return world.pod(name, owned_by=owned_by, labels=labels)
+
+
+def test_driver_and_executors_of_a_spark_application_are_one_gang(world):
+    whole = spark()
+    driver = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pi-driver", "uid": "uid-of-pi-driver"}}
+    spark_pod(world, "pi-exec-1", "executor", driver, application="pi")
+    spark_pod(world, "pi-driver", "driver", whole, application="pi")
+    assert world.group("pi-driver") is None
+    world.own(whole)
+    assert world.of("pi-driver") == (world.of("pi-exec-1")[0], "driver")
+    assert world.of("pi-exec-1")[1] == "executor"
+    assert world.group("pi-driver").min_member == 1
+
+
+def test_a_driver_of_spark_submit_and_its_executors_are_one_gang_that_ends_with_the_driver(world):
+    owned = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pi-driver", "uid": "uid-of-pi-driver"}}
+    spark_pod(world, "pi-exec-1", "executor", owned)
+    assert world.of("pi-exec-1") == (None, None)
+    driver = spark_pod(world, "pi-driver", "driver", None)
+    assert world.of("pi-exec-1") == (world.of("pi-driver")[0], "executor")
+    group = world.group("pi-driver")
+    assert {sub.name: sub.min_member for sub in group.spec.sub_groups} == {"driver": 1, "executor": 0}
+    world.pods.remove(driver)
+    assert world.of("pi-exec-1") == (None, None)
+    assert world.all_groups == []
+
+
+def test_executors_of_a_driver_outside_spark_are_placed_one_by_one(world):
+    notebook = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "notebook", "uid": "uid-of-notebook"}}
+    world.pod("notebook")
+    spark_pod(world, "exec-1", "executor", notebook)
+    assert world.of("exec-1") == (None, None)
+
+
+def grove_pod(world, name, gang, clique_name, **marks):
+    labels = {
+        "app.kubernetes.io/part-of": "llm",
+        "grove.io/podcliqueset-replica-index": "0",
+        "grove.io/podgang": gang,
+        "grove.io/podclique": clique_name,
+        **{f"grove.io/{key}": value for key, value in marks.items()},
+    }
+    pod_clique = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodClique",
+        "metadata": {"name": clique_name, "uid": f"uid-of-{clique_name}"},
+    }
+    return world.pod(name, owned_by=pod_clique, labels=labels)
+
+
+def test_pods_of_grove_form_the_gangs_of_its_pod_gangs(world):
+    groups = [{"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 2, "minAvailable": 1}]
+    world.own(pod_clique_set(clique("front"), clique("leader"), clique("worker", 2), groups=groups))
+    grove_pod(world, "front-0", "llm-0", "llm-0-front")
+    base = {"podcliquescalinggroup": "llm-0-decode", "podcliquescalinggroup-replica-index": "0"}
+    grove_pod(world, "worker-0", "llm-0", "llm-0-decode-0-worker", **base)
+    further = {**base, "podcliquescalinggroup-replica-index": "1", "base-podgang": "llm-0"}
+    last = grove_pod(world, "worker-1", "llm-0-decode-0", "llm-0-decode-1-worker", **further)
+    assert world.of("front-0") == (world.of("worker-0")[0], "front")
+    assert world.of("worker-0")[1] == "decode-0-worker"
+    assert (world.group("front-0").min_member, world.group("worker-1").min_member) == (4, 3)
+    assert world.of("worker-1")[1] == "worker"
+    world.pods.remove(last)
+    assert len(world.all_groups) == 1
 
 
 def test_the_pod_that_submits_a_ray_job_is_a_member_beyond_the_minimum(world):
@@ -192,7 +337,8 @@ def test_each_group_of_a_leader_worker_set_is_a_gang_and_goes_with_its_last_pod(
 
 
 def test_pods_of_deployments_and_of_other_schedulers_are_left_alone(world):
-    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "uid": "r"}}
+    replica_set = owner("ReplicaSet", "web", replicas=1)
+    world.own(replica_set)
     world.pod("web-0", owned_by=replica_set)
     assert world.of("web-0") == (None, None)
     world.own(job(4))

@@ -8,13 +8,17 @@ from batchsched.podgrouper.rules import OWNERS, derive_pod_group_template
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
+    app_wrapper,
+    clique,
     job,
     jobset,
     owner,
+    pod_clique_set,
     pytorch,
     ray_spec,
     replicas,
     replicated,
+    spark,
     workers,
 )
 
@@ -250,6 +254,111 @@ def test_no_gang_needs_more_pods_than_its_owner_makes(one, least):
 
 
 @pytest.mark.properties
+@pytest.mark.parametrize(
+    "kind, field, minimums",
+    [
+        ("JAXJob", "jaxReplicaSpecs", {"Worker": 4}),
+        ("XGBoostJob", "xgbReplicaSpecs", {"Master": 1, "Worker": 2}),
+        ("PaddleJob", "paddleReplicaSpecs", {"Master": 1, "Worker": 2}),
+    ],
+)
+def test_training_jobs_of_all_frameworks_need_their_replicas(kind, field, minimums):
+    made = owner(kind, **{field: replicas(**minimums)})
+    parts = {name.lower(): pods for name, pods in minimums.items()} if len(minimums) > 1 else {}
+    assert needs(made) == (sum(minimums.values()), parts)
+
+
+def test_a_spark_application_needs_its_driver_which_creates_the_executors():
+    assert needs(spark()) == (1, {"driver": 1, "executor": 0})
+    assert grouped(spark()).spec.disruption_mode == "Elastic"
+    assert grouped(spark()).pods == 3
+    options = {"queue": "q", "priorityClassName": "high"}
+    found = grouped(spark(batchSchedulerOptions=options)).spec
+    assert (found.queue, found.priority_class_name) == ("q", "high")
+    assert grouped(spark(suspend=True)) is None
+
+
+def test_a_spark_application_never_waits_for_executors_that_no_driver_has_created():
+    assert needs(owner("SparkApplication", annotations={MIN_MEMBER: "3"}, executor={"instances": 4}))[0] == 1
+
+
+def test_spark_adds_an_overhead_to_the_memory_of_its_pods():
+    # spark.kubernetes.memoryOverheadFactor: 0.1, or 0.4 without a JVM, and at least 384 MiB.
+    def memory(**spec):
+        shape = RULES["SparkApplication", API["SparkApplication"]](spark(**spec))
+        assert shape is not None
+        (driver, _) = shape.parts
+        return int(driver.template["spec"]["containers"][0]["resources"]["requests"]["memory"]) // 2**20
+
+    assert memory() == 1024 + 384
+    assert memory(driver={"memory": "10g"}) == 10240 + 1024
+    assert memory(driver={"memory": "10g"}, type="Python") == 10240 + 4096
+    assert memory(driver={"memory": "512m", "memoryOverhead": "1g"}) == 512 + 1024
+    assert memory(driver={"memory": "2048"}, memoryOverheadFactor="0.5") == 2048 + 1024
+
+
+def test_pods_of_a_deployment_are_a_gang_only_if_an_annotation_says_so():
+    assert grouped(owner("Deployment", replicas=3, template=TEMPLATE)) is None
+    asked = owner("Deployment", replicas=3, template=TEMPLATE, annotations={MIN_MEMBER: "2"})
+    assert needs(asked) == (2, {})
+    found = grouped(owner("Deployment", replicas=3, template=TEMPLATE, labels={QUEUE: "serving"})).spec
+    assert (found.min_member, found.queue, found.disruption_mode) == (1, "serving", "Elastic")
+
+
+def test_an_app_wrapper_is_one_gang_of_all_its_components():
+    assert needs(app_wrapper(pytorch())) == (4, {"master": 1, "worker": 3})
+    assert needs(app_wrapper(pytorch(), job(3), {"apiVersion": "v1", "kind": "Service"})) == (7, {})
+    deployed = owner("Deployment", replicas=3, template=TEMPLATE)
+    assert needs(app_wrapper(deployed)) == (3, {})
+    pod = {"apiVersion": "v1", "kind": "Pod", **TEMPLATE}
+    assert needs(app_wrapper(pod, pod)) == (2, {})
+    assert grouped(app_wrapper(job(3), suspend=True)) is None
+    assert grouped(app_wrapper({"apiVersion": "v1", "kind": "ConfigMap"})) is None
+
+
+SCALED = {"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 3, "minAvailable": 2}
+
+
+def test_a_pod_clique_set_has_a_gang_of_its_cliques_and_one_of_each_further_replica_of_a_scaling_group():
+    # computeExpectedPodGangs of Grove: the base PodGang has the first minAvailable replicas of a scaling group.
+    made = pod_clique_set(
+        clique("front"), clique("leader"), clique("worker", 4, minAvailable=3), groups=[SCALED]
+    )
+    parts = {"front": 1} | {
+        f"decode-{replica}-{name}": pods
+        for replica in (0, 1)
+        for name, pods in (("leader", 1), ("worker", 3))
+    }
+    assert needs(made) == (9, parts)
+    further = grouped(made).spec_of("decode")
+    assert {sub.name: sub.min_member for sub in further.sub_groups} == {"leader": 1, "worker": 3}
+    assert further.min_member == 4
+
+
+def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_groups_and_to_cliques():
+    rack, block = {"pack": {"required": "rack"}}, {"topologyName": "net", "pack": {"preferred": "block"}}
+    made = pod_clique_set(
+        clique("front", topologyConstraint={"packDomain": "host"}),
+        clique("leader"),
+        clique("worker"),
+        groups=[{**SCALED, "minAvailable": 1, "topologyConstraint": rack}],
+        topologyConstraint=block,
+    )
+    found = grouped(made)
+    spec = found.spec
+    assert (spec.topology.name, spec.topology.preferred) == ("net", "block")
+    subs = {sub.name: (sub.parent, sub.topology and sub.topology.required) for sub in spec.sub_groups}
+    assert subs == {
+        "decode-0": (None, "rack"),
+        "front": (None, "host"),
+        "decode-0-leader": ("decode-0", None),
+        "decode-0-worker": ("decode-0", None),
+    }
+    assert found.spec_of("decode").topology.required == "rack"
+    (alone,) = [grouped(pod_clique_set(clique("one", 3, topologyConstraint=rack)))]
+    assert alone.spec.topology.required == "rack"
+
+
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
 def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
     derive_pod_group_template(

@@ -10,9 +10,12 @@ from batchsched.podgrouper.rules import OWNERS
 from batchsched.podgrouper.stripping import strip_owner
 from tests.podgrouper.owners import (
     TEMPLATE,
+    app_wrapper,
+    clique,
     job,
     jobset,
     owner,
+    pod_clique_set,
     pytorch,
     ray_spec,
     replicas,
@@ -61,6 +64,28 @@ WRITTEN = {
         startupPolicy="LeaderReady",
         leaderWorkerTemplate={"size": 3, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE},
     ),
+    "spark": owner(
+        "SparkApplication",
+        batchSchedulerOptions={"queue": "q", "priorityClassName": "high"},
+        driver={"cores": 1, "labels": {"scheduling.batchsched.dev/queue": "r"}, "template": TEMPLATE},
+        executor={"instances": 3},
+        dynamicAllocation={"enabled": True, "minExecutors": 2},
+    ),
+    "app wrapper": app_wrapper(pytorch(), {**job(2), "metadata": {"name": "j"}}),
+    "app wrapper of a pod": app_wrapper(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {}, **TEMPLATE}, job(2)
+    ),
+    "grove": pod_clique_set(
+        clique("front", topologyConstraint={"pack": {"required": "rack"}}),
+        clique("leader"),
+        clique("worker", 4, minAvailable=2),
+        groups=[{"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 3, "minAvailable": 2}],
+        topologyConstraint={"topologyName": "t", "pack": {"preferred": "block"}},
+        priorityClassName="high",
+    ),
+    "deployment": owner(
+        "Deployment", replicas=3, template=TEMPLATE, annotations={"scheduling.batchsched.dev/min-member": "2"}
+    ),
     "stateful set": owner("StatefulSet", podManagementPolicy="Parallel", replicas=2, template=TEMPLATE),
 }
 
@@ -71,7 +96,12 @@ def with_secrets(value):
         return [with_secrets(part) for part in value]
     if not isinstance(value, dict):
         return value
-    changed = {name: with_secrets(part) for name, part in value.items()}
+    # The keys of these mappings are names of the user.
+    kept = {name for name in value if name == "metadata" or name.endswith("ReplicaSpecs")}
+    changed = {name: part if name in kept else with_secrets(part) for name, part in value.items()}
+    changed |= {
+        name: {role: with_secrets(part) for role, part in value[name].items()} for name in kept - {"metadata"}
+    }
     if "image" in value:
         return {**changed, "env": [{"name": "TOKEN", "value": SECRET}], "args": [SECRET]}
     return {**changed, "entrypoint": SECRET, "rayStartParams": {"redis-password": SECRET}}
@@ -102,8 +132,5 @@ def test_environment_and_unread_fields_are_left_out(written):
         pytest.skip("its selector is a mapping with names of the user")
     manifest = copy.deepcopy(written)
     manifest["spec"] = with_secrets(manifest["spec"])
-    for field in ("pytorchReplicaSpecs", "tfReplicaSpecs", "mpiReplicaSpecs"):
-        if field in manifest["spec"]:  # the keys of these mappings are names of roles
-            del manifest["spec"][field]["entrypoint"]
     assert SECRET in str(manifest)
     assert SECRET not in str(strip_owner(manifest, KINDS[manifest["kind"]]))

@@ -1,0 +1,185 @@
+"""The rules for PodCliqueSets of Grove: their gangs, and the marks by which their pods name them.
+
+The first gang of each replica, its base gang, consists of the cliques outside scaling groups, and of the first
+`minAvailable` replicas of each scaling group. Each further replica of a scaling group is a gang of its own.
+Source: `PodCliqueSetSpec` of grove.io/v1alpha1, and `computeExpectedPodGangs` of Grove's operator.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from batchsched.podgrouper.shape import (
+    GangVariant,
+    Manifest,
+    OwnerPart,
+    OwnerShape,
+    PartGroup,
+    mapping_or_empty,
+    mappings_in,
+    pod_count_or_default,
+    spec_of,
+    text_or_empty,
+)
+
+POD_GANG: Final = "grove.io/podgang"
+POD_CLIQUE: Final = "grove.io/podclique"
+BASE_POD_GANG: Final = "grove.io/base-podgang"
+REPLICA: Final = "grove.io/podcliqueset-replica-index"
+SCALING_GROUP: Final = "grove.io/podcliquescalinggroup"
+SCALING_GROUP_REPLICA: Final = "grove.io/podcliquescalinggroup-replica-index"
+PART_OF: Final = "app.kubernetes.io/part-of"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+OPERATOR: Final = "grove-operator"
+
+
+def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
+    """Return how the pods of a PodCliqueSet form gangs, with one variant for each scaling group.
+
+    None if the PodCliqueSet has no cliques.
+    """
+    template = mapping_or_empty(spec_of(manifest).get("template"))
+    cliques = {text_or_empty(clique.get("name")): clique for clique in mappings_in(template.get("cliques"))}
+    scaling_groups = mappings_in(template.get("podCliqueScalingGroups"))
+    scaled = {name for group in scaling_groups for name in _clique_names(group)}
+    parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
+    groups: list[PartGroup] = []
+    variants: dict[str, GangVariant] = {}
+    wishes: dict[str, Any] = {}
+    if text_or_empty(template.get("priorityClassName")):
+        wishes["priorityClassName"] = template["priorityClassName"]
+    topology = _topology(template)
+    if topology:
+        wishes["topology"] = topology
+    for group in scaling_groups:
+        members = [(name, cliques[name]) for name in _clique_names(group) if name in cliques]
+        group_name, constraint = text_or_empty(group.get("name")), _topology(group)
+        for replica in range(_min_available(group)):
+            prefix = f"{group_name}-{replica}"
+            if constraint:
+                groups.append(PartGroup(prefix, constraint))
+            parent = prefix if constraint else ""
+            parts += [_part(clique, f"{prefix}-{name}", parent) for name, clique in members]
+        further = {**wishes, "topology": constraint} if constraint else wishes
+        further_parts = tuple(_part(clique, name) for name, clique in members)
+        variants[group_name] = GangVariant(further_parts, _with_single_part(further, further_parts))
+    if not parts:
+        return None
+    wishes = _with_single_part(wishes, parts, groups)
+    return OwnerShape(tuple(parts), (POD_CLIQUE,), POD_GANG, wishes, tuple(groups), variants)
+
+
+def _with_single_part(
+    wishes: dict[str, Any], parts: Sequence[OwnerPart], groups: Sequence[PartGroup] = ()
+) -> dict[str, Any]:
+    """Return the wishes of a gang. The constraints of a single part, which are stricter, become those of the gang."""
+    if len(parts) != 1:
+        return wishes
+    levels = {
+        **wishes.get("topology", {}),
+        **{level: name for group in groups for level, name in group.topology.items()},
+        **parts[0].topology,
+    }
+    return {**wishes, "topology": levels} if levels else wishes
+
+
+def _clique_names(group: Manifest) -> list[str]:
+    names = group.get("cliqueNames")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _min_available(group: Manifest) -> int:
+    return pod_count_or_default(group.get("minAvailable"), 1)
+
+
+def _part(clique: Manifest, name: str, parent: str = "") -> OwnerPart:
+    spec = spec_of(clique)
+    replicas = pod_count_or_default(spec.get("replicas"), 1)
+    least = min(replicas, pod_count_or_default(spec.get("minAvailable"), replicas))
+    template = {
+        "metadata": {
+            "labels": mapping_or_empty(clique.get("labels")),
+            "annotations": mapping_or_empty(clique.get("annotations")),
+        },
+        "spec": mapping_or_empty(spec.get("podSpec")),
+    }
+    path = "spec.template.cliques"
+    return OwnerPart(name, replicas, least, template, field=path, topology=_topology(clique), parent=parent)
+
+
+def _topology(group: Manifest) -> Mapping[str, str]:
+    """Return the topology constraint of a PodCliqueSet, scaling group or clique as fields of a PodGroup."""
+    constraint = mapping_or_empty(group.get("topologyConstraint"))
+    pack = mapping_or_empty(constraint.get("pack"))
+    levels = {
+        "name": text_or_empty(constraint.get("topologyName")),
+        "required": text_or_empty(pack.get("required")) or text_or_empty(constraint.get("packDomain")),
+        "preferred": text_or_empty(pack.get("preferred")),
+    }
+    return {name: level for name, level in levels.items() if level}
+
+
+def grove_marks(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the variant of the gang of a pod, "" for the base gang, and the subgroup of the pod.
+
+    Grove names a clique `SET-REPLICA-CLIQUE`, or `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.
+    """
+    clique, group = labels.get(POD_CLIQUE, ""), labels.get(SCALING_GROUP, "")
+    replica = f"{labels.get(PART_OF, '')}-{labels.get(REPLICA, '')}-"
+    if labels.get(BASE_POD_GANG) and group:
+        prefix = f"{group}-{labels.get(SCALING_GROUP_REPLICA, '')}-"
+        return group.removeprefix(replica), clique.removeprefix(prefix)
+    return "", clique.removeprefix(replica)
+
+
+def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
+    """Return the pods that Grove creates for a PodCliqueSet."""
+    shape = pod_clique_set_shape(manifest)
+    name = text_or_empty(mapping_or_empty(manifest.get("metadata")).get("name"))
+    spec = spec_of(manifest)
+    if shape is None:
+        return []
+    pods: list[dict[str, Any]] = []
+    groups = mappings_in(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
+    for replica in range(pod_count_or_default(spec.get("replicas"))):
+        base = f"{name}-{replica}"
+        labels = {PART_OF: name, MANAGED_BY: OPERATOR, REPLICA: str(replica)}
+        for part in shape.parts:
+            pods += _pods(part, f"{base}-{part.name}", {**labels, POD_GANG: base})
+        for group in groups:
+            group_name, least = text_or_empty(group.get("name")), _min_available(group)
+            qualified = f"{base}-{group_name}"
+            for index in range(least, max(least, pod_count_or_default(group.get("replicas"), 1))):
+                marks = {
+                    **labels,
+                    POD_GANG: f"{qualified}-{index - least}",
+                    BASE_POD_GANG: base,
+                    SCALING_GROUP: qualified,
+                    SCALING_GROUP_REPLICA: str(index),
+                }
+                for part in shape.variants[group_name].parts:
+                    pods += _pods(part, f"{qualified}-{index}-{part.name}", marks)
+    return pods
+
+
+def _pods(part: OwnerPart, clique: str, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    meta = mapping_or_empty(part.template.get("metadata"))
+    for number in range(part.pods):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{clique}-{number}",
+                "labels": {**mapping_or_empty(meta.get("labels")), **labels, POD_CLIQUE: clique},
+                "annotations": dict(mapping_or_empty(meta.get("annotations"))),
+                "ownerReferences": [
+                    {
+                        "apiVersion": "grove.io/v1alpha1",
+                        "kind": "PodClique",
+                        "name": clique,
+                        "uid": f"supposed-PodClique-{clique}",
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": dict(mapping_or_empty(part.template.get("spec"))),
+        }

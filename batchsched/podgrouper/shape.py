@@ -1,0 +1,155 @@
+"""The shape of an owner of pods: its parts that create pods, and how many of these pods are needed together.
+
+The modules of rules return one shape for each owner, such as a Job. Owners are read as JSON, because most are objects
+of other projects. A field with an unexpected type counts as missing.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from batchsched.api.crd.base import LARGEST_INT32
+
+Manifest = Mapping[str, Any]
+MAX_SHOWN_CHARACTERS: Final = 40
+"""Characters of an invalid value that a message quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerPart:
+    """A part of an owner, such as the workers of a PyTorchJob, that creates equal pods.
+
+    Args:
+      name: the name of the part in a label of its pods.
+      pods: the number of its pods.
+      minimum: the number of pods that are needed together; at most `pods`.
+      template: the pod template.
+      finished: the number of pods that have finished and are not created again.
+      field: the path of the template in the owner.
+      topology: the topology of the part, as fields of a subGroup.
+      parent: the name of the `PartGroup` that contains the part; "" without one.
+    """
+
+    name: str
+    pods: int
+    minimum: int
+    template: Manifest = field(default_factory=dict)
+    finished: int = 0
+    field: str = "spec.template"
+    topology: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parent: str = ""
+
+    @property
+    def labels(self) -> Manifest:
+        """The labels in the pod template of this part of the owner."""
+        return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartGroup:
+    """Parts of an owner that share a topology constraint, such as one replica of a scaling group of Grove.
+
+    Args:
+      name: the name that its parts state as their parent.
+      topology: the topology of the parts together, as fields of a subGroup.
+    """
+
+    name: str
+    topology: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GangVariant:
+    """Another gang of an owner, with other parts than its first one, such as a further replica of a scaling group.
+
+    Args:
+      parts: the parts of the gang.
+      wishes: fields of PodGroupSpec that replace those of the first gang.
+    """
+
+    parts: tuple[OwnerPart, ...]
+    wishes: Manifest = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerShape:
+    """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that name the part of a pod.
+
+    Args:
+      parts: at least one part.
+      sub_group_labels: the first of these labels that a pod has names its part.
+      gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
+      wishes: fields of PodGroupSpec that follow from fields of the owner.
+      groups: groups of parts with a topology of their own.
+      variants: the other gangs of the owner, by the name of the variant that `OwnerKind.member_marks` returns.
+      is_optional: the pods run independently; they are a gang only if labels or annotations of an owner state fields.
+      most_member: the largest number of pods that exist before one of them runs; None: all pods.
+      problem: a value of the owner that is not as expected, as a sentence; "" without one.
+    """
+
+    parts: tuple[OwnerPart, ...]
+    sub_group_labels: tuple[str, ...] = ()
+    gang_label: str = ""
+    wishes: Manifest = field(default_factory=dict)
+    groups: tuple[PartGroup, ...] = ()
+    variants: Mapping[str, GangVariant] = field(default_factory=dict)
+    is_optional: bool = False
+    most_member: int | None = None
+    problem: str = ""
+
+    @property
+    def pod_count(self) -> int:
+        """The number of pods of one gang of the owner."""
+        return sum(part.pods for part in self.parts)
+
+    @property
+    def unfinished_count(self) -> int:
+        """The number of pods of one gang of the owner that run or are still to be created."""
+        return sum(part.pods - part.finished for part in self.parts)
+
+    def without_templates(self) -> "OwnerShape":
+        """Return the shape without the pod templates of its parts, which are large."""
+        return replace(
+            self,
+            parts=tuple(replace(part, template={}) for part in self.parts),
+            variants={
+                name: replace(variant, parts=tuple(replace(part, template={}) for part in variant.parts))
+                for name, variant in self.variants.items()
+            },
+        )
+
+
+def mapping_or_empty(value: object) -> Manifest:
+    """Return a value of a manifest if it is a mapping, otherwise an empty mapping."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings_in(value: object) -> list[Manifest]:
+    """Return the mappings in a list of a manifest, or an empty list if the value is not a list."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def pod_count_or_default(value: object, default: int = 0) -> int:
+    """Return a value of a manifest as a number of pods if it is an integer, otherwise the default.
+
+    The API stores these numbers in 32 bits; a value out of range becomes the nearest one.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        return default
+    return min(max(0, value), LARGEST_INT32)
+
+
+def text_or_empty(value: object) -> str:
+    """Return a value of a manifest if it is a string, otherwise ""."""
+    return value if isinstance(value, str) else ""
+
+
+def spec_of(manifest: Manifest) -> Manifest:
+    """Return the spec in a manifest, or an empty mapping if it has none."""
+    return mapping_or_empty(manifest.get("spec"))
+
+
+def status_of(manifest: Manifest) -> Manifest:
+    """Return the status in a manifest, or an empty mapping if it has none."""
+    return mapping_or_empty(manifest.get("status"))

@@ -1,0 +1,67 @@
+"""The rules for owners that wrap other owners: AppWrapper."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from batchsched.podgrouper.shape import (
+    Manifest,
+    OwnerPart,
+    OwnerShape,
+    mapping_or_empty,
+    mappings_in,
+    spec_of,
+    text_or_empty,
+)
+
+WRAPPER: Final = "workload.codeflare.dev/appwrapper"
+"""Label by which AppWrapper marks its pods."""
+
+
+def app_wrapper_shape(
+    manifest: Manifest, rule_of: Callable[[Manifest], OwnerShape | None]
+) -> OwnerShape | None:
+    """Return how the pods of all components of an AppWrapper form one gang.
+
+    A single component keeps its subgroups. All pods of a Deployment are needed. None if the AppWrapper is suspended, or
+    if no component is of a kind with a rule. Source: `AppWrapperSpec` of workload.codeflare.dev/v1beta2.
+
+    Args:
+      manifest: the AppWrapper.
+      rule_of: returns the shape of a component.
+    """
+    spec = spec_of(manifest)
+    if spec.get("suspend") is True:
+        return None
+    shapes = [shape for shape in map(rule_of, _templates(spec)) if shape is not None and shape.parts]
+    if not shapes:
+        return None
+    shapes = [_needed_together(shape) for shape in shapes]
+    if len(shapes) == 1:
+        return shapes[0]
+    parts = tuple(part for shape in shapes for part in shape.parts)
+    # Names of parts are unique in one component only, and pods do not name their component.
+    return OwnerShape(tuple(replace(part, name="") for part in parts))
+
+
+def _needed_together(shape: OwnerShape) -> OwnerShape:
+    if not shape.is_optional:
+        return shape
+    parts = tuple(replace(part, minimum=part.pods) for part in shape.parts)
+    return OwnerShape(parts, shape.sub_group_labels, shape.gang_label)
+
+
+def app_wrapper_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
+    """Return the components of an AppWrapper that a rule or a reader of manifests may know."""
+    return [dict(template) for template in _templates(spec_of(manifest))]
+
+
+def pod_shape(manifest: Manifest) -> OwnerShape:
+    """Return a Pod in an AppWrapper as a part of the gang."""
+    return OwnerShape((OwnerPart("", 1, 1, manifest),))
+
+
+def _templates(spec: Manifest) -> list[Manifest]:
+    components = mappings_in(spec.get("components"))
+    templates = (mapping_or_empty(component.get("template")) for component in components)
+    return [template for template in templates if text_or_empty(template.get("kind"))]
