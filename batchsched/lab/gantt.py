@@ -58,7 +58,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class NodeUnits:
-    """What a node holds in a Gantt chart: its number of GPUs, and the maximum of simultaneous pods without GPUs."""
+    """The size of a node in a Gantt chart: its number of GPUs, and its maximum of simultaneous pods without GPUs."""
 
     devices: int
     pods: int
@@ -147,7 +147,7 @@ def select_chart_nodes(held: Mapping[str, NodeUnits], limit: int = MAX_NODES) ->
 
 
 def node_units(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeUnits]:
-    """Return what each node holds in a Gantt chart: its GPUs, if gangs use any, and its pods without GPUs."""
+    """Return the number of GPUs, if gangs use any, and of pods without GPUs on each node of a Gantt chart."""
     pods: Counter[str] = Counter()
     for run in runs:
         pods |= _pod_peaks(run)

@@ -149,7 +149,7 @@ def difference_text(comparison: PairedComparison) -> str:
 
 
 def verdict_text(comparison: PairedComparison) -> str:
-    """Format the verdict of a comparison with the difference that it is about, such as `better: -3.2 min ± 0.7 min`."""
+    """Format the verdict of a comparison with the mean difference, such as `better: -3.2 min ± 0.7 min`."""
     text = difference_text(comparison)
     return text if comparison.verdict == "same" else f"{comparison.verdict}: {text}"
 

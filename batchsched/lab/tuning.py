@@ -112,7 +112,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class TuningResources:
-    """What a search by `lab tune` uses: the result folder, the workers, and a callback for the number of its runs."""
+    """The resources of a search by `lab tune`: the result folder, the workers, and a callback for its progress."""
 
     folder: Path
     workers: Workers

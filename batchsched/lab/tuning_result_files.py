@@ -38,7 +38,7 @@ def tuning_result_file(
 
 
 def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:
-    """Return the value of a tuned parameter as a column with one row: a number, a Boolean or text, as its values are.
+    """Return the value of a tuned parameter as a column with one row, with the type of the parameter's values.
 
     The row is null if the policy does not state the parameter, or states a value of another type.
     """

@@ -149,7 +149,7 @@ class PendingExplanations:
         return len(self._pending)
 
     def record_session(self, profile_scheduler: ProfileScheduler, decision: Decision) -> Decision:
-        """Add the refusals of the last session of a scheduler, and drop those of its gangs in earlier sessions.
+        """Add the refusals of a scheduler's last session, and drop the earlier refusals of the gangs that took part.
 
         Returns:
           The decision with the explanations that still hold in place of the session's refusals.

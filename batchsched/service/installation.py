@@ -93,7 +93,7 @@ async def apply_manifest(connection: Connection, manifest: Manifest) -> None:
 
 
 def packaged_folder(name: str) -> Path:
-    """Return a folder of the repository, or its copy in a wheel.
+    """Return the path of a folder of the repository, or of its copy in an installed wheel.
 
     Raises:
       UnusableInput: this installation of batchsched has no such folder.

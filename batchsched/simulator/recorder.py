@@ -55,10 +55,7 @@ class UsageRecorder:
         return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
-        """Return for each node of these bound pods the number of GPUs that they request there.
-
-        If the pods request no GPUs, the number of pods is returned instead.
-        """
+        """Return the number of GPUs that bound pods request on each node, or of pods if they request no GPUs."""
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:

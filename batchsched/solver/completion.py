@@ -28,7 +28,7 @@ MAX_EXAMINED_GANGS: Final = 32
 
 
 def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
-    """Return the solution with those refused gangs of several pod classes that fit in the remaining capacity.
+    """Return the solution with further gangs: refused ones of several pod classes that fit in the remaining capacity.
 
     Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. A gang of a single class
     is not tried: for such a gang, the greedy finds a placement if there is one.

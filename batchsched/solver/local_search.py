@@ -67,7 +67,7 @@ class Neighbourhood(Protocol[Move]):
 
 
 class PlacedPodCounts:
-    """Table of how many pods of each pod class each node holds; it follows the changes of a packing.
+    """A table of the number of pods of each pod class on each node, which is kept up to date with a packing.
 
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
     withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.

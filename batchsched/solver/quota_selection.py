@@ -41,7 +41,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangSubset:
-    """A problem with only some gangs of a whole problem, and the numbers that these gangs have in the whole problem.
+    """A problem with only some gangs of a whole problem, and the indexes of these gangs in the whole problem.
 
     Args:
       problem: the problem of these gangs: quotas keep their numbers, gangs and classes have new ones.

@@ -112,7 +112,7 @@ class Tombstones:
         return uid in self._uids
 
     def remove(self, uid: str) -> None:
-        """Remove a uid from those of deleted objects, because a list of the API server shows that its object exists."""
+        """Remove a uid from the tombstones, because a list of the API server contains the object."""
         self._uids.pop(uid, None)
 
 
@@ -161,7 +161,7 @@ class Change(msgspec.Struct, frozen=True, eq=False):
 
 
 class ChangeReader:
-    """The objects that changed since one reader of the cluster state read last, each as the reader saw it last.
+    """Collects the changes to the cluster state for one component, one for each object, until the component reads them.
 
     The present object is looked up when the reader reads. Memory is therefore held only by objects that the reader saw
     before, and by at most `max_unread` keys, even if the reader never reads.
@@ -194,7 +194,7 @@ class ChangeReader:
             del unread[address]
 
     def unread(self) -> tuple[Change, ...] | None:
-        """Return the changes since the last `read` without reading them, or None if there were too many.
+        """Return the changes since the last `read`, without marking them as read; None if there were too many.
 
         The changes of an object are merged into one; changes that cancel out are left out.
         """
@@ -208,7 +208,7 @@ class ChangeReader:
         return tuple(change for change in changes if change.before is not change.after)
 
     def read(self) -> tuple[Change, ...] | None:
-        """Return the changes since the last call as `unread` does, and forget them.
+        """Return the changes since the last call, and forget them; None if there were too many.
 
         After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far. The first
         call returns None unless the cluster state was empty when the reader was created.

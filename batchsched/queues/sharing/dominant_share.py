@@ -58,7 +58,7 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the dominant share of its demand, relative to what its parent can use.
+        """Return the dominant share of each sibling queue's demand [S], relative to the lendable amounts.
 
         If nothing of a resource is lent, the capacity is used instead.
         """

@@ -81,7 +81,7 @@ class SharingPolicy(Protocol):
         """
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether the queue at index `sibling` uses more than the policy entitles it to.
+        """Return for each resource [R] whether the queue at index `sibling` uses more than its entitlement.
 
         Depending on the policy, a queue is entitled to its fair share, or only to its guarantee.
         """

@@ -57,7 +57,7 @@ class QuotaLedger:
         return want
 
     def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Subtract the requests of a gang's pods from what remains of its quotas.
+        """Subtract the requests of a gang's pods from the remaining amounts of the gang's quotas.
 
         A negative number of pods undoes the subtraction.
         """

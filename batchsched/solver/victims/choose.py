@@ -41,7 +41,7 @@ def choose_by_unit(search_input: VictimSearchInput) -> VictimState | None:
 
 
 def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
-    """Clear nodes of evictable pods until the pending gang fits; their order by cost is computed once, at the start.
+    """Clear nodes of evictable pods until the pending gang fits; the cost of each node is computed once, at the start.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
     """

@@ -124,7 +124,7 @@ def _one_domain(problem: Problem, sites: IntArray) -> bool:
 
 
 class VictimState:
-    """The gangs and elastic pods that a search has evicted so far, and what is free without them."""
+    """The gangs and elastic pods that a search has evicted so far, and the capacity that is then free."""
 
     def __init__(self, search_input: VictimSearchInput) -> None:
         self.search_input = search_input
@@ -152,7 +152,7 @@ class VictimState:
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return these victims and all victims that must be evicted with them, except those already evicted.
+        """Return some victims with all further victims that they require, except the already evicted ones.
 
         They are in no particular order.
         """
@@ -166,7 +166,7 @@ class VictimState:
         return list(closure)
 
     def evict_units(self, units: Iterable[int]) -> bool:
-        """Evict these victims and all that must go with them, unless a disruption budget or entitlement forbids it.
+        """Evict victims and the further victims that they require, unless a disruption budget or entitlement forbids.
 
         Returns:
           True, or False if a limit forbids it. Then nothing has changed.
