@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CloneableValue(Protocol):
-    """A value of a cycle state that dry runs copy, because a plugin's AddPod and RemovePod methods change it.
+    """A value of a cycle state that can be copied for a dry run, in which AddPod and RemovePod change the copy.
 
     A dry run works on a copy, so that the original does not change.
     """

@@ -403,7 +403,7 @@ def filter_with_nominations(
     allowed: BoolArray | None = None,
     sampling: Sampling | None = None,
 ) -> FilterResult:
-    """Return the nodes that remain feasible for a pod after nominated pods, sampling and extenders, as a filter result.
+    """Return the filter result after nominated pods, sampling and extenders have excluded further nodes.
 
     Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
     fits there, no other node is considered, and the sampling position for the next pod does not move.

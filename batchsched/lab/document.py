@@ -96,7 +96,7 @@ class LegendSection:
     kind: Literal["policy", "queue"]
 
     def items(self) -> Iterator[Mapping[str, Any]]:
-        """Yield for each name its color, and the dash of its line or the pattern of its areas."""
+        """Yield each name of the legend with its color, and with the dash of its line or the pattern of its areas."""
         for index, name in enumerate(self.names):
             yield {
                 "name": name,

@@ -209,7 +209,7 @@ class PendingExplanations:
         self._explanations.pop(key, None)
 
     def begin_explanation(self, pending: PendingExplanation) -> None:
-        """Record that the explanation of a refusal begins, after which other namespaces come first."""
+        """Record that the explanation of a refusal begins, so that refusals of other namespaces are next."""
         self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
 
     def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:

@@ -362,7 +362,7 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
-        """Yield exchanges of nodes between pods with different requests, in several passes over all such pairs."""
+        """Yield exchanges of nodes between pairs of pods with different requests, in several passes over all pairs."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.usable_nodes(class_index)

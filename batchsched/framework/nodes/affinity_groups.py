@@ -59,7 +59,7 @@ class AffinityGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingTerm:
-    """An affinity or anti-affinity term of pods that are on nodes: the pods of one `AffinityGroup`.
+    """A pod affinity or anti-affinity term that all pods of one `AffinityGroup` have.
 
     Args:
       group: the pods.

@@ -51,7 +51,7 @@ class AssumedVolumes:
         self.node_of.update(promise.claims)
 
     def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy the volumes and claims that a pod has reserved in `before`, if `is_reserved` returns True for the pod.
+        """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
 
         `is_reserved` is called with the `namespace/name` of a pod.
         """

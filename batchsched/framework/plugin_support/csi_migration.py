@@ -115,7 +115,7 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 
 def csi_node_affinity(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
-    """Return the node affinity of a PersistentVolume with zones expressed by the label of the CSI driver.
+    """Return the node affinity of a PersistentVolume, with its zone labels translated to the label of the CSI driver.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
     """

@@ -234,7 +234,7 @@ class CachedScores:
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
     def is_for_scorers(self, scorers: tuple[WeightedScorePlugin, ...]) -> bool:
-        """Return True if the cached scores come from exactly the given Score plugins."""
+        """Return True if the cached scores were computed by the given Score plugins, and by no other."""
         return self._scorers == scorers
 
     def total_scores(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:

@@ -350,7 +350,7 @@ class StorageClassUsage:
 
     @classmethod
     def empty(cls, count: int) -> "StorageClassUsage":
-        """Return the usage of a StorageClass that no claim uses, for `count` nodes."""
+        """Return the usage of a StorageClass on `count` nodes if no claim uses the class: zero on each node."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:

@@ -50,7 +50,7 @@ class GangView:
 
     @classmethod
     def from_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
-        """Return the view of a gang, given its `namespace/name`; None if it has no pending pod."""
+        """Return the `GangView` of a gang, given its `namespace/name`; None if it has no pending pod."""
         members = tables.find_gang(key)
         if members is None or not members.pending:
             return None
@@ -61,7 +61,7 @@ class GangView:
     def from_snapshot(
         cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = no_pause
     ) -> "GangView | None":
-        """Return the view of a gang in a Snapshot; None if it has no pending pod."""
+        """Return the `GangView` of a gang in a Snapshot; None if it has no pending pod."""
         return cls.from_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)
 
     @cached_property

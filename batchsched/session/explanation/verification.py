@@ -103,7 +103,7 @@ def decide_assignments(
 
 
 def cluster_work(snapshot: Snapshot) -> float:
-    """Estimate the computing work of a decision that its nodes and queues cause, without that of its pods."""
+    """Estimate the part of a decision's computing work that the nodes and queues of a Snapshot cause."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 

@@ -116,7 +116,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The current left-side values of the linear constraints (rows) of plugins while pods are placed.
+    """The values of the left sides of the plugins' linear constraints (rows), kept up to date while pods are placed.
 
     Rows that limit every node by itself are left out.
     """

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSearchInput:
-    """The data of a search for victims that stay constant while victims are evicted and restored.
+    """The constant data of a search for victims: it does not change while victims are evicted and restored.
 
     Args:
       problem: the problem.
