@@ -91,6 +91,12 @@ class TopologyRequest(StrictModel):
     """Level at which the pods should be in as few domains as possible."""
     slices: TopologySlices | None = None
     """Equal parts of a PodGroup without subGroups, each within one domain of a level."""
+    rank_label: str | None = Field(default=None, min_length=1, max_length=2 * LONGEST_NAME)
+    """Label of the pods with their rank, a number such as `batch.kubernetes.io/job-completion-index`.
+
+    Pods with consecutive ranks are placed in the same domain of the narrowest level possible. Ranks are counted in each
+    subgroup separately.
+    """
 
 
 class SubGroupTopology(StrictModel):
@@ -233,7 +239,8 @@ class PodGroupSpec(StrictModel):
 
     `name`: the Topology. `required`: level at which all pods, including elastic ones, must be in one domain.
     `preferred`: level at which the pods should be in as few domains as possible. `slices`: equal parts, each within one
-    domain of a level; with subGroups, state them there.
+    domain of a level; with subGroups, state them there. `rankLabel`: label with the rank of a pod; consecutive
+    ranks are placed close together.
     """
     sub_groups: tuple[SubGroup, ...] = Field(
         default=(),
@@ -255,6 +262,11 @@ class PodGroupSpec(StrictModel):
         """Return the name of the Topology of a subGroup: that of the PodGroup, unless the subGroup names another."""
         own = subgroup.topology.name if subgroup.topology is not None else None
         return own or (self.topology or TopologyRequest()).name
+
+    @property
+    def rank_label(self) -> str | None:
+        """The label with the rank of a pod; None if the pods have no ranks."""
+        return self.topology.rank_label if self.topology is not None else None
 
     @property
     def slices(self) -> TopologySlices | None:

@@ -34,6 +34,7 @@ from batchsched.solver.problem import (
     ProblemSubgroups,
     UsedDomains,
 )
+from batchsched.solver.rank_layout import RankedClass
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
@@ -163,6 +164,7 @@ class Formulation:
       quotas: the queue limits, in the order of the problem's quotas.
       failures: message of the plugin that failed in Constrain, by number of the gang over which it failed.
       gathered: node label that must have one value for all pods of a gang because of a plugin's rule, by gang number.
+      ranked: the pod classes with ranks, and the topology levels that the cost of these ranks counts.
     """
 
     problem: Problem
@@ -172,6 +174,7 @@ class Formulation:
     quotas: QueueLimits
     failures: dict[int, str] = field(default_factory=dict)
     gathered: dict[int, str] = field(default_factory=dict)
+    ranked: tuple[RankedClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,7 +327,25 @@ def formulate(
     )
     # The sort key of a tier holds the negative priority; decisions state the priority itself.
     tier_names = tuple((entitled, -negative_priority) for _, entitled, negative_priority in tiers)
-    return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered)
+    ranked = _ranked_classes(context.levels, gangs, parts)
+    return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered, ranked)
+
+
+def _ranked_classes(
+    levels: Levels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, GangPart]]
+) -> tuple[RankedClass, ...]:
+    """Return the pod classes of gangs that name a rank label and an existing topology."""
+    ranked = []
+    for index, (number, part) in enumerate(parts):
+        members = gangs[number].members
+        spec = members.group.spec if members.group is not None else None
+        if spec is None or spec.topology is None or spec.rank_label is None:
+            continue
+        named = spec.topology_of_subgroup(spec.sub_groups[part.subgroup]) if part.subgroup >= 0 else ""
+        if chain := levels.levels_of_topology(named or spec.topology.name):
+            on_nodes = [node for _, node in members.bound.values() if node >= 0]
+            ranked.append(RankedClass(index, chain, _ints(on_nodes)))
+    return tuple(ranked)
 
 
 def _precedence(gangs: Sequence[PendingGang]) -> tuple[ConstraintRow, ...]:

@@ -15,6 +15,7 @@ from batchsched.ports.external import Telemetry
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
+from batchsched.solver.rank_layout import lay_out_ranks, layout_order
 from batchsched.solver.relaxation.budget import solving_work
 from batchsched.solver.stage import solve
 
@@ -75,6 +76,7 @@ class JointPlacer:
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry)
+            solution = lay_out_ranks(problem, solution, self._formulation.ranked)
             self.work += solving_work(solution)
             with self._telemetry.time_stage("walk"):
                 outcome = self._place_solution(statement, solution, best)
@@ -225,19 +227,23 @@ def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement:
 def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
     """Return the nodes that a solution assigns to the pods of each gang, by the gang's index in the problem.
 
-    There is one entry for each gang part.
+    There is one entry for each gang part. Pods with ranks get the nodes domain by domain, in the order of their ranks.
     """
     plans: dict[int, list[PlannedPods]] = {}
     if not len(solution.classes):
         return plans
+    ranked = {item.pod_class: item for item in formulation.ranked}
     edges = np.flatnonzero(np.diff(solution.classes)) + 1
     starts = np.concatenate([[0], edges])
     ends = np.concatenate([edges, [len(solution.classes)]])
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        number, part = formulation.parts[int(solution.classes[start])]
-        nodes = tuple(solution.nodes[start:end].tolist())
-        counts = tuple(solution.counts[start:end].tolist())
-        plans.setdefault(number, []).append(PlannedPods(part, nodes, counts))
+        pod_class = int(solution.classes[start])
+        number, part = formulation.parts[pod_class]
+        nodes, counts = solution.nodes[start:end], solution.counts[start:end]
+        if pod_class in ranked:
+            order = layout_order(formulation.problem, ranked[pod_class], nodes)
+            nodes, counts = nodes[order], counts[order]
+        plans.setdefault(number, []).append(PlannedPods(part, tuple(nodes.tolist()), tuple(counts.tolist())))
     return plans
 
 

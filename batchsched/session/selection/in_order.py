@@ -38,6 +38,7 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Solution
+from batchsched.solver.rank_layout import lay_out_ranks
 
 GangShape = tuple[int, tuple[tuple[int, int], ...]]
 """What decides which room a gang needs: pods that must be placed, and (identity of the class, pods) of each part."""
@@ -257,6 +258,9 @@ class InOrderSelection:
                     self._delays_head.add(shape)
                 return AttemptResult.IN_THE_WAY
         self._delays_head.clear()
+        if head_reservation is None:
+            # Behind a head, other nodes could take the room that the head needs.
+            solution = lay_out_ranks(formulation.problem, solution, formulation.ranked)
         placement = self._statement.place_gang(gang, planned_pods_by_gang(formulation, solution)[0])
         if not placement.placed:
             self._refusals.append(rolled_back_refusal(placement, timed_out=False))

@@ -1,5 +1,6 @@
 """Pod classes of a session: which pods the plugins cannot tell apart, and what each of them requests."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -175,6 +176,16 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) 
     return Pod(metadata=metadata, spec=pod.spec)
 
 
+def sort_by_rank(pods: Sequence[Pod], rank_label: str) -> list[Pod]:
+    """Return pods in the order of the ranks in a label; pods without such a number come last."""
+
+    def rank(pod: Pod) -> float:
+        value = pod.labels.get(rank_label, "")
+        return int(value) if value.isascii() and value.isdigit() else math.inf
+
+    return sorted(pods, key=rank)
+
+
 class PodClassTable:
     """The pod classes of a session, created on first use.
 
@@ -295,8 +306,13 @@ class PodClassTable:
                 )
                 part_pods, previous = pods_by_part.setdefault((id(pod_class), subgroup), []), pod
             part_pods.append(pod)
+        rank_label = group.spec.rank_label if group is not None else None
         return tuple(
-            GangPart(classes[class_id], subgroup, tuple(part_pods))
+            GangPart(
+                classes[class_id],
+                subgroup,
+                tuple(part_pods if rank_label is None else sort_by_rank(part_pods, rank_label)),
+            )
             for (class_id, subgroup), part_pods in pods_by_part.items()
         )
 

@@ -87,6 +87,11 @@ class Levels:
             for sub in spec.sub_groups
         )
 
+    def levels_of_topology(self, topology: str) -> tuple[int, ...]:
+        """Return all levels of a topology, the widest first; none if there is no such topology."""
+        spec = self._specs.get(topology)
+        return tuple(self._index[topology, level.name] for level in spec.levels) if spec is not None else ()
+
     def add_label_level(self, key: str, table: NodeTable) -> int:
         """Return the index of the topology level that a node label defines; add the level if it does not exist."""
         if ("", key) not in self._index:

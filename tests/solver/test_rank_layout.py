@@ -1,0 +1,46 @@
+"""Rank layout: classes with ranks move to nodes of a lower cost, and nothing else changes."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.solver.domain_tree import rank_cost
+from batchsched.solver.objective import count_placed_pods, preferred_level_cost
+from batchsched.solver.problem import Budget
+from batchsched.solver.rank_layout import RankedClass, lay_out_ranks
+from batchsched.solver.stage import solve
+from batchsched.solver.verify import verify_solution
+from tests.solver.instances import problem_of, problems
+
+
+def ranked(*classes: int, levels: tuple[int, ...] = (0,)) -> list[RankedClass]:
+    return [RankedClass(index, levels, np.zeros(0, np.int32)) for index in classes]
+
+
+def test_class_moves_into_one_rack_beside_a_class_without_ranks():
+    problem = problem_of(
+        [[2], [2], [2], [2]],
+        [{"pods": 3, "demand": [1]}, {"pods": 3, "demand": [1]}],
+        levels=[[0, 1, 0, 1]],
+    )
+    solution = solve(problem, Budget(), 0)
+    laid_out = lay_out_ranks(problem, solution, ranked(0))
+    nodes = laid_out.nodes[laid_out.classes == 0]
+    assert rank_cost(problem.nodes.levels, nodes) == 1
+    others = solution.classes == 1
+    assert laid_out.nodes[laid_out.classes == 1].tolist() == solution.nodes[others].tolist()
+
+
+@given(problems(), st.data())
+def test_layout_is_legal_and_neither_pods_nor_preferred_levels_lose(problem, data):
+    solution = solve(problem, Budget(deterministic=0.2), 0)
+    classes = data.draw(st.sets(st.sampled_from(range(len(problem.classes.gang)))))
+    laid_out = lay_out_ranks(problem, solution, ranked(*sorted(classes), levels=(0, 1)))
+    assert verify_solution(problem, laid_out) == ()
+    assert (
+        count_placed_pods(problem, laid_out.classes, laid_out.counts).tolist()
+        == count_placed_pods(problem, solution.classes, solution.counts).tolist()
+    )
+    assert preferred_level_cost(problem, laid_out) <= preferred_level_cost(problem, solution) + 1e-9
+    again = lay_out_ranks(problem, laid_out, ranked(*sorted(classes), levels=(0, 1)))
+    assert verify_solution(problem, again) == ()
