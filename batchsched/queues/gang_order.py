@@ -286,8 +286,9 @@ class HeadroomOrder:
 
     With s = max(1, (wait + estimate) / max(estimate, 10 s)): key = share · estimate / (1 + c · s); room = eta ·
     max(0, 1 - (s - 1) / p) for gangs longer than L, else 0. A gang that has waited longer than T comes first, in
-    order of arrival, and needs no room. A gang with room > 0 is skipped, both as head and for backfill, unless its
-    own requests plus the room are free now, or are held by gangs that end within H, or no gang is running.
+    order of arrival, and needs no room. A gang with room > 0 is skipped, both as head and for backfill. It is
+    not skipped if its own requests plus the room are free now or held by gangs that end within H, or if no gang is
+    running.
 
     Source: batchsched; the decision record on headroom describes how it was found and what it costs.
     """
