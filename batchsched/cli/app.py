@@ -10,6 +10,7 @@ import typer
 
 from batchsched.cli import (
     completion,
+    convert,
     decide,
     demo,
     dump,
@@ -123,6 +124,7 @@ _add(app, dump.dump, dump.EXAMPLES)
 _add(app, run.run, run.EXAMPLES)
 _add(app, get.get, get.EXAMPLES)
 _add(app, queues.queues, queues.EXAMPLES)
+_add(app, convert.convert, convert.EXAMPLES)
 _add(app, install.install, install.EXAMPLES)
 _add(app, demo.demo, demo.EXAMPLES)
 _add(app, completion.completion, completion.EXAMPLES)

@@ -1,0 +1,91 @@
+"""Conversion of the Queues of KAI-Scheduler (`scheduling.run.ai/v2`).
+
+Source: `QueueSpec` of its API: the quota of `cpu` is in millicores, of `memory` in 10^6 bytes, and of `gpu` in devices.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from batchsched.config.extenders import parse_duration
+from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, new_queue
+
+_CONVERTED: Final = ("parentQueue", "resources", "priority", "reclaimMinRuntime")
+_REMARKS: Final = {
+    "displayName": "batchsched shows the name of a Queue",
+    "preemptMinRuntime": "state minRuntimeSeconds in the PodGroups; a Queue limits it by maxMinRuntimeSeconds",
+}
+_UNITS: Final = {"gpu": ("nvidia.com/gpu", 1), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
+"""The resource of Kubernetes, and the number of its base units in one unit of KAI."""
+_UNLIMITED: Final = -1
+
+
+def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
+    """Return the Queues of batchsched for the Queues of KAI."""
+    return [_convert(queue) for queue in queues]
+
+
+def _convert(queue: SourceObject) -> dict[str, Any]:
+    spec = queue.spec
+    queue.warn_of_others(_CONVERTED, _REMARKS)
+    guarantee, limit = {}, {}
+    weights: dict[str, float] = {}
+    for resource, quotas in as_mapping(spec.get("resources")).items():
+        field = f"spec.resources.{resource}"
+        if resource not in _UNITS:
+            queue.warn(field, "expected gpu, cpu or memory")
+            continue
+        name, unit = _UNITS[resource]
+        quota = _number(queue, field, quotas, "quota", 0)
+        bound = _number(queue, field, quotas, "limit", _UNLIMITED)
+        weights[resource] = float(as_mapping(quotas).get("overQuotaWeight") or 0)
+        if quota == _UNLIMITED:
+            queue.warn(f"{field}.quota", "an unlimited guarantee has no counterpart; the queue has none")
+        elif quota > 0:
+            guarantee[name] = math.floor(quota * unit)
+            if guarantee[name] != quota * unit:
+                queue.warn(f"{field}.quota", f"{quota:g} is rounded down to whole units")
+        if bound != _UNLIMITED:
+            limit[name] = math.floor(bound * unit)
+            if guarantee.get(name, 0) > limit[name]:
+                queue.warn(f"{field}.quota", "is above the limit; the limit is the guarantee")
+                guarantee[name] = limit[name]
+    return new_queue(
+        queue.name,
+        parent=spec.get("parentQueue"),
+        weight=_weight(queue, weights),
+        priority=int(spec.get("priority") or 0),
+        guarantee=format_amounts(guarantee),
+        limit=format_amounts(limit),
+        reclaimMinRuntimeSeconds=_seconds(queue, spec.get("reclaimMinRuntime")) or None,
+    )
+
+
+def _number(queue: SourceObject, field: str, quotas: object, name: str, default: float) -> float:
+    value = as_mapping(quotas).get(name, default)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise queue.invalid(f"{field}.{name}", f"expected a number, found {str(value)[:40]!r}")
+    return float(value)
+
+
+def _weight(queue: SourceObject, weights: dict[str, float]) -> float:
+    """Return the weight of a queue: that of GPUs, or that of the first resource."""
+    if not weights:
+        return 1.0
+    weight = weights.get("gpu", next(iter(weights.values())))
+    if len(set(weights.values())) > 1:
+        chosen = "gpu" if "gpu" in weights else next(iter(weights))
+        queue.warn(
+            "spec.resources.*.overQuotaWeight",
+            f"a Queue has one weight for all resources; {weight:g}, that of {chosen}, is used",
+        )
+    return weight
+
+
+def _seconds(queue: SourceObject, duration: object) -> int:
+    if not duration:
+        return 0
+    try:
+        return round(parse_duration(str(duration)))
+    except ValueError as error:
+        raise queue.invalid("spec.reclaimMinRuntime", str(error)) from error

@@ -1,0 +1,72 @@
+"""Conversion of the Topologies of Kueue and KAI-Scheduler, and of the HyperNodes of Volcano, to a Topology."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from batchsched.manifests.conversion.converted import SourceObject, as_mapping, as_mappings, new_object
+
+HYPER_NODE_LABEL: Final = "hypernode.batchsched.dev/tier-"
+"""Label of nodes, followed by a tier: the HyperNode of this tier to which a node belongs."""
+VOLCANO_TOPOLOGY: Final = "volcano"
+"""Name of the Topology of all HyperNodes."""
+
+
+def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any]]:
+    """Return the Topologies of batchsched for those of Kueue or KAI. The levels keep their node labels as names."""
+    converted = []
+    for topology in topologies:
+        topology.warn_of_others(("levels",), {})
+        labels = [str(level.get("nodeLabel", "")) for level in as_mappings(topology.spec.get("levels"))]
+        levels = [{"name": label, "nodeLabel": label} for label in labels]
+        converted.append(new_object("Topology", topology.name, {"levels": levels}))
+    return converted
+
+
+def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, Any]]:
+    """Return a Topology with a level for each tier of HyperNodes, and the labels of the nodes that HyperNodes name.
+
+    The levels of a Topology are node labels, so each node needs a label for each tier.
+    """
+    if not hyper_nodes:
+        return []
+    tiers = sorted({_tier(node) for node in hyper_nodes}, reverse=True)
+    levels = [{"name": f"tier-{tier}", "nodeLabel": f"{HYPER_NODE_LABEL}{tier}"} for tier in tiers]
+    by_name = {node.name: node for node in hyper_nodes}
+    labels: dict[str, dict[str, str]] = {}
+    for node in sorted(hyper_nodes, key=lambda node: node.name):
+        for member in _members(node, by_name, frozenset()):
+            labels.setdefault(member, {})[f"{HYPER_NODE_LABEL}{_tier(node)}"] = node.name
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
+        for name in sorted(labels)
+    ]
+    return [new_object("Topology", VOLCANO_TOPOLOGY, {"levels": levels}), *nodes]
+
+
+def _tier(node: SourceObject) -> int:
+    tier = node.spec.get("tier", 1)
+    if not isinstance(tier, int):
+        raise node.invalid("spec.tier", f"expected a whole number, found {str(tier)[:40]!r}")
+    return tier
+
+
+def _members(node: SourceObject, by_name: Mapping[str, SourceObject], above: frozenset[str]) -> set[str]:
+    """Return the names of the nodes that a HyperNode contains, as far as it names them."""
+    names: set[str] = set()
+    if node.name in above:
+        return names
+    for index, member in enumerate(as_mappings(node.spec.get("members"))):
+        selector = as_mapping(member.get("selector"))
+        name = as_mapping(selector.get("exactMatch")).get("name")
+        if not isinstance(name, str):
+            if not above:
+                node.warn(
+                    f"spec.members[{index}].selector",
+                    "selects nodes by a pattern or by labels, which files do not list; label these nodes",
+                )
+        elif member.get("type") == "HyperNode":
+            below = by_name.get(name)
+            names |= _members(below, by_name, above | {node.name}) if below is not None else set()
+        else:
+            names.add(name)
+    return names

@@ -1,0 +1,111 @@
+"""Conversion of the Queues of Volcano (`scheduling.volcano.sh/v1beta1`).
+
+Source: `QueueSpec` of volcano.sh/apis, and the annotations of its plugin drf for hierarchical queues.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, new_queue
+
+_HIERARCHY: Final = "volcano.sh/hierarchy"
+_WEIGHTS: Final = "volcano.sh/hierarchy-weights"
+_ROOT: Final = "root"
+_CONVERTED: Final = (
+    *(
+        "weight",
+        "capability",
+        "guarantee",
+        "deserved",
+        "parent",
+        "priority",
+        "reclaimable",
+        "dequeueStrategy",
+    ),
+)
+_REMARKS: Final = {
+    "affinity": "a Queue selects no nodes; state node affinity or a node selector in the pods",
+    "extendClusters": "batchsched schedules one cluster",
+    "type": "batchsched has no types of queues",
+}
+
+
+def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
+    """Return the Queues of batchsched for the Queues of Volcano, and those of the annotations of hierarchies.
+
+    Raises:
+      InvalidInput: a quantity is invalid.
+    """
+    parents: dict[str, dict[str, Any]] = {}
+    converted = []
+    for queue in queues:
+        if queue.name == _ROOT:
+            if queue.spec.get("capability") or queue.spec.get("deserved"):
+                queue.warn("spec", "the root of the tree has no Queue in batchsched; limit its children")
+            continue
+        converted.append(_convert(queue, parents))
+    names = {queue.name for queue in queues}
+    return [*(parent for name, parent in parents.items() if name not in names), *converted]
+
+
+def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    spec = queue.spec
+    queue.warn_of_others(_CONVERTED, _REMARKS)
+    reserved = queue.amounts("spec.guarantee.resource", as_mapping(spec.get("guarantee")).get("resource"))
+    deserved = queue.amounts("spec.deserved", spec.get("deserved"))
+    guarantee = {
+        resource: max(reserved.get(resource, 0), deserved.get(resource, 0))
+        for resource in (*deserved, *reserved)
+    }
+    # Volcano never lends what spec.guarantee reserves. It lends the rest of spec.deserved, and reclaims it.
+    lending = {resource: guarantee[resource] - amount for resource, amount in reserved.items()}
+    if spec.get("reclaimable") is False:
+        queue.warn(
+            "spec.reclaimable",
+            "other queues may reclaim what the queue uses above its guarantee; set preemptible: false in its PodGroups",
+        )
+    if spec.get("dequeueStrategy") == "fifo":
+        queue.warn(
+            "spec.dequeueStrategy",
+            "a gang that does not fit does not block those behind it; set selection: ordered and blocking: true in the "
+            "profile",
+        )
+    parent = spec.get("parent") if spec.get("parent") != _ROOT else None
+    weight = float(spec.get("weight") or 1)
+    if queue.metadata.get("annotations", {}).get(_HIERARCHY):
+        parent, weight = _add_parents(queue, parents)
+    return new_queue(
+        queue.name,
+        parent=parent,
+        weight=weight,
+        priority=int(spec.get("priority") or 0),
+        guarantee=format_amounts(guarantee),
+        limit=format_amounts(queue.amounts("spec.capability", spec.get("capability"))),
+        lendingLimit=format_amounts(lending),
+    )
+
+
+def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tuple[str | None, float]:
+    """Add the queues above a queue of a hierarchy; return the name of its parent, and its own weight."""
+    annotations = as_mapping(queue.metadata.get("annotations"))
+    path = str(annotations[_HIERARCHY]).split("/")
+    try:
+        weights = [float(text) for text in str(annotations.get(_WEIGHTS, "")).split("/")]
+    except ValueError:
+        weights = []
+    if len(weights) != len(path):
+        queue.warn(
+            f"metadata.annotations[{_WEIGHTS}]", f"expected {len(path)} numbers; the weights are left out"
+        )
+        weights = [1.0] * len(path)
+    parent = None
+    for depth in range(1, len(path) - 1):
+        name = "-".join(path[1 : depth + 1])
+        outer_queue = new_queue(name, parent=parent, weight=weights[depth])
+        if parents.setdefault(name, outer_queue) != outer_queue:
+            queue.warn(
+                f"metadata.annotations[{_WEIGHTS}]",
+                f"another queue states another weight of {name}, which counts",
+            )
+        parent = name
+    return parent, weights[-1]
