@@ -6,7 +6,6 @@ rejects them under strict validation, the default of kubectl. Validation rules b
 validators of the models.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -163,12 +162,6 @@ DEFINITIONS: Final = (
         ),
     ),
 )
-
-
-def crd_manifests() -> Iterator[Json]:
-    """Yield the manifests of all CustomResourceDefinitions of batchsched."""
-    for definition in DEFINITIONS:
-        yield definition.as_manifest()
 
 
 def pod_group_crd() -> str:
