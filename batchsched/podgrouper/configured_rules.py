@@ -22,7 +22,7 @@ _MISSING: Final = object()
 
 
 def owner_kinds(rules: Sequence[OwnerRule]) -> OwnerKinds:
-    """Return the kinds of owners that form gangs, with those of rules of the configuration."""
+    """Return the kinds of owners that form gangs, including the kinds with a rule in the configuration."""
     return OwnerKinds(tuple(_kind_of(rule) for rule in rules))
 
 
@@ -58,7 +58,7 @@ class _Reading:
     problem: str = field(default="")
 
     def count(self, number: int | str | None, value: object, default: int) -> int:
-        """Return a number, or the number at a path of a value."""
+        """Return a number that a rule states directly, or by the path of the field that contains it."""
         if number is None or isinstance(number, int):
             return default if number is None else number
         field_value = find_field(value, parse_field_path(number))
@@ -74,7 +74,7 @@ class _Reading:
 
 
 def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
-    """Return how the pods of an owner form gangs by a rule of the configuration; None if it is suspended."""
+    """Return how the pods of an owner form gangs by a rule of the configuration; None if the owner is suspended."""
     if rule.suspended is not None and find_field(manifest, parse_field_path(rule.suspended)) is True:
         return None
     reading = _Reading()

@@ -165,7 +165,7 @@ class GangMemberStore:
         return member.pod if member else None
 
     def add_pod_owner(self, pod: Pod) -> bool:
-        """Add a pod to the owners if it is a driver of Spark, which owns its executors; return whether it is one."""
+        """Add a pod to the owners of pods if it is a driver of Spark; return True if it is one."""
         owner = read_pod_owner(pod) if self._derive_gangs else None
         if owner is None or pod.spec.scheduler_name not in self._names:
             return False

@@ -119,7 +119,7 @@ def _topology(group: Manifest) -> Mapping[str, str]:
 
 
 def grove_marks(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the variant of the gang of a pod, "" for the base gang, and the subgroup of the pod.
+    """Return the gang variant of a pod of Grove ("" for the base gang) and the subgroup of the pod.
 
     Grove names a clique `SET-REPLICA-CLIQUE`, or `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.
     """

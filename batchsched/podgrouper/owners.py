@@ -128,7 +128,7 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", passes_fields_on)
 
 
 def read_pod_owner(pod: Pod) -> Owner | None:
-    """Return a pod as the owner of other pods, if it is a driver of Spark; otherwise None."""
+    """Return a pod as an owner of pods if it is a driver of Spark, which owns its executors; otherwise None."""
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None
     shape: OwnerShape = spark_driver_shape(pod)
@@ -261,7 +261,7 @@ class Owners:
         self._inherited: dict[str, tuple[Owner, Mapping[str, Any], PodGroupTemplate | None]] = {}
 
     def template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
-        """Return the template of the PodGroups of an owner, with fields from owners above it."""
+        """Return the template of an owner's PodGroups, with fields that it inherits from the owners above it."""
         if not inherited:
             return owner.grouping
         # All pods of an owner ask for the same template.

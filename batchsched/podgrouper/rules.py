@@ -77,7 +77,7 @@ class OwnerKind:
 
 
 def passes_fields_on(_: Manifest) -> None:
-    """Return no shape: the pods form no gang of this owner, and its labels and annotations apply to owners below it."""
+    """Return None: the pods form no gang of this owner; its labels and annotations apply to the owners below it."""
 
 
 def _shape_of_component(template: Manifest) -> OwnerShape | None:
@@ -148,7 +148,7 @@ class OwnerKinds:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the kinds, without their API groups."""
+        """The names of the owner kinds, without their API groups."""
         return frozenset(kind.name for kind in self.all)
 
 
@@ -185,7 +185,7 @@ class PodGroupTemplate:
 
 @dataclass(frozen=True, slots=True)
 class GangNeeds:
-    """What determines the PodGroups of one owner.
+    """The properties of an owner, such as a Job, that determine the PodGroups of its pods.
 
     Args:
       shape: the shape of its gangs, without pod templates; None if its pods form no gang.
@@ -238,7 +238,7 @@ class GangNeeds:
 
 
 def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
-    """Return what determines the PodGroups of an owner."""
+    """Read from an owner, such as a Job, the properties that determine the PodGroups of its pods."""
     shape = rule(manifest)
     annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
     annotated, problem = _annotated_fields(manifest)

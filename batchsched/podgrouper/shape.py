@@ -61,7 +61,7 @@ class PartGroup:
 
 @dataclass(frozen=True, slots=True)
 class GangVariant:
-    """Another gang of an owner, with other parts than its first one, such as a further replica of a scaling group.
+    """A further gang of an owner, with other parts than its first gang, such as a replica of a scaling group.
 
     Args:
       parts: the parts of the gang.

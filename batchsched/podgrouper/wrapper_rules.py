@@ -52,12 +52,12 @@ def _needed_together(shape: OwnerShape) -> OwnerShape:
 
 
 def app_wrapper_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
-    """Return the components of an AppWrapper that a rule or a reader of manifests may know."""
+    """Return the manifests of the components of an AppWrapper."""
     return [dict(template) for template in _templates(spec_of(manifest))]
 
 
 def pod_shape(manifest: Manifest) -> OwnerShape:
-    """Return a Pod in an AppWrapper as a part of the gang."""
+    """Return the shape of a Pod in an AppWrapper: one part with one pod."""
     return OwnerShape((OwnerPart("", 1, 1, manifest),))
 
 

@@ -358,7 +358,7 @@ def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
 
 
 def order_of_addition(document: Document | InvalidInput) -> int:
-    """Return when a document is added: templates first, and pods last."""
+    """Return the sort key by which documents are added: training runtimes first, and pods last."""
     if not isinstance(document, Document):
         return 1
     envelope = document.envelope

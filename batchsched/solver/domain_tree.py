@@ -17,7 +17,7 @@ _UNREACHABLE: Final = np.int64(2**62)
 
 
 def level_costs(levels: int) -> tuple[int, ...]:
-    """Return the cost of one more domain at each level, the widest first.
+    """Return the cost of using one more domain at each topology level, the widest level first.
 
     A hop that leaves the narrowest domain costs 2, of which `NODE_COST` is counted for the node. Each wider level
     doubles the cost of the hop.
@@ -26,7 +26,7 @@ def level_costs(levels: int) -> tuple[int, ...]:
 
 
 def rank_cost(paths: IndexArray, nodes: IndexArray) -> int:
-    """Return the cost of all hops between consecutive ranks on these nodes, if ranks are assigned domain by domain.
+    """Return the cost of the hops between consecutive ranks on nodes, if ranks are assigned domain by domain.
 
     Args:
       paths: [L, N] domain of each node at each level, the widest first. A domain is identified by its whole path.
@@ -39,7 +39,7 @@ def rank_cost(paths: IndexArray, nodes: IndexArray) -> int:
 
 
 class DomainTree:
-    """Nodes with their domains at nested levels, and what it costs to use them.
+    """The nodes of a cluster with their domains at nested topology levels, and the costs of using them.
 
     A layout of least cost is found by dynamic programming over the domains. At most one domain of an optimal layout is
     used in part; all others are used up to a number of pods at which their cost rises. Only these numbers are
@@ -61,7 +61,7 @@ class DomainTree:
         """Array elements that were computed."""
 
     def cost(self, counts: IntArray) -> int:
-        """Return the cost of using the nodes with a count: one more node or domain costs its price, the first nothing.
+        """Return the cost of using the nodes with a count above 0; the first node and the first domains are free.
 
         With occupied nodes, the first further domain costs, too.
         """
@@ -77,7 +77,7 @@ class DomainTree:
         return total if len(occupied) else total - paid_first
 
     def cover_at_least_cost(self, capacity: IntArray, pods: int) -> IntArray:
-        """Return how many pods go to each node [N], at the least cost; among equal ones, in the fullest domains.
+        """Return how many pods each node [N] gets in a layout of least cost; among equal costs, in the fullest domains.
 
         Args:
           capacity: [N] pods that fit on each node, > 0; together at least `pods`.
@@ -148,7 +148,7 @@ class _Leaf:
     occupied_count: int
 
     def take(self, pods: int, counts: IntArray) -> None:
-        """Put pods on the nodes in order; the rest goes to the node that it fills best."""
+        """Place pods on the nodes in order, and the last pods on the node that they fill best."""
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:
@@ -171,7 +171,7 @@ class _Domain:
     choices: list[IntArray]
 
     def take(self, pods: int, counts: IntArray) -> None:
-        """Divide pods among the children as the least cost requires."""
+        """Divide pods among the child domains so that the cost is least."""
         for child, choice in zip(reversed(self.children), reversed(self.choices), strict=True):
             amount = int(choice[pods])
             if amount:

@@ -30,7 +30,7 @@ MAX_LAYOUT_WORK: Final = 40_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedClass:
-    """A pod class with ranks.
+    """A pod class with ranked pods, of which consecutive ranks should be close together.
 
     Args:
       pod_class: index of the class in the problem.
@@ -44,13 +44,13 @@ class RankedClass:
 
 
 def layout_order(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> IntArray:
-    """Return the positions of these nodes in the order in which ranks are assigned: domain by domain, then by node."""
+    """Return the positions of nodes in the order in which ranks are assigned: domain by domain, then by node."""
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
 
 
 def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedClass]) -> Solution:
-    """Return the solution with ranked classes moved to nodes of a lower cost; all numbers of placed pods stay.
+    """Return the solution with the pods of ranked classes moved so that their hops cost less.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
     plugin's row or a cut reads its placement.
@@ -96,7 +96,7 @@ class _Layout:
         self._moved = False
 
     def classes_of_rows_and_cuts(self) -> frozenset[int]:
-        """Return the classes that plugins' rows count, or that belong to a gang of a cut."""
+        """Return the pod classes that plugin constraints count, or that belong to a gang with a cut."""
         problem = self._problem
         in_rows = {int(index) for row in problem.rows for index in row.classes}
         cut = {one.gang for one in problem.cuts}
@@ -105,7 +105,7 @@ class _Layout:
         )
 
     def move_class(self, ranked: RankedClass) -> None:
-        """Move the pods of a class to a layout of least cost, if that is lower than now."""
+        """Move the pods of a class to a layout of least cost, if it costs less than the present layout."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
         if not pods or self._work > MAX_LAYOUT_WORK:

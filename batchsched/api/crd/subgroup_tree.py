@@ -7,7 +7,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class SubgroupTree:
-    """Subgroups by index: those without children have pods, the others run if enough of their children run.
+    """The tree of a gang's subgroups: leaves have pods, and a parent runs if enough of its children run.
 
     Args:
       names: name of each subgroup.
@@ -36,7 +36,7 @@ class SubgroupTree:
         min_children: Sequence[int | None],
         min_roots: int | None,
     ) -> Self:
-        """Build the tree from a list with the name of each parent, None for none.
+        """Build the tree of subgroups from the name of each subgroup's parent, or None for a root.
 
         A number of children or roots of None means all. The parents exist and form no cycle.
         """
@@ -64,11 +64,11 @@ class SubgroupTree:
 
     @property
     def minimum(self) -> int:
-        """The least number of pods with which enough subgroups run."""
+        """The least number of pods of the gang with which enough of its subgroups run."""
         return self.missing({})
 
     def missing(self, placed: Mapping[str, int]) -> int:
-        """Return the least number of pods that must be added until enough subgroups run.
+        """Return the least number of further pods with which enough subgroups of the gang run.
 
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.

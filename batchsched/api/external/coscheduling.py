@@ -36,5 +36,5 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup that a pod names."""
+    """Return the coscheduling PodGroup that a pod names in its label, and no subgroup."""
     return pod.metadata.label(COSCHEDULING_LABEL), None

@@ -112,5 +112,5 @@ def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) ->
 
 
 def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup that a pod names."""
+    """Return the PodGroup and the subgroup of KAI-Scheduler that a pod names."""
     return pod.metadata.annotation(KAI_ANNOTATION), pod.metadata.label(KAI_SUB_GROUP)

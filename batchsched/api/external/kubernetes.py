@@ -114,6 +114,6 @@ class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
 
 
 def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup that a pod names."""
+    """Return the PodGroup of Kubernetes that a pod names in `spec.schedulingGroup`, and no subgroup."""
     group = pod.spec.scheduling_group
     return (group.pod_group_name if group else None), None

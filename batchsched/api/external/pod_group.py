@@ -32,13 +32,16 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
 
 
 def required_pods(min_member: int, parts: list[Spec]) -> Spec:
-    """Return minMember and subGroups. Other projects allow a minMember below the sum of the parts."""
+    """Return the fields minMember and subGroups of a batchsched PodGroup, given its subGroups.
+
+    Other projects allow a minMember below the sum of the parts.
+    """
     minimum = max(1, min_member, sum(part["minMember"] for part in parts))
     return {"minMember": minimum, "subGroups": parts or None}
 
 
 def without_none(**fields: Any) -> Spec:
-    """Return the fields with a value."""
+    """Return a mapping of the given fields, without the fields that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

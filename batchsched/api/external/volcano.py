@@ -85,7 +85,7 @@ def _is_hard(topology: VolcanoTopology | None) -> bool:
 
 
 def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup that a pod names."""
+    """Return the PodGroup and the subgroup of Volcano that a pod names."""
     names = (pod.metadata.annotation(key) for key in VOLCANO_ANNOTATIONS)
     task = pod.metadata.annotation(VOLCANO_TASK) or pod.metadata.label(VOLCANO_TASK)
     return next((name for name in names if name), None), task

@@ -177,7 +177,7 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) 
 
 
 def sort_by_rank(pods: Sequence[Pod], rank_label: str) -> list[Pod]:
-    """Return pods in the order of the ranks in a label; pods without such a number come last."""
+    """Return pods sorted by the rank in a label; pods without a number in this label come last."""
 
     def rank(pod: Pod) -> float:
         value = pod.labels.get(rank_label, "")
