@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.config.owner_rules import FieldSteps, OwnerPartRule, OwnerRule, parse_field_path
-from batchsched.podgrouper.rules import OwnerKind, OwnerKinds, passes_fields_on
+from batchsched.podgrouper.rules import OwnerKind, OwnerKinds, forms_no_gang
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
     Manifest,
@@ -31,7 +31,7 @@ def _kind_of(rule: OwnerRule) -> OwnerKind:
     return OwnerKind(
         rule.kind,
         rule.api_version,
-        shape if rule.parts else passes_fields_on,
+        shape if rule.parts else forms_no_gang,
         resource=rule.resource,
         read_paths=tuple(_read_paths(rule)),
     )
@@ -57,7 +57,7 @@ class _Reading:
 
     problem: str = field(default="")
 
-    def count(self, number: int | str | None, value: object, default: int) -> int:
+    def read_count(self, number: int | str | None, value: object, default: int) -> int:
         """Return a number that a rule states directly, or by the path of the field that contains it."""
         if number is None or isinstance(number, int):
             return default if number is None else number
@@ -84,7 +84,7 @@ def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
         text = text_or_empty(find_field(manifest, parse_field_path(path))) if path is not None else ""
         if text:
             wishes[field_name] = text
-    least = reading.count(rule.min_member, manifest, 0)
+    least = reading.read_count(rule.min_member, manifest, 0)
     if least:
         wishes["minMember"] = least
     labels = (rule.sub_group_label,) if rule.sub_group_label else ()
@@ -111,8 +111,8 @@ def _parts(manifest: Manifest, rule: OwnerPartRule, reading: _Reading) -> Iterat
 
 
 def _part(value: object, name: str, rule: OwnerPartRule, reading: _Reading, prefix: str) -> OwnerPart:
-    pods = reading.count(rule.replicas, value, 1)
-    needed = min(pods, reading.count(rule.min_member, value, pods))
+    pods = reading.read_count(rule.replicas, value, 1)
+    needed = min(pods, reading.read_count(rule.min_member, value, pods))
     if rule.template is None:
         return OwnerPart(name, pods, needed, field=prefix or "spec")
     template = mapping_or_empty(find_field(value, parse_field_path(rule.template)))

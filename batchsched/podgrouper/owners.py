@@ -20,7 +20,7 @@ from batchsched.podgrouper.rules import (
     OwnerKind,
     OwnerKinds,
     PodGroupTemplate,
-    passes_fields_on,
+    forms_no_gang,
     read_gang_needs,
 )
 from batchsched.podgrouper.shape import OwnerShape
@@ -123,7 +123,7 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
 
-POD_OWNER: Final = OwnerKind("Pod", "v1", passes_fields_on)
+POD_OWNER: Final = OwnerKind("Pod", "v1", forms_no_gang)
 """The kind of a driver of Spark that no SparkApplication owns."""
 
 

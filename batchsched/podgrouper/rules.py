@@ -76,7 +76,7 @@ class OwnerKind:
         return self.api_version.rpartition("/")[0]
 
 
-def passes_fields_on(_: Manifest) -> None:
+def forms_no_gang(_: Manifest) -> None:
     """Return None: the pods form no gang of this owner; its labels and annotations apply to the owners below it."""
 
 
@@ -98,7 +98,7 @@ _UNWRAPPED: Final = (
     OwnerKind("ReplicaSet", "apps/v1", deployment_shape),
     OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
     OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
-    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", passes_fields_on, train_job_children),
+    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", forms_no_gang, train_job_children),
     OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
     OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
     OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_shape, field="jaxReplicaSpecs")),
@@ -108,9 +108,9 @@ _UNWRAPPED: Final = (
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
     OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
     OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
-    OwnerKind("RayService", "ray.io/v1", passes_fields_on, ray_service_children),
+    OwnerKind("RayService", "ray.io/v1", forms_no_gang, ray_service_children),
     OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
-    OwnerKind("Workflow", "argoproj.io/v1alpha1", passes_fields_on),
+    OwnerKind("Workflow", "argoproj.io/v1alpha1", forms_no_gang),
     OwnerKind(
         "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_marks
     ),
