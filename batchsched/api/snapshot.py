@@ -83,7 +83,8 @@ class Snapshot:
     `resting` are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take
     part, because no event since their refusal may help them. `usage` is decayed usage of queues; it is empty unless a
     policy uses it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of
-    pods that are no victims for some minutes, because the API server refused to evict them.
+    pods that are no victims for some minutes, because the API server refused to evict them. `chosen_policy` is the
+    candidate that the gang order `auto` uses; "" for its first one.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -110,6 +111,7 @@ class Snapshot:
     usage: tuple[QueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] = ()
+    chosen_policy: str = ""
     set_aside: tuple[SetAside, ...] = ()
 
     def sorted_by_key(self) -> "Snapshot":
@@ -117,9 +119,12 @@ class Snapshot:
 
         Among equally good nodes, the first one is chosen, so a session sorts the objects before it reads them.
         """
+        objects: dict[str, Any] = {
+            kind.field: kind.sorted_by_key(getattr(self, kind.field)) for kind in OBJECT_KINDS
+        }
         return replace(
             self,
-            **{kind.field: kind.sorted_by_key(getattr(self, kind.field)) for kind in OBJECT_KINDS},
+            **objects,
             set_aside=tuple(sorted(self.set_aside, key=msgspec.structs.astuple)),
         )
 

@@ -1,5 +1,6 @@
 """Outcomes of runs as tables and data: the summary of a simulation, a sweep, a comparison, and a search."""
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
@@ -84,6 +85,7 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
         )
         return
     print_side_by_side(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
+    _print_chosen_policies(policies)
     _print_unfinished(policies)
     for policy, slowdown in differences.items():
         difference = slowdown.difference
@@ -143,6 +145,9 @@ def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
         "failures": sum(result.failures for result in results),
         "utilisation": _mean_utilisation([figures.utilisation for figures in metrics]),
     }
+    chosen_policies = _sessions_by_chosen_policy(runs)
+    if chosen_policies:
+        record["chosenPolicies"] = chosen_policies
     record["unfinishedGangs"] = [
         {"podGroup": gang.key, "reason": gang.reason, "message": gang.message}
         for gang in list_unfinished_gangs(results)
@@ -180,6 +185,27 @@ def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> N
     _print_columns(title, heads, rows, rows)
     if any(row.endswith("*") for row in rows):
         console().print(utilisation_footnote([outcome.result for runs in policies for outcome in runs]))
+
+
+def _print_chosen_policies(policies: Sequence[Sequence["Outcome"]]) -> None:
+    """Print for `auto` in which share of the sessions each candidate ordered the gangs."""
+    for runs in policies:
+        sessions = _sessions_by_chosen_policy(runs)
+        total = sum(sessions.values())
+        shares = (
+            f"{label} in {count / total:.0%}"
+            for label, count in sorted(sessions.items(), key=lambda item: -item[1])
+        )
+        if total:
+            console().print(f"{runs[0].policy} chose {', '.join(shares)} of the sessions", soft_wrap=True)
+
+
+def _sessions_by_chosen_policy(runs: Sequence["Outcome"]) -> dict[str, int]:
+    """Return the number of sessions of some runs under each candidate of `auto`."""
+    sessions: Counter[str] = Counter()
+    for outcome in runs:
+        sessions.update(outcome.result.chosen_policies)
+    return dict(sessions)
 
 
 def _print_unfinished(policies: Sequence[Sequence["Outcome"]]) -> None:

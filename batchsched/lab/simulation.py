@@ -19,7 +19,6 @@ from typing import Final, TypeVar
 import numpy as np
 
 from batchsched.api.crd.queue import Queue
-from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
 from batchsched.lab.fairness import measure_fairness
@@ -27,9 +26,9 @@ from batchsched.lab.measures import Outcome, measure_run
 from batchsched.lab.plan import Run
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import Workers
-from batchsched.queues.usage_history import UsageHistory
 from batchsched.record.cluster_files import SessionSettings, find_cluster_files
 from batchsched.record.file import read_session_file as read_session
+from batchsched.runner.auto_scheduler import SimulatedSchedulers
 from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
@@ -108,15 +107,10 @@ def simulate(
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
     """
-    past = UsageHistory({}, profile.usage_half_life_seconds)
-    sessions: list[Session] = []
-
-    def scheduler(snapshot: Snapshot) -> Session:
-        sessions.append(Session(snapshot, profile, past=past, brief=True))
-        return sessions[-1]
-
-    result = simulate_workload(workload, scheduler, settings, progress)
-    return _with_reasons(result, sessions[-1], settings.seed)
+    schedulers = SimulatedSchedulers(profile)
+    result = simulate_workload(workload, schedulers.make_scheduler, settings, progress)
+    result = replace(result, chosen_policies=schedulers.chosen_policies)
+    return _with_reasons(result, schedulers.session, settings.seed)
 
 
 def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:

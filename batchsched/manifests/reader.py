@@ -280,10 +280,8 @@ class _Cluster:
             raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
         # As the API server lists them: a simulation draws the nodes that fail by their indexes.
         self.objects["nodes"].sort(key=lambda node: node.name)
-        snapshot = Snapshot(
-            **{name: tuple(objects) for name, objects in self.objects.items()},
-            set_aside=tuple(self.set_aside_objects),
-        )
+        fields: dict[str, Any] = {name: tuple(objects) for name, objects in self.objects.items()}
+        snapshot = Snapshot(**fields, set_aside=tuple(self.set_aside_objects))
         return ReadResult(snapshot, tuple(self._warnings(snapshot)), tuple(self.owners))
 
     def _set_queues_aside(self) -> None:

@@ -49,7 +49,8 @@ def from_json(data: bytes, file: str = "") -> Snapshot:
             objects[kind.field].append(decoder.decode(document, kind))
         except ObjectDecodeError as refused:
             raise InvalidInput(str(refused), file=file, object=f"{kind.name} ({document.place})") from refused
-    return Snapshot(**{name: tuple(values) for name, values in objects.items()})
+    fields: dict[str, Any] = {name: tuple(values) for name, values in objects.items()}
+    return Snapshot(**fields)
 
 
 def _object(written_object: msgspec.Struct | BaseModel, kind: ObjectKind) -> bytes:

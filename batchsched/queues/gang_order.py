@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
+from typing_extensions import override
 
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
@@ -330,7 +331,132 @@ class HeadroomOrder:
         return np.maximum(1.0, (now - gangs.created + run) / np.maximum(run, SLOWDOWN_BOUND_SECONDS))
 
 
+class CandidatePolicy(StrictModel):
+    """A gang order that `auto` may choose."""
+
+    name: str = Field(min_length=1, description="Name of a registered gang order, other than auto.")
+    args: dict[str, Any] = Field(default={}, description="Arguments of this gang order.")
+    backfill: Literal["none", "easy", "kept"] | None = Field(
+        default=None, description="Backfill while this gang order is chosen. Default: that of the profile."
+    )
+
+    @override
+    def __repr__(self) -> str:
+        """Return the label, as the reference of policies shows defaults."""
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """The gang order with its arguments, written as on the command line, such as `headroom:share=0.25`."""
+        arguments = ",".join(f"{name}={value}" for name, value in self.args.items())
+        order = f"{self.name}:{arguments}" if arguments else self.name
+        return f"{order} (backfill {self.backfill})" if self.backfill is not None else order
+
+
+DEFAULT_CANDIDATES: Final = (
+    CandidatePolicy(name="headroom"),
+    CandidatePolicy(name="headroom", args={"share": 0.0625}),
+    CandidatePolicy(name="headroom", args={"share": 0.25}),
+    CandidatePolicy(name="headroom", backfill="none"),
+    CandidatePolicy(name="headroom", args={"share": 0.25}, backfill="none"),
+    CandidatePolicy(name="saf"),
+)
+
+
+class AutoArgs(StrictModel):
+    """Arguments of the gang order `auto`, set under `policy.args`."""
+
+    candidates: tuple[CandidatePolicy, ...] = Field(
+        default=DEFAULT_CANDIDATES,
+        min_length=1,
+        description="The gang orders; the first one is used at the start.",
+    )
+    recent_gangs: int = Field(
+        default=256, ge=1, le=5000, description="K: number of recent gangs that a forecast lets arrive again."
+    )
+    gangs_between_forecasts: int = Field(
+        default=256,
+        ge=1,
+        description="Gangs that arrive between two forecasts; the first ones follow earlier.",
+    )
+    memory: float = Field(
+        default=0.8, ge=0, lt=1, description="m: weight of the earlier forecasts in the score of a candidate."
+    )
+    hysteresis: float = Field(
+        default=0.05, ge=0, description="h: difference of scores above which another candidate is chosen."
+    )
+    delay_weight: float = Field(
+        default=1.5,
+        ge=0,
+        description="w: weight of the delay of device hours, relative to the mean slowdown.",
+    )
+    cpu_share: float = Field(
+        default=0.1, gt=0, le=0.1, description="Maximum part of the time of one CPU that forecasts use."
+    )
+
+
+class AutoOrder:
+    """The order of the candidate that did best in recent forecasts: `auto` follows the workload.
+
+    A forecast simulates each candidate with the sessions of the scheduler: the running and pending gangs, and after
+    them the K most recent gangs, which arrive again at the same intervals. Each gang is one pod, and all nodes with
+    the same resources are one node. The score of a candidate is log(mean bounded slowdown) + w · log(mean end,
+    weighted by area), where the area of a gang is its run time · dominant share. Scores are means over forecasts, in
+    which the older ones count m. The chosen candidate changes if another one is better by more than h.
+
+    The choice is an input of a session and is recorded with it. Without a choice, the first candidate is used.
+
+    Source: batchsched; the decision record on the choice of a policy describes how it was found.
+    """
+
+    name: ClassVar[str] = "auto"
+    Args: ClassVar[type[AutoArgs]] = AutoArgs
+
+    def __init__(self, args: AutoArgs | None = None) -> None:
+        self.args = args or AutoArgs()
+        self._orders: dict[str, tuple[CandidatePolicy, GangOrderPolicy, HeadroomPolicy | None]] = {}
+        """By label of each candidate: the candidate, its gang order, and the same if it keeps room free."""
+        for candidate in self.args.candidates:
+            if candidate.name == self.name:
+                raise InvalidInput(
+                    "expected another gang order than auto", object="policy auto", field="args.candidates"
+                )
+            order = make_gang_order(candidate.name, candidate.args)
+            self._orders[candidate.label] = (
+                candidate,
+                order,
+                order if isinstance(order, HeadroomPolicy) else None,
+            )
+        self._chosen = self.args.candidates[0].label
+
+    def choose(self, label: str) -> CandidatePolicy:
+        """Use the candidate with this label from the next session on, and return it.
+
+        A label of no candidate changes nothing.
+        """
+        if label in self._orders:
+            self._chosen = label
+        return self._orders[self._chosen][0]
+
+    @property
+    def horizon_seconds(self) -> float:
+        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
+        headroom = self._orders[self._chosen][2]
+        return headroom.horizon_seconds if headroom is not None else 0.0
+
+    def key(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return sort keys [G] of the chosen candidate."""
+        return self._orders[self._chosen][1].key(gangs, now)
+
+    def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
+        """Return for each gang [G] the share that must remain free by the chosen candidate; 0 if it keeps none."""
+        headroom = self._orders[self._chosen][2]
+        if headroom is not None:
+            return headroom.required_free_share(gangs, now)
+        return np.zeros(len(gangs.created))
+
+
 POLICIES: Final[Mapping[str, type]] = {
     order.name: order
-    for order in (PriorityOrder, FcfsOrder, SjfOrder, SafOrder, Wfp3Order, F1Order, HeadroomOrder)
+    for order in (PriorityOrder, FcfsOrder, SjfOrder, SafOrder, Wfp3Order, F1Order, HeadroomOrder, AutoOrder)
 }

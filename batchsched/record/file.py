@@ -69,6 +69,8 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Left out if there are none: the bytes of such a session are those of earlier versions."""
+    chosen_policy: str | msgspec.UnsetType = msgspec.UNSET
+    """Left out under every policy but `auto`, for the same reason."""
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -97,6 +99,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
         usage=record.snapshot.usage,
         reservations=record.snapshot.reservations,
         refused_evictions=record.snapshot.refused_evictions or msgspec.UNSET,
+        chosen_policy=record.snapshot.chosen_policy or msgspec.UNSET,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -153,6 +156,7 @@ def read_session_file(path: Path) -> SessionRecord:
         usage=session.usage,
         reservations=session.reservations,
         refused_evictions=session.refused_evictions or (),
+        chosen_policy=session.chosen_policy or "",
         set_aside=session.set_aside,
     )
     return SessionRecord(

@@ -16,7 +16,7 @@ from batchsched.framework.runtime.plugin_call import SampledPluginCalls
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
-from batchsched.queues.gang_order import make_gang_order
+from batchsched.queues.gang_order import AutoOrder, make_gang_order
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
@@ -57,7 +57,7 @@ class Session:
         brief: bool = False,
         pause: Pause = no_pause,
     ) -> None:
-        self.profile = profile
+        self.profile = self._configured = profile
         self.tables = SessionTables(snapshot, pipeline or standard_registry().create_pipeline(profile), pause)
         self._brief = brief
         self.solver_work = 0.0
@@ -67,6 +67,7 @@ class Session:
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
         self._policy = make_gang_order(profile.policy.name, profile.policy.args)
+        self.choose_policy(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._admission = Admission.from_tables(self.tables)
 
@@ -98,6 +99,18 @@ class Session:
     def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
+
+    def choose_policy(self, label: str) -> None:
+        """Let the gang order `auto` use another of its candidates; other gang orders have no choice."""
+        if not isinstance(self._policy, AutoOrder):
+            return
+        candidate = self._policy.choose(label)
+        if candidate.backfill is None:
+            self.profile = self._configured
+        elif candidate.backfill != self.profile.backfill or self.profile.blocking:
+            self.profile = self._configured.model_copy(
+                update={"backfill": candidate.backfill, "blocking": False}
+            )
 
     def set_refused_evictions(self, pods: Iterable[str]) -> None:
         """Replace the set of pods that must not be victims, because the API server refused their eviction."""

@@ -4,7 +4,7 @@ Everything is derived from the run's records, without a clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Final
@@ -151,6 +151,7 @@ class RunResult:
       failures: number of node failures.
       queues: usage and demand of queues over time.
       kept_utilisation: the utilisation by resource, if the series are left out.
+      chosen_policies: the number of sessions under each candidate of the policy `auto`; empty for other policies.
     """
 
     workload: str
@@ -164,6 +165,7 @@ class RunResult:
     failures: int = 0
     queues: QueueSeries = QueueSeries()
     kept_utilisation: Mapping[str, float] | None = None
+    chosen_policies: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def starts_with_backlog(self) -> bool:

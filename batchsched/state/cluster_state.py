@@ -378,7 +378,8 @@ class ClusterState:
         return self._snapshot[1]
 
     def _frozen(self) -> Snapshot:
-        return Snapshot(**{field: store.sorted_objects() for field, store in self._stores.items()})
+        objects: dict[str, Any] = {field: store.sorted_objects() for field, store in self._stores.items()}
+        return Snapshot(**objects)
 
     def snapshot_as_listed(self) -> Snapshot:
         """Return a Snapshot of the cluster as the API server showed it, with assumed pods pending."""

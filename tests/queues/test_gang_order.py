@@ -14,6 +14,7 @@ from batchsched.errors import InvalidInput
 from batchsched.queues.gang_order import (
     DEFAULT_RUNTIME_SECONDS,
     POLICIES,
+    AutoOrder,
     F1Order,
     FcfsOrder,
     HeadroomArgs,
@@ -39,7 +40,7 @@ def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
         make_gang_order("lottery", {})
     assert str(caught.value) == (
-        "policy.name: there is no policy 'lottery'; known are f1, fcfs, headroom, priority, saf, sjf, wfp3"
+        "policy.name: there is no policy 'lottery'; known are auto, f1, fcfs, headroom, priority, saf, sjf, wfp3"
     )
 
 
@@ -228,3 +229,36 @@ def test_headroom_policy_has_the_configured_horizon():
 def test_invalid_arguments_are_refused(wrong):
     with pytest.raises(ValidationError):
         HeadroomArgs.model_validate(wrong)
+
+
+def test_auto_orders_gangs_as_its_first_candidate_until_another_one_is_chosen():
+    auto = make_gang_order("auto", {"candidates": [{"name": "fcfs"}, {"name": "headroom"}]})
+    gangs = columns({"created": 1.0, "estimate": 9000.0}, {"created": 2.0, "estimate": 60.0})
+    assert isinstance(auto, AutoOrder)
+    assert auto.key(gangs, 10.0).tolist() == FcfsOrder().key(gangs, 10.0).tolist()
+    assert auto.required_free_share(gangs, 10.0).tolist() == [0.0, 0.0]
+    assert auto.choose("headroom").name == "headroom"
+    assert auto.key(gangs, 10.0).tolist() == HeadroomOrder().key(gangs, 10.0).tolist()
+    assert (
+        auto.required_free_share(gangs, 10.0).tolist()
+        == HeadroomOrder().required_free_share(gangs, 10.0).tolist()
+    )
+    assert auto.horizon_seconds == HeadroomOrder().horizon_seconds
+
+
+def test_auto_ignores_the_choice_of_a_policy_that_is_no_candidate():
+    auto = AutoOrder()
+    assert auto.choose("lottery").label == "headroom"
+
+
+def test_auto_is_no_candidate_of_itself():
+    with pytest.raises(InvalidInput, match="expected another gang order than auto"):
+        make_gang_order("auto", {"candidates": [{"name": "auto"}]})
+
+
+def test_a_candidate_is_named_by_its_arguments_and_its_backfill():
+    auto = make_gang_order(
+        "auto", {"candidates": [{"name": "headroom", "args": {"share": 0.25}, "backfill": "none"}]}
+    )
+    assert isinstance(auto, AutoOrder)
+    assert auto.choose("").label == "headroom:share=0.25 (backfill none)"

@@ -65,6 +65,7 @@ def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
             usage=usage,
             reservations=(Reservation(pod_group="team/head", start="2026-01-01T00:00:00Z"),),
             refused_evictions=("team/low",),
+            chosen_policy="saf",
             set_aside=(aside,),
         )
     )

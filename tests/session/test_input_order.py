@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +51,8 @@ def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
     orders = {field: list(getattr(snapshot, field)) for field in UNORDERED}
     for objects in orders.values():
         dice.shuffle(objects)
-    return replace(snapshot, **{field: tuple(objects) for field, objects in orders.items()})
+    changes: dict[str, Any] = {field: tuple(objects) for field, objects in orders.items()}
+    return replace(snapshot, **changes)
 
 
 def drawn_cluster(seed: int) -> Snapshot:

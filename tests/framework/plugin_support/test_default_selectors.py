@@ -29,5 +29,6 @@ def selecting(kind: type, selector: Any) -> Any:
     ],
 )
 def test_default_label_keys_are_those_of_all_services_and_workloads(field, kind, selector, keys):
-    snapshot = Snapshot(**{field: (selecting(kind, selector),)})
+    objects: dict[str, Any] = {field: (selecting(kind, selector),)}
+    snapshot = Snapshot(**objects)
     assert default_label_keys(snapshot) == keys

@@ -1,0 +1,98 @@
+"""A scheduler in virtual time with the gang order `auto`: it forecasts between two sessions and waits for the result.
+
+The number of gangs that arrived decides when a forecast runs, so that a simulation repeats. In a cluster, forecasts
+run in a thread next to the sessions instead (`batchsched.scheduler.policy_worker`).
+"""
+
+from collections import Counter
+
+from typing_extensions import override
+
+from batchsched.api.decision import Decision
+from batchsched.api.gang import gang_identity
+from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.config.schema import Profile
+from batchsched.ports.cluster import ClusterChanges, Scheduler
+from batchsched.queues.usage_history import UsageHistory
+from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser, auto_arguments
+from batchsched.session.session import Session
+
+
+class AutoScheduler(Scheduler):
+    """Passes everything on to a session, and tells it which candidate of `auto` to use.
+
+    Args:
+      session: the session.
+      cluster: the cluster from which the session was made.
+      chooser: chooses the candidate.
+    """
+
+    def __init__(self, session: Session, cluster: Snapshot, chooser: PolicyChooser) -> None:
+        self.session = session
+        self.chooser = chooser
+        self.choices: list[CandidateChoice] = []
+        """The choices so far."""
+        self.sessions_by_policy: Counter[str] = Counter()
+        """The number of sessions under each candidate."""
+        self._cluster = cluster
+        self._arrived: dict[str, None] = {}
+
+    @override
+    def apply_changes(self, changes: ClusterChanges) -> None:
+        self._arrived |= dict.fromkeys(gang_identity(pod) for pod in changes.added_pods if not pod.node)
+        self.session.apply_changes(changes)
+
+    @override
+    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
+        self.session.set_waiting_gangs(held)
+
+    @override
+    def decide(self, now: float, seed: int) -> Decision:
+        self.session.tables.refresh()
+        self.chooser.record_gangs(self.session, self._arrived)
+        self._arrived.clear()
+        if self.chooser.is_due(now):
+            frozen = self.chooser.begin_forecast(self.session, self._cluster, now)
+            self.choices.append(self.chooser.conclude_forecast(self.chooser.forecast_all(frozen), now))
+        self.session.choose_policy(self.chooser.policy)
+        self.sessions_by_policy[self.chooser.policy] += 1
+        return self.session.decide(now, seed)
+
+
+class SimulatedSchedulers:
+    """Makes the schedulers of a simulation under one profile, and keeps the last one.
+
+    Past usage of queues is passed on from one to the next.
+
+    Args:
+      profile: the profile.
+
+    Raises:
+      InvalidInput: the profile has invalid arguments of `auto`.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._arguments = auto_arguments(profile)
+        self._past = UsageHistory({}, profile.usage_half_life_seconds)
+        self._auto: AutoScheduler | None = None
+        self._session: Session | None = None
+
+    def make_scheduler(self, cluster: Snapshot) -> Scheduler:
+        """Return a scheduler that follows a cluster from a Snapshot on. Its decisions are brief."""
+        self._session = Session(cluster, self._profile, past=self._past, brief=True)
+        if self._arguments is None:
+            return self._session
+        self._auto = AutoScheduler(self._session, cluster, PolicyChooser(self._arguments))
+        return self._auto
+
+    @property
+    def session(self) -> Session:
+        """The session of the last scheduler."""
+        assert self._session is not None  # a simulation makes its scheduler first
+        return self._session
+
+    @property
+    def chosen_policies(self) -> dict[str, int]:
+        """The number of sessions under each candidate of `auto`; empty under other policies."""
+        return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

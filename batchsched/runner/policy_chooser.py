@@ -1,0 +1,178 @@
+"""The choice of a gang order under the policy `auto`: when to forecast, and which candidate to use.
+
+The chooser collects the gangs that arrive. After some arrivals a forecast simulates every candidate. The candidate
+with the best score is chosen if it is better than the present one by more than the hysteresis. The choice is an input
+of the next sessions and is recorded with them, so that a replay does not need the forecasts.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.queues.gang_order import AutoArgs, AutoOrder, make_gang_order
+from batchsched.runner.policy_forecast import (
+    Forecast,
+    ForecastInput,
+    GangDemand,
+    forecast_candidate,
+    forecast_input,
+    gang_demand,
+)
+from batchsched.session.session import Session
+
+SECONDS_PER_FORECAST_SESSION: Final = 0.002
+"""CPU seconds that one simulated session is assumed to take when the pauses between forecasts are computed."""
+FIRST_FORECAST_GANGS: Final = 8
+"""Number of gangs after which the first forecast follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateChoice:
+    """The result of the forecasts of all candidates at one time.
+
+    Args:
+      time: seconds since 1970.
+      policy: label of the chosen candidate.
+      previous: label of the candidate that was used before; the same if the choice stays.
+      reason: why it was chosen.
+      forecasts: the forecast of each candidate, by label.
+    """
+
+    time: float
+    policy: str
+    previous: str
+    reason: str
+    forecasts: Mapping[str, Forecast]
+
+    @property
+    def is_change(self) -> bool:
+        """True if another candidate than before was chosen."""
+        return self.policy != self.previous
+
+
+def auto_arguments(profile: Profile) -> AutoArgs | None:
+    """Return the arguments of `auto` if the profile's gang order is `auto` and its sessions read it; otherwise None.
+
+    Raises:
+      InvalidInput: the arguments are invalid.
+    """
+    if profile.policy.name != AutoOrder.name:
+        return None
+    order = make_gang_order(profile.policy.name, profile.policy.args)
+    in_order = not profile.solver.enabled or profile.selection == "ordered"
+    return order.args if isinstance(order, AutoOrder) and in_order else None
+
+
+class PolicyChooser:
+    """Chooses the candidate of `auto` for one profile.
+
+    Args:
+      args: the arguments of `auto`.
+    """
+
+    def __init__(self, args: AutoArgs) -> None:
+        self.args = args
+        self.policy = args.candidates[0].label
+        """The label of the chosen candidate."""
+        self.last: CandidateChoice | None = None
+        """The last choice."""
+        self._recent: dict[str, GangDemand] = {}
+        """The most recent gangs by identity, the oldest first."""
+        self._seen = 0
+        self._since_forecast = 0
+        self._rest_until = -math.inf
+        self._scores: dict[str, float] = {}
+        self._forecasts = 0
+
+    def record_gangs(self, session: Session, identities: Iterable[str]) -> None:
+        """Record gangs that arrived; gangs that were recorded before are ignored.
+
+        Args:
+          session: a session; its tables contain the gangs.
+          identities: identities of pending gangs.
+        """
+        for identity in identities:
+            members = session.tables.gangs.get(identity)
+            if identity in self._recent or members is None:
+                continue
+            demand = gang_demand(session.tables, members)
+            if demand is None:
+                continue
+            self._recent[identity] = demand
+            self._seen += 1
+            self._since_forecast += 1
+            while len(self._recent) > self.args.recent_gangs:
+                del self._recent[next(iter(self._recent))]
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the next forecast is due: enough gangs arrived, and the CPU budget allows it."""
+        interval = min(max(FIRST_FORECAST_GANGS, self._seen // 2), self.args.gangs_between_forecasts)
+        return self._since_forecast >= interval and now >= self._rest_until
+
+    def begin_forecast(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
+        """Return the frozen input of the next forecast, and count the arrivals for the one after it from now."""
+        self._since_forecast = 0
+        recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
+        return forecast_input(session, cluster, recent, now)
+
+    def forecast_all(
+        self, frozen: ForecastInput, pause: Callable[[], None] | None = None
+    ) -> dict[str, Forecast]:
+        """Simulate every candidate, and return the forecasts by label. Any thread may call this method.
+
+        Args:
+          frozen: the frozen input.
+          pause: called after each simulated session.
+        """
+        progress = (lambda _done, _total: pause()) if pause is not None else None
+        return {
+            candidate.label: forecast_candidate(frozen, candidate, progress)
+            for candidate in self.args.candidates
+        }
+
+    def conclude_forecast(self, forecasts: Mapping[str, Forecast], now: float) -> CandidateChoice:
+        """Add forecasts to the scores, choose the candidate for the next sessions, and return the choice."""
+        self._forecasts += 1
+        memory = min(self.args.memory, 1.0 - 1.0 / self._forecasts)
+        for label, value in _forecast_scores(forecasts, self.args.delay_weight).items():
+            self._scores[label] = memory * self._scores.get(label, value) + (1.0 - memory) * value
+        previous = self.policy
+        best = min(self._scores, key=self._scores.__getitem__)
+        gain = self._scores[previous] - self._scores[best]
+        if gain > self.args.hysteresis:
+            self.policy = best
+        self._rest_until = now + self._pause_seconds(forecasts)
+        reason = _reason(forecasts, previous, self.policy, best, gain)
+        self.last = CandidateChoice(now, self.policy, previous, reason, forecasts)
+        return self.last
+
+    def _pause_seconds(self, forecasts: Mapping[str, Forecast]) -> float:
+        seconds = SECONDS_PER_FORECAST_SESSION * sum(forecast.sessions for forecast in forecasts.values())
+        return seconds / self.args.cpu_share
+
+
+def _forecast_scores(forecasts: Mapping[str, Forecast], delay_weight: float) -> dict[str, float]:
+    """Return the score of each candidate relative to the first one; the lowest is the best."""
+    first = next(iter(forecasts.values()))
+    return {
+        label: math.log(max(1.0, forecast.slowdown) / max(1.0, first.slowdown))
+        + delay_weight * math.log(max(1.0, forecast.mean_end) / max(1.0, first.mean_end))
+        for label, forecast in forecasts.items()
+    }
+
+
+def _reason(forecasts: Mapping[str, Forecast], previous: str, chosen: str, best: str, gain: float) -> str:
+    """Return a sentence that states the figures on which the choice rests."""
+    before, after = forecasts[previous], forecasts[best]
+    figures = (
+        f"mean slowdown {after.slowdown:.2f} instead of {before.slowdown:.2f}, mean end of device hours "
+        f"{after.mean_end / 3600:.1f} h instead of {before.mean_end / 3600:.1f} h in the last forecast"
+    )
+    if chosen != previous:
+        return f"{chosen} replaces {previous}: {figures}"
+    if best == previous:
+        return f"{chosen} stays: no candidate has a better score"
+    return f"{chosen} stays: {best} is better by {gain:.3f}, which is within the hysteresis ({figures})"
