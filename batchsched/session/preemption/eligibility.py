@@ -149,8 +149,10 @@ class VictimCandidate:
         return is_too_critical(self.highest_pod_priority, gang.priority)
 
 
-class VictimCandidates:
-    """The running gangs of a session that may be evicted, and the pods that are being deleted.
+class EvictionUnits:
+    """Groups the bound pods of gangs into units, and computes what the eviction of each unit costs.
+
+    It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
 
     Args:
       tables: the session's tables.
@@ -165,65 +167,8 @@ class VictimCandidates:
         largest = tables.node_table.allocatable.max(axis=0, initial=0)
         self._weighed = tables.share_resources & (largest > 0)
         self._largest = np.maximum(1, largest)
-        self.terminating = [
-            unit for _, members in sorted(tables.running.items()) if (unit := self._terminating_unit(members))
-        ]
-        """One unit of cost 1 for each gang with pods that are being deleted."""
 
-    @cached_property
-    def candidates(self) -> list[VictimCandidate]:
-        """All running gangs that may be evicted and are not protected, sorted by identity; computed on first use."""
-        return self._list_candidates(protected=False)
-
-    @cached_property
-    def protected_candidates(self) -> list[VictimCandidate]:
-        """All protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
-        return self._list_candidates(protected=True)
-
-    def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:
-        tables = self._tables
-        running = [
-            members
-            for _, members in sorted(tables.running.items())
-            if is_gang_protected(members, tables.queues, self._now) == protected
-            and members.bound.keys().isdisjoint(tables.refused_evictions)
-            and any(_stays(pod, node) for pod, node in members.bound.values())
-        ]
-        table = tables.classes.priorities
-        highest = [table.highest_pod_priority(members.bound_pods) for members in running]
-        priorities = [
-            table.capped_priority(members.group, highest_pod_priority)
-            for members, highest_pod_priority in zip(running, highest, strict=True)
-        ]
-        # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
-        ranks = {
-            priority: MAX_PRIORITY_DOUBLINGS if protected else rank
-            for rank, priority in enumerate(sorted(set(priorities)))
-        }
-        return [
-            VictimCandidate(
-                members,
-                members.queue,
-                priority,
-                highest_pod_priority,
-                start_of_first_pod(members.bound_pods),
-                partial(self._units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
-            )
-            for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
-        ]
-
-    def list_in_queue(self, queue: str) -> list[VictimCandidate]:
-        """Return the running gangs of one queue that may be evicted."""
-        return self._by_queue.get(queue, [])
-
-    @cached_property
-    def _by_queue(self) -> dict[str, list[VictimCandidate]]:
-        by_queue: dict[str, list[VictimCandidate]] = {}
-        for candidate in self.candidates:
-            by_queue.setdefault(candidate.queue, []).append(candidate)
-        return by_queue
-
-    def _terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
+    def terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
         """Return the pods of a gang that are being deleted as one unit, None if there are none."""
         bound = sorted(members.bound.items())
         pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
@@ -231,7 +176,7 @@ class VictimCandidates:
             return None
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
-    def _units(
+    def list_units(
         self, members: PodGroupState, factor: int, preference: ElasticPodPreference
     ) -> tuple[EvictionUnit, ...]:
         """Return the units of a gang: its elastic pods and then its minimum.
@@ -309,6 +254,77 @@ class VictimCandidates:
         # The dominant share of the largest node, of those resources only by which queues are compared.
         share = float((requests / self._largest)[self._weighed].max(initial=0.0))
         return POD_COST + int(NODE_HOUR_COST * lost_hours * min(1.0, share))
+
+
+class VictimCandidates:
+    """The running gangs of a session that may be evicted, and the pods that are being deleted.
+
+    Args:
+      tables: the session's tables.
+      now: seconds since 1970.
+      scheduler_name: scheduler name of the profile.
+    """
+
+    def __init__(self, tables: SessionTables, now: float, scheduler_name: str) -> None:
+        self._tables = tables
+        self._now = now
+        self._units = EvictionUnits(tables, now, scheduler_name)
+        running = sorted(tables.running.items())
+        self.terminating = [unit for _, members in running if (unit := self._units.terminating_unit(members))]
+        """One unit of cost 1 for each gang with pods that are being deleted."""
+
+    @cached_property
+    def candidates(self) -> list[VictimCandidate]:
+        """All running gangs that may be evicted and are not protected, sorted by identity; computed on first use."""
+        return self._list_candidates(protected=False)
+
+    @cached_property
+    def protected_candidates(self) -> list[VictimCandidate]:
+        """All protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
+        return self._list_candidates(protected=True)
+
+    def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:
+        tables = self._tables
+        running = [
+            members
+            for _, members in sorted(tables.running.items())
+            if is_gang_protected(members, tables.queues, self._now) == protected
+            and members.bound.keys().isdisjoint(tables.refused_evictions)
+            and any(_stays(pod, node) for pod, node in members.bound.values())
+        ]
+        table = tables.classes.priorities
+        highest = [table.highest_pod_priority(members.bound_pods) for members in running]
+        priorities = [
+            table.capped_priority(members.group, highest_pod_priority)
+            for members, highest_pod_priority in zip(running, highest, strict=True)
+        ]
+        # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
+        ranks = {
+            priority: MAX_PRIORITY_DOUBLINGS if protected else rank
+            for rank, priority in enumerate(sorted(set(priorities)))
+        }
+        return [
+            VictimCandidate(
+                members,
+                members.queue,
+                priority,
+                highest_pod_priority,
+                start_of_first_pod(members.bound_pods),
+                partial(self._units.list_units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
+            )
+            for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
+        ]
+
+    def list_in_queue(self, queue: str) -> list[VictimCandidate]:
+        """Return the running gangs of one queue that may be evicted."""
+        return self._by_queue.get(queue, [])
+
+    @cached_property
+    def _by_queue(self) -> dict[str, list[VictimCandidate]]:
+        by_queue: dict[str, list[VictimCandidate]] = {}
+        for candidate in self.candidates:
+            by_queue.setdefault(candidate.queue, []).append(candidate)
+        return by_queue
 
 
 def _stays(pod: Pod, node: int) -> bool:

@@ -38,6 +38,36 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
 
+class GangPriorities:
+    """The priority of the gang of each pod in a session, computed on first use.
+
+    Nominations refer to it. It refers to no nomination: a reference cycle would keep the tables of a session until a
+    garbage collection.
+
+    Args:
+      tables: the tables of the session.
+    """
+
+    def __init__(self, tables: SessionTables) -> None:
+        self._tables = tables
+        self._by_identity: dict[str, int] = {}
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return the priority of a pod's gang, which holds for all pods of the gang. A gang is placed as a whole."""
+        identity = gang_identity(pod)
+        priority = self._by_identity.get(identity)
+        if priority is None:
+            members = self._tables.gangs.get(identity)
+            priorities = self._tables.classes.priorities
+            priority = (
+                priorities.pod_priority(pod)
+                if members is None
+                else priorities.gang_priority(members.group, _all_pods(members))
+            )
+            self._by_identity[identity] = priority
+        return priority
+
+
 class PodPreemption:
     """The nominations and evictions of a session that places gangs without the solver.
 
@@ -49,8 +79,7 @@ class PodPreemption:
     def __init__(self, tables: SessionTables, now: float) -> None:
         self._tables = tables
         self._now = now
-        self._priorities: dict[str, int] = {}
-        """Priority of each gang, by identity; computed on demand."""
+        self._priorities = GangPriorities(tables)
         self._highest_pod_priorities: dict[str, int] = {}
         """Highest priority of the pods of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
@@ -69,28 +98,13 @@ class PodPreemption:
             pods: dict[int, tuple[Pod, ...]] = {}
             for _, (pod, node) in sorted(self._nominated.items()):
                 pods[node] = (*pods.get(node, ()), pod)
-            self._nominations = Nominations(pods, self.priority_of)
+            self._nominations = Nominations(pods, self._priorities.priority_of)
         return self._nominations
 
     def list_unplaced_nominations(self) -> list[tuple[Pod, int]]:
         """Return the nominated pods that the session has not placed, with their node indexes."""
         placed = self._tables.node_table.pods
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
-
-    def priority_of(self, pod: Pod) -> int:
-        """Return the priority of a pod's gang, which holds for all pods of the gang. A gang is placed as a whole."""
-        identity = gang_identity(pod)
-        priority = self._priorities.get(identity)
-        if priority is None:
-            members = self._tables.gangs.get(identity)
-            priorities = self._tables.classes.priorities
-            priority = (
-                priorities.pod_priority(pod)
-                if members is None
-                else priorities.gang_priority(members.group, _all_pods(members))
-            )
-            self._priorities[identity] = priority
-        return priority
 
     def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
         """Return a pod class for one pod with this session's nomination as its `nominatedNodeName`."""
@@ -168,7 +182,7 @@ class PodPreemption:
         outranked = [
             key
             for key, (nominee, nominated_node) in self._nominated.items()
-            if nominated_node == node and self.priority_of(nominee) < priority
+            if nominated_node == node and self._priorities.priority_of(nominee) < priority
         ]
         for key in outranked:
             self._drop(key)

@@ -73,6 +73,8 @@ class SessionTables:
     """
 
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = no_pause) -> None:
+        self.gangs: dict[str, PodGroupState] = {}
+        """All gangs with a PodGroup or pods, by identity."""
         # Ties are decided by the order of objects, which must not be that of documents in a file.
         snapshot = snapshot.sorted_by_key()
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
@@ -94,8 +96,6 @@ class SessionTables:
             self.snapshot, (*LEADING, *sorted(names.with_column - set(LEADING))), pipeline.release
         )
         self.result_cache = ResultCache(self.node_table)
-        self.gangs: dict[str, PodGroupState] = {}
-        """All gangs with a PodGroup or pods, by identity."""
         self.counts = PodCountsByGang(self.gangs)
         # A method of `counts`, not of the tables: a reference back would keep old tables alive until a collection.
         self.node_table.gang_of = self.counts.find_count
@@ -303,6 +303,13 @@ class SessionTables:
         members.cache = GangCache()
         self.counts.invalidate(members.identity)
         self._changed[members.identity] = None
+
+    def __del__(self) -> None:
+        """Free the cached values of the gangs, which refer back to their gangs."""
+        # Explanations build tables hundreds of times a minute. Without this, all of them stay in memory until the next
+        # full collection, which is rare: the collector counts objects and not the bytes of arrays.
+        for members in self.gangs.values():
+            members.cache = GangCache()
 
     # For one session
 
