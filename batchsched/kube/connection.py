@@ -233,10 +233,9 @@ class Connection:
                 opened = await self._open("GET", path, query, (None, JSON), timeout)
             async with opened as answer:
                 if answer.status != 200:
-                    refusal = await _refusal(answer)
-                    if refusal.status == 401:
+                    if answer.status == 401:
                         await self._renew(used)  # for the next attempt
-                    raise refusal
+                    raise await _refusal(answer)
                 begun = b""
                 async for chunk in answer.content.iter_any():
                     *whole, begun = (begun + chunk).split(b"\n")
@@ -260,7 +259,10 @@ class Connection:
                 if answer.status >= 300:
                     refusal = await _refusal(answer)
                     status = str(answer.status)
-                    raise refusal
+                    try:
+                        raise refusal
+                    finally:
+                        del refusal  # its traceback refers to this frame, which would stay until a collection
                 content_read: bytes = await answer.read()
                 status = str(answer.status)
                 return content_read

@@ -1,6 +1,7 @@
 """Requests end in time, with an answer or with an error that states the cause."""
 
 import asyncio
+import gc
 import json
 import time
 
@@ -34,6 +35,20 @@ async def test_error_contains_the_message_of_the_server(plane):
         with pytest.raises(ApiError, match='404 NotFound: pods "missing" not found') as caught:
             await connection.request("GET", "/api/v1/namespaces/default/pods/missing")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+
+async def test_refused_request_leaves_no_reference_cycle(plane):
+    """Kinds that are not installed are refused again and again; the answer of each refusal would stay in memory."""
+    async with opened(plane) as connection:
+        gc.collect()
+        gc.disable()
+        try:
+            for path in ("/api/v1/namespaces/default/pods/missing", "/apis/example.com/v1/missing"):
+                with pytest.raises(ApiError):
+                    await connection.request("GET", path)
+            assert not [entry for entry in gc.get_objects() if type(entry) is ApiError]
+        finally:
+            gc.enable()
 
 
 async def test_cancelled_requests_leave_no_connection_open(plane, monkeypatch):
