@@ -9,7 +9,7 @@ removed and added. If a Filter reads more than that, `PipelineNodeDryRun` tries 
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.interface import NodeVictims, PreFilterExtensionsPlugin
+from batchsched.framework.interface import NodeVictims
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.nodes.pod_table import HostPort, host_ports
 from batchsched.framework.pod_class import PodClass
@@ -281,7 +281,7 @@ class PipelineNodeDryRun:
         self._move(pod, come=come)
         self._undo.append((pod, come))
         handle = self._handle
-        for plugin in handle.following:
+        for plugin in handle.pipeline.prefilter_extensions:
             if name_of(plugin) not in state.skip_filter:
                 point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
                 call_plugin(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
@@ -341,12 +341,6 @@ class PreemptionHandle:
     scan: FilterResult
     nominations: Nominations
     disruption: EvictionLimits = EvictionLimits()
-    following: tuple[PreFilterExtensionsPlugin, ...] = field(init=False)
-    """PreFilter plugins with AddPod and RemovePod. The protocol check is slow, so it is made once."""
-
-    def __post_init__(self) -> None:
-        plugins = (one for one in self.pipeline.prefilters if isinstance(one, PreFilterExtensionsPlugin))
-        object.__setattr__(self, "following", tuple(plugins))
 
     @property
     def budgets(self) -> Sequence[PodDisruptionBudget]:

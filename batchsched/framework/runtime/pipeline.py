@@ -103,6 +103,10 @@ class Pipeline:
         self._following: dict[object, points.PreFilterExtensionsPlugin] = {
             plugin: plugin for plugin in self._implementing(points.PreFilterExtensionsPlugin)
         }
+        self.prefilter_extensions = tuple(
+            self._following[plugin] for plugin in self.prefilters if plugin in self._following
+        )
+        """PreFilter plugins with AddPod and RemovePod, which the dry runs of preemption call."""
         self._read_traits()
         self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
         self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
