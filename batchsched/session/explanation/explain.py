@@ -38,6 +38,7 @@ from batchsched.session.explanation.verification import (
     decide_assignments,
     decision_work,
     emptied_cluster,
+    first_share,
     require_work,
     session_budget,
 )
@@ -81,8 +82,19 @@ def explain_refusals(
     budget = budget or session_budget(decided.snapshot)
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
+
+    def explain_with_share(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+        with budget.limited_to(first_share(decided.snapshot, budget)):
+            return verifier.explain_refusal(refusal, budget)
+
+    def explain_further(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+        if not verifier.can_continue(refusal, budget):
+            return explained[refusal.pod_group]
+        return verifier.explain_refusal(refusal, budget)
+
     # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
-    for step in (verifier.examine_alone, verifier.explain_refusal):
+    # A gang whose explanation takes long continues after all others, since it would leave nothing for them.
+    for step in (verifier.examine_alone, explain_with_share, explain_further):
         for done, refusal in enumerate(examined):
             if telemetry is not None:
                 telemetry.report_progress(done, len(examined), "refusals explained")
@@ -138,7 +150,7 @@ class RefusalVerifier:
         self._decide_again = decide_again
         self._pause = pause
         self._examined: dict[str, _Examination] = {}
-        """By `namespace/name`, the gangs that were examined alone and not yet explained."""
+        """By `namespace/name`, the gangs that were examined alone and are not explained, or not completely."""
         self._after: SessionTables | None = None
         """The tables after the decision; refused gangs have no assignments, so all of them share these tables."""
 
@@ -218,6 +230,13 @@ class RefusalVerifier:
         )
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
+    def can_continue(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
+        """Return whether the explanation of a refusal is incomplete, and the budget allows another decision."""
+        examined = self._examined.get(refusal.pod_group)
+        if examined is None or examined.verifier is None:
+            return False
+        return budget.remaining >= decision_work(self._decided.snapshot)
+
     def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return the refusal with the gangs that precede the refused gang, and with verified changes that would help.
 
@@ -227,7 +246,7 @@ class RefusalVerifier:
         """
         if refusal.pod_group not in self._examined:
             self.examine_alone(refusal, budget)
-        examined = self._examined.pop(refusal.pod_group)
+        examined = self._examined[refusal.pod_group]
         verifier, emptied = examined.verifier, examined.emptied
         if verifier is None or emptied is None:
             return examined.refusal
@@ -237,7 +256,10 @@ class RefusalVerifier:
             )
         except OutOfBudget:
             return examined.refusal
-        return self._explain_changes(refusal, examined, verifier, emptied, view or emptied)
+        explained = self._explain_changes(refusal, examined, verifier, emptied, view or emptied)
+        if explained.verified:
+            del self._examined[refusal.pod_group]
+        return explained
 
     def _explain_changes(
         self,

@@ -39,6 +39,10 @@ WORK_PER_PENDING_GANG: Final = 1500
 """Work of one pending gang, in addition to what nodes cost for it."""
 WORK_PER_GANG_AND_NODE: Final = 0.16
 """Work of one node for each pending gang: filters and packing examine it."""
+MAX_SHARE_PER_GANG: Final = 0.25
+"""The part of the remaining work that one gang may use before all other refused gangs of the session were explained."""
+MIN_DECISIONS_PER_GANG: Final = 20
+"""Decisions that one gang may always use before; most refusals take fewer."""
 MAX_DECISIONS_PER_GANG: Final = 100
 """Maximum number of sessions that are decided again for one gang."""
 
@@ -130,6 +134,11 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
     return ExplanationBudget(
         max(LONG_DECISION_SHARE * work, MAX_VERIFICATION_WORK * (1 - work / LONG_DECISION_WORK))
     )
+
+
+def first_share(snapshot: Snapshot, budget: ExplanationBudget) -> float:
+    """Return the work that one refused gang may use before all other gangs were explained."""
+    return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decision_work(snapshot))
 
 
 class OutOfBudget(Exception):

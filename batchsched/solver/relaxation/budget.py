@@ -5,13 +5,15 @@ session, and a namespace with hundreds of refused gangs would delay the pods of 
 first, in the order of the session, have full explanations; the others state their cause only.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from batchsched.solver.problem import Problem, Solution
 
 MAX_EXPLANATION_WORK: Final = 1e6
 """Work of all explanations of a session, in units of about a microsecond."""
-WORK_PER_EFFORT: Final = 5e6
+WORK_PER_EFFORT: Final = 2e6
 """Work of one deterministic unit of CP-SAT."""
 WORK_PER_VARIABLE: Final = 80
 """Work of building and presolving a model for one call of CP-SAT, by variable."""
@@ -62,6 +64,16 @@ class ExplanationBudget:
           units: units of about a microsecond.
         """
         self.remaining -= units
+
+    @contextmanager
+    def limited_to(self, units: float) -> Iterator[None]:
+        """Withhold all but some units until the context ends."""
+        withheld = max(0.0, self.remaining - units)
+        self.remaining -= withheld
+        try:
+            yield
+        finally:
+            self.remaining += withheld
 
     def spend_effort(self, deterministic: float) -> None:
         """Subtract work that CP-SAT did for an explanation, given in its units of deterministic time."""

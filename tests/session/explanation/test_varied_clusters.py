@@ -24,7 +24,9 @@ from tests.session.explanation.varied_documents import (
 )
 
 pytestmark = pytest.mark.properties
-SHARDS, SEEDS_PER_SHARD = (50, 7) if settings().max_examples >= 500 else (2, 3)
+SHARDS, SEEDS_PER_SHARD = (4, 125) if settings().max_examples >= 500 else (2, 3)
+MAX_UNVERIFIED_SHARE = 0.01
+"""Of the refusals of one shard: the budget of a session ends before some of them are verified."""
 
 
 class Cluster:
@@ -47,14 +49,15 @@ class Cluster:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_changes_of_refusals_on_varied_clusters_are_enough_smallest_and_of_the_first_kind(shard, tmp_path):
-    beyond_budget = 0
+    refused = beyond_budget = 0
     for seed in range(shard * SEEDS_PER_SHARD, (shard + 1) * SEEDS_PER_SHARD):
         varied = Cluster(seed, tmp_path)
         documents = varied.documents
         refusals = varied.refusals()
         unverified = [refusal for refusal in refusals if not refusal.verified]
         assert all(NOT_VERIFIED in refusal.message for refusal in unverified), f"seed {seed}"
-        beyond_budget += bool(unverified)
+        refused += len(refusals)
+        beyond_budget += len(unverified)
         for refusal in refusals:
             case, key = f"seed {seed}: {refusal}", refusal.pod_group
             if not refusal.verified:
@@ -74,5 +77,4 @@ def test_changes_of_refusals_on_varied_clusters_are_enough_smallest_and_of_the_f
             earlier = list(earlier_changes(documents, key, changes))
             for other in earlier if changes else [*earlier, with_many_nodes(documents)]:
                 assert not varied.places(key, edited(documents, other, "zz")), f"{case}: {other} helps"
-    # In 350 clusters, the budget of one ends: 7 of about 1,400 refusals are not verified.
-    assert beyond_budget <= 1
+    assert beyond_budget <= MAX_UNVERIFIED_SHARE * refused, f"{beyond_budget} of {refused}"

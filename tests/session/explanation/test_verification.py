@@ -1,9 +1,13 @@
 """The work of verifying refusals is counted: objects of the input, and the work of the solver."""
 
+from collections.abc import Collection
+
 import pytest
 
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
+from batchsched.session.explanation import verification
+from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import (
     AssignmentDecision,
     DecidedInput,
@@ -13,7 +17,18 @@ from batchsched.session.explanation.verification import (
     decision_work,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
-from tests.session.scenario import NOW, cluster, gang, group, nodes, pod, priority_class, profile, schedule
+from tests.session.scenario import (
+    NOW,
+    cluster,
+    gang,
+    group,
+    nodes,
+    pod,
+    priority_class,
+    profile,
+    queue,
+    schedule,
+)
 
 ONE_MORE_NODE = (InputChange(copy="Node/n0", count=1),)
 
@@ -48,3 +63,22 @@ def test_decision_of_a_verification_evicts_nothing_and_assigns_the_same():
     full = schedule(snapshot)
     assert full.evictions
     assert decide_assignments(snapshot, profile(), NOW, 0).assignments == full.assignments
+
+
+def test_gang_whose_explanation_takes_long_leaves_work_for_the_other_gangs(monkeypatch):
+    """It continues after the others, if the budget of the session allows it."""
+    monkeypatch.setattr(verification, "MIN_DECISIONS_PER_GANG", 1)
+    gangs = [gang("long", 9, requests={"gpu": 8}, queue="q"), gang("short", 5, requests={"gpu": 8})]
+    snapshot = cluster(nodes(4, gpu=8), *gangs, queues=(queue("q", limit={"nvidia.com/gpu": "16"}),))
+    decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
+
+    def explain(units: float, only: Collection[str] | None = None) -> tuple[set[str], float]:
+        budget = ExplanationBudget(units)
+        refusals = explain_refusals(decided, budget, only).refusals
+        return {entry.pod_group for entry in refusals if entry.verified}, units - budget.remaining
+
+    _, work_of_long = explain(1e9, {"team/long"})
+    _, work_of_short = explain(1e9, {"team/short"})
+    assert work_of_long > 3 * work_of_short
+    assert explain(0.8 * work_of_long)[0] == {"team/short"}
+    assert explain(1.2 * (work_of_long + work_of_short))[0] == {"team/long", "team/short"}
