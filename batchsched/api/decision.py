@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from batchsched.api.core.device import AllocationResult
+
 REASONS: Final = {
     "NoNodes": "the cluster has no nodes",
     "PodGroupNotFound": "the pod names a PodGroup that does not exist, or one that was set aside as invalid",
@@ -64,10 +66,25 @@ class _PodEntry(DecisionItem, frozen=True):
         return f"{self.namespace}/{self.pod}"
 
 
-class Assignment(_PodEntry, frozen=True):
-    """A pod and the node to which it is to be bound."""
+class ClaimAssignment(DecisionItem, frozen=True, omit_defaults=True):
+    """A ResourceClaim of a pod that is to be bound.
+
+    Args:
+      claim: the name of the claim in the namespace of the pod; `<extended-resources>` for the claim that must be
+        created for the extended resources of the pod.
+      allocation: the devices that the claim gets; None if it has an allocation, so that the pod only becomes one more
+        of its users.
+    """
+
+    claim: str
+    allocation: AllocationResult | None = None
+
+
+class Assignment(_PodEntry, frozen=True, omit_defaults=True):
+    """A pod and the node to which it is to be bound, with its ResourceClaims."""
 
     node: str
+    claims: tuple[ClaimAssignment, ...] = ()
 
 
 class Eviction(_PodEntry, frozen=True):

@@ -16,6 +16,13 @@ from batchsched.api.core.cluster_objects import (
     Service,
     StatefulSet,
 )
+from batchsched.api.core.device import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
@@ -106,6 +113,11 @@ class Snapshot:
     csi_drivers: tuple[CSIDriver, ...] = ()
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     held: tuple[WaitingGang, ...] = ()
     resting: tuple[str, ...] = ()
     usage: tuple[QueueUsage, ...] = ()
@@ -188,6 +200,17 @@ OBJECT_KINDS: Final = (
         namespaced=True,
     ),
     ObjectKind("VolumeAttachment", "storage.k8s.io/v1", VolumeAttachment, "volume_attachments"),
+    ObjectKind("DeviceClass", "resource.k8s.io/v1", DeviceClass, "device_classes"),
+    ObjectKind("ResourceSlice", "resource.k8s.io/v1", ResourceSlice, "resource_slices"),
+    ObjectKind("ResourceClaim", "resource.k8s.io/v1", ResourceClaim, "resource_claims", namespaced=True),
+    ObjectKind(
+        "ResourceClaimTemplate",
+        "resource.k8s.io/v1",
+        ResourceClaimTemplate,
+        "resource_claim_templates",
+        namespaced=True,
+    ),
+    ObjectKind("DeviceTaintRule", "resource.k8s.io/v1", DeviceTaintRule, "device_taint_rules"),
     ObjectKind("Service", "v1", Service, "services", namespaced=True),
     ObjectKind(
         "ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True

@@ -39,12 +39,17 @@ def unsupported_group_field(group: PodGroup) -> str:
 _NOT_YET: Final = "batchsched does not place such gangs yet; remove the field"
 
 
-def unsupported_spec_field(spec: PodSpec) -> str:
-    """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none."""
-    if spec.resource_claims:
+def unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
+    """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none.
+
+    Args:
+      spec: the spec of a pending pod.
+      allocates_devices: ResourceClaims are allocated with the pod.
+    """
+    if spec.resource_claims and not allocates_devices:
         return (
-            "spec.resourceClaims: batchsched allocates no ResourceClaims; request an extended resource such as "
-            "nvidia.com/gpu instead, or let kube-scheduler place the pod"
+            "spec.resourceClaims: batchsched allocates ResourceClaims in its commands, and not yet in a cluster; "
+            "request an extended resource such as nvidia.com/gpu instead, or let kube-scheduler place the pod"
         )
     if spec.workload_ref is not None:
         return (

@@ -15,6 +15,30 @@ KubernetesVersion = Literal["1.36", "1.37"]
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceRules:
+    """The behaviour of DynamicResources that differs between minor releases. The defaults are those of 1.36.
+
+    Args:
+      counters_by_pool_name: pools of different drivers with the same name share counters.
+      counter_slices_reach_all_nodes: a slice with shared counters counts for every node, whatever nodes it states.
+      all_skips_used_capacity: the allocation mode All leaves out devices without enough capacity left; otherwise such a
+        device makes the request fail.
+      fractional_ranges: a valid range of capacity may have steps smaller than 1.
+      ignores_compatibility_groups: slices with compatibility groups are ignored, which makes their pool incomplete.
+      reads_taint_rules: DeviceTaintRules add taints to devices.
+      shortens_config_requests: configuration for all requests of a claim is stored without the names of the requests.
+    """
+
+    counters_by_pool_name: bool = True
+    counter_slices_reach_all_nodes: bool = True
+    all_skips_used_capacity: bool = True
+    fractional_ranges: bool = False
+    ignores_compatibility_groups: bool = False
+    reads_taint_rules: bool = False
+    shortens_config_requests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesRelease:
     """The behaviour of kube-scheduler that differs between minor releases. The defaults are those of 1.36.
 
@@ -26,9 +50,10 @@ class KubernetesRelease:
         namespaces that it selects. If false, a selector that matches an object without labels selects all namespaces.
       storage_scores: VolumeBinding's default `shape`, points of percent of capacity in use and score 0..10; () for no
         score.
-      reports_no_claims: PostFilter of DynamicResources states a reason for a pod without ResourceClaims.
+      reports_no_claims: PostFilter of DynamicResources states a reason if it deallocates no ResourceClaim.
       reports_nomination: PostFilter of DefaultPreemption states the nominated node and the number of victims.
       resize_rule: how requests are computed for a pod that is resized in place.
+      devices: the behaviour of DynamicResources.
     """
 
     earlier_plugins: tuple[tuple[str, str], ...] = ()
@@ -39,6 +64,7 @@ class KubernetesRelease:
     reports_no_claims: bool = True
     reports_nomination: bool = False
     resize_rule: ResizeRule = ResizeRule.BY_CONTAINER
+    devices: DeviceRules = DeviceRules()
 
     def sort_plugins(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names of default plugins in the order of their calls in this release."""
@@ -63,6 +89,15 @@ RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
         reports_no_claims=False,
         reports_nomination=True,
         resize_rule=ResizeRule.BY_POD,
+        devices=DeviceRules(
+            counters_by_pool_name=False,
+            counter_slices_reach_all_nodes=False,
+            all_skips_used_capacity=False,
+            fractional_ranges=True,
+            ignores_compatibility_groups=True,
+            reads_taint_rules=True,
+            shortens_config_requests=True,
+        ),
     ),
 }
 """Release by version. With the default feature gates of 1.37, the PreFilters of NodeUnschedulable and TaintToleration

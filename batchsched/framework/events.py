@@ -48,6 +48,10 @@ class EventResource(StrEnum):
     CSI_DRIVER = "CSIDriver"
     CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
+    DEVICE_CLASS = "DeviceClass"
+    RESOURCE_SLICE = "ResourceSlice"
+    RESOURCE_CLAIM = "ResourceClaim"
+    DEVICE_TAINT_RULE = "DeviceTaintRule"
     ANY = "*"
 
 
@@ -70,6 +74,7 @@ class Action(Flag):
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE_POD_TERMINATING = auto()
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = auto()
     UPDATE_OTHER = auto()
     UPDATE = (
         UPDATE_NODE_ALLOCATABLE
@@ -83,6 +88,7 @@ class Action(Flag):
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
         | UPDATE_POD_TERMINATING
+        | UPDATE_POD_GENERATED_RESOURCE_CLAIM
         | UPDATE_OTHER
     )
     ALL = ADD | DELETE | UPDATE
@@ -261,6 +267,8 @@ def _pod_actions(old: Pod, new: Pod) -> list[Action]:
         actions.append(Action.UPDATE_POD_TOLERATION)
     if new.terminating and not old.terminating:
         actions.append(Action.UPDATE_POD_TERMINATING)
+    if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
+        actions.append(Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     return actions
 
 

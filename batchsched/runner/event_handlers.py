@@ -24,6 +24,7 @@ _LOG: Final = logging.getLogger(__name__)
 # would prefer the wrong gangs. A missing optional kind leaves pods pending at worst: an unknown claim or PodGroup is
 # refused, and a pod with an unknown owner belongs to a PodGroup that does not exist.
 _CLAIMS: Final = "pods with claims that depend on them wait"
+_DEVICES: Final = "pods with ResourceClaims that need them wait"
 _SPREAD: Final = "their pods are spread by their own constraints only, not by the default ones"
 OPTIONAL_KINDS: Final = {
     "persistent_volumes": _CLAIMS,
@@ -31,6 +32,10 @@ OPTIONAL_KINDS: Final = {
     "storage_classes": _CLAIMS,
     "csi_drivers": "volumes are provisioned without a look at the capacity that is left",
     "csi_storage_capacities": _CLAIMS,
+    "device_classes": _DEVICES,
+    "resource_slices": _DEVICES,
+    "resource_claim_templates": _DEVICES,
+    "device_taint_rules": "devices are allocated without the taints of DeviceTaintRules",
     "services": _SPREAD,
     "replication_controllers": _SPREAD,
     "replica_sets": _SPREAD,

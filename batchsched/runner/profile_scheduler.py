@@ -116,6 +116,8 @@ class ProfileScheduler:
 
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations)
+        # Binding cycles do not write ResourceClaims yet, so that a pod would run without its devices.
+        self.pipeline.allocates_devices = False
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy)

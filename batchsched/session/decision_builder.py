@@ -10,6 +10,7 @@ from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import (
     Assignment,
+    ClaimAssignment,
     Decision,
     Eviction,
     Nomination,
@@ -20,6 +21,7 @@ from batchsched.api.decision import (
     TierAccount,
     Waiting,
 )
+from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.runtime.deadline import exceeded_deadlines
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.session.gangs.admission import refuse_incomplete
@@ -143,7 +145,12 @@ class DecisionBuilder:
         held = [placement for placement in self.placements if placement.held_by]
         return Decision(
             assignments=tuple(
-                Assignment(namespace=namespace, pod=pod, node=node)
+                Assignment(
+                    namespace=namespace,
+                    pod=pod,
+                    node=node,
+                    claims=_claims_of(f"{namespace}/{pod}", tables.node_table.device_ledger),
+                )
                 for namespace, pod, node in _sorted_places(bound, names)
             ),
             evictions=tuple(sorted(self.evictions, key=lambda eviction: (eviction.namespace, eviction.pod))),
@@ -169,6 +176,18 @@ class DecisionBuilder:
             ),
             solver=SolverAccount(tiers=self.tiers, gap=self.gap, guard=self.guard),
         )
+
+
+def _claims_of(pod: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:
+    """Return the claims that the pod `namespace/name` reserved, with the devices that they get."""
+    devices = ledger.reserved_by(pod)
+    if devices is None:
+        return ()
+    allocations = {reserved.claim: reserved.allocation for reserved in devices.allocations}
+    return tuple(
+        ClaimAssignment(claim=claim.rpartition("/")[2], allocation=allocations.get(claim))
+        for claim in devices.claims
+    )
 
 
 def _sorted_places(

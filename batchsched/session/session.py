@@ -5,6 +5,7 @@ old one that followed the cluster to the same state decide the same; a property 
 """
 
 from collections.abc import Hashable, Iterable, Set
+from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
@@ -70,6 +71,13 @@ class Session:
         self.choose_policy(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._admission = Admission.from_tables(self.tables)
+
+    @classmethod
+    def without_claims(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
+        """Return a brief Session that refuses pods with ResourceClaims, because nothing would release their devices."""
+        pipeline = standard_registry().create_pipeline(profile)
+        pipeline.allocates_devices = False
+        return cls(snapshot, profile, pipeline, past, brief=True)
 
     @property
     def node_table(self) -> NodeTable:
@@ -142,6 +150,7 @@ class Session:
         """
         tables = self.tables
         tables.refresh()
+        tables.node_table.now = now
         tables.pipeline.extenders.begin_session()
         tables.pipeline.timings = SampledPluginCalls(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.

@@ -22,8 +22,11 @@ from batchsched.api.core.cluster_objects import (
     Service,
     StatefulSet,
 )
+from batchsched.api.core.device import AllocatedDevice, DeviceClass, ResourceClaim, ResourceSlice
+from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.quantity import parse_quantity
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.core.volume import (
     CSIDriver,
@@ -49,16 +52,20 @@ from batchsched.framework.interface import (
     NormalizeScorePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ReservePlugin,
     ScorePlugin,
 )
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import Code, IntArray, Verdict
+from batchsched.plugins.dynamic_resources import DynamicResources
 
 CASES = Path(__file__).parent / "cases"
 RECORDINGS: Mapping[KubernetesVersion, Path] = {"1.36": CASES, "1.37": CASES / "1.37"}
 """Copies of the recordings by release of kube-scheduler."""
 ERROR = "Error"
+RECORDED = parse_timestamp("2026-11-20T00:00:00Z")
+"""About when the cases were recorded: timeouts of claims in them have passed, in seconds since 1970."""
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
@@ -106,6 +113,7 @@ class Expected(msgspec.Struct, frozen=True, rename="camel"):
     best: tuple[str, ...] = ()
     preemption: Preemption | None = None
     error: str = ""
+    allocations: dict[str, dict[str, tuple[AllocatedDevice, ...]]] = {}
 
 
 class Case(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,6 +138,9 @@ class Case(msgspec.Struct, frozen=True, rename="camel"):
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
     nominated_pods: tuple[Pod, ...] = ()
     config: dict[str, Any] | None = None
     kubernetes_version: KubernetesVersion = DEFAULT_VERSION
@@ -180,6 +191,7 @@ def cluster_of(
 ) -> Cluster:
     """Make a table of a snapshot with its bound pods on it, and a class of the pod; `later` pods only add resources."""
     table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)), release)
+    table.now = RECORDED
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
             table.add_pods([(other, table.index[other.node])], *table.read_requests(other))
@@ -227,7 +239,35 @@ def mismatches(case: Case, plugin: type) -> list[str]:
         found += _filter(case, one, cluster, nodes, state)
     if isinstance(one, ScorePlugin) and case.expected.feasible:
         found += _score(case, one, cluster, state)
+    if name == DynamicResources.name and case.expected.allocations:
+        found += _allocations(case, one, cluster, state)
     return [f"{case.name} {name} {line}" for line in found]
+
+
+def _allocations(case: Case, one: ReservePlugin, cluster: Cluster, state: CycleState) -> list[str]:
+    """Reserve the pod on each node that was recorded to fit, and compare the devices of its claims."""
+    found = []
+    ledger = cluster.table.device_ledger
+    for name, recorded in case.expected.allocations.items():
+        node = cluster.table.index[name]
+        status = one.reserve(case.pod, node, cluster.table, state)
+        reserved = ledger.reserved_by(case.pod.key)
+        ours = {
+            allocation.claim.removeprefix(f"{case.pod.namespace}/"): [
+                _device(device) for device in allocation.allocation.devices.results
+            ]
+            for allocation in (reserved.allocations if reserved is not None else ())
+        }
+        one.unreserve(case.pod, node, cluster.table, state)
+        theirs = {claim: [_device(device) for device in devices] for claim, devices in recorded.items()}
+        if ours != theirs:
+            found.append(f"Reserve on {name} ({status.code}): ours {ours}, recorded {theirs}")
+    return found
+
+
+def _device(device: AllocatedDevice) -> tuple[object, ...]:
+    consumed = {name: parse_quantity(amount) for name, amount in (device.consumed_capacity or {}).items()}
+    return device.request, device.driver, device.pool, device.device, bool(device.admin_access), consumed
 
 
 def _prefilter(case: Case, one: Any, cluster: Cluster, nodes: Nodes, state: CycleState) -> list[str]:

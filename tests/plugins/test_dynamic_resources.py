@@ -3,7 +3,7 @@ from batchsched.framework.preemption import Nominations, PreemptionHandle, run_p
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
-from tests.plugins.cluster import class_of, node, pod, scores, table
+from tests.plugins.cluster import class_of, node, pod, table
 
 
 class Refuses:
@@ -32,7 +32,8 @@ def test_a_pod_without_claims_skips_the_filter_and_scores_nothing():
     made = table([node("a"), node("b")])
     answer = DynamicResources().prefilter(class_of(made, pod()), made.all_nodes_view(), CycleState())
     assert answer.status.code is Code.SKIP
-    assert scores(DynamicResources(), pod(), made) == [0, 0]
+    state = CycleState()
+    assert DynamicResources().prescore(class_of(made, pod()), made.all_nodes_view(), state).code is Code.SKIP
     assert DynamicResources().signature(pod()) == DynamicResources().signature(pod(nodeName="a"))
 
 

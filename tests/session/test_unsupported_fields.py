@@ -189,11 +189,6 @@ KUEUE = "kueue.x-k8s.io/podset-required-topology"
 SLICES = "kueue.x-k8s.io/podset-slice-required-topology"
 UNSUPPORTED_PODS = [
     pytest.param(
-        {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]},
-        "spec.resourceClaims",
-        id="claim",
-    ),
-    pytest.param(
         {"workloadRef": {"name": "llm", "podGroup": "workers"}}, "spec.workloadRef", id="workload reference"
     ),
     *(
@@ -223,12 +218,12 @@ def test_pod_with_an_unsupported_field_is_refused(tmp_path, stated, field):
 
 
 def test_one_pod_with_an_unsupported_field_refuses_its_gang(tmp_path):
-    claim = [{"name": "gpu", "resourceClaimName": "shared"}]
+    reference = {"name": "llm", "podGroup": "workers"}
     decision = decide_manifests(
         tmp_path,
         pod_group(minMember=1),
         pod("bert-0", labels=OWN_LABEL),
-        pod("bert-1", labels=OWN_LABEL, resourceClaims=claim),
+        pod("bert-1", labels=OWN_LABEL, workloadRef=reference),
     )
     assert placed(decision) == {}
     assert reasons(decision) == {"team/bert": "UnsupportedField"}

@@ -160,6 +160,21 @@ class SchedulingGroup(KubernetesValue, frozen=True, gc=False):
     pod_group_name: str = ""
 
 
+class PodResourceClaim(KubernetesValue, frozen=True, gc=False):
+    """A ResourceClaim that a pod uses: an existing one, or one that is created from a template for this pod."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(KubernetesValue, frozen=True, gc=False):
+    """The claim that was created for a pod from a template; no name if the pod needs none."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodSpec(KubernetesValue, frozen=True, gc=False):
     """The fields of a pod's spec that scheduling reads."""
 
@@ -181,7 +196,7 @@ class PodSpec(KubernetesValue, frozen=True, gc=False):
     volumes: tuple[Volume, ...] | None = None
     host_network: bool = False
     host_users: bool | None = None
-    resource_claims: tuple[dict[str, object], ...] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
     workload_ref: dict[str, object] | None = None
 
 
@@ -212,6 +227,7 @@ class PodStatus(KubernetesValue, frozen=True, gc=False):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Amounts | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
 class Pod(KubernetesObject, frozen=True, gc=False):

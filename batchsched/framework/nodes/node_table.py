@@ -15,6 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
+from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.gang_counts import GangPodCounts, WaitingPods
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
@@ -120,6 +121,8 @@ class NodeTable:
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes()
+        self.now = 0.0
+        """Time of the session in seconds since 1970; the session sets it."""
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
         self._node_values = NodeValueCache(self.changes, len(self.nodes))
         self._snapshot_values: dict[Hashable, object] = {}
@@ -207,6 +210,14 @@ class NodeTable:
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
         return cast(T, self._snapshot_values[key])
+
+    @property
+    def device_ledger(self) -> DeviceLedger:
+        """The devices that are allocated to claims of the snapshot, and those that pods of sessions reserved."""
+        return self.snapshot_value(
+            "device ledger",
+            lambda snapshot: DeviceLedger({claim.key: claim for claim in snapshot.resource_claims}),
+        )
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""

@@ -72,6 +72,8 @@ class Pipeline:
     ) -> None:
         self.release = release
         self.plugins = tuple(plugins)
+        self.allocates_devices = True
+        """False if decisions are carried out without writing ResourceClaims: pods with claims are then refused."""
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
         self.timings = SampledPluginCalls()

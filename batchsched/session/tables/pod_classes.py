@@ -20,6 +20,7 @@ from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
+from batchsched.session.tables.claim_states import ClaimStates
 from batchsched.session.tables.gang import GangPart, PodCountsByGang, PodGroupState
 
 
@@ -105,7 +106,9 @@ class PodSpecIndex:
             self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),
             failures[0] if failures else None,
-            unsupported_field="" if pod.node else unsupported_spec_field(pod.spec),
+            unsupported_field=""
+            if pod.node
+            else unsupported_spec_field(pod.spec, allocates_devices=self._pipeline.allocates_devices),
         )
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
@@ -157,6 +160,7 @@ def same_template(pod: Pod, other: Pod) -> bool:
         and metadata.annotations == other_metadata.annotations
         and metadata.owner_references == other_metadata.owner_references
         and not has_ephemeral_volume(pod)
+        and not pod.spec.resource_claims
     )
 
 
@@ -214,6 +218,7 @@ class PodClassTable:
         self._counts = counts
         self.priorities = PriorityTable(snapshot.priority_classes)
         """Gives pods and gangs their priority."""
+        self._claim_states = ClaimStates(snapshot.resource_claims)
         self._reads_all_labels = selector_label_keys is None
         self._label_keys = set(selector_label_keys or ())
         self._classes: dict[object, PodClass] = {}
@@ -264,7 +269,7 @@ class PodClassTable:
         """Return the pod class of a pod; pods that no plugin can tell apart share a class."""
         info = self._specs.info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
-        kind = (pod.metadata.namespace, info.signature, visible_metadata)
+        kind = (pod.metadata.namespace, info.signature, visible_metadata, self._claim_states.state_of(pod))
         identity = (*kind, priority, own_gang)
         pod_class = self._classes.get(identity)
         if pod_class is None:
@@ -272,7 +277,10 @@ class PodClassTable:
             # Where a plugin or an extender may read anything, it gets a real pod; otherwise one without a name, so
             # that no plugin can depend on which pod of the class happens to come first.
             reads_whole_pod = (
-                own_gang or self._pipeline.reads_all or self._pipeline.extenders.is_interested(pod)
+                own_gang
+                or self._pipeline.reads_all
+                or self._pipeline.extenders.is_interested(pod)
+                or bool(pod.spec.resource_claims)
             )
             example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
             pod_class = PodClass.from_pod(example, requests, info.nonzero, priority)
@@ -296,7 +304,7 @@ class PodClassTable:
         for pod in pods:
             # Pods of one template come one after the other, and comparing two is faster than hashing labels.
             if previous is None or not same_template(pod, previous):
-                content = (spec_key(pod), self._visible_metadata(pod))
+                content = (spec_key(pod), self._visible_metadata(pod), self._claim_states.state_of(pod))
                 pod_class = class_by_content.get(content)
                 if pod_class is None:
                     pod_class = class_by_content[content] = self.class_of(pod, priority)

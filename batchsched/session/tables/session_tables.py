@@ -24,6 +24,7 @@ from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
+from batchsched.framework.plugin_support.device_objects import columns_served_by_devices
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
@@ -76,7 +77,10 @@ class SessionTables:
         self.gangs: dict[str, PodGroupState] = {}
         """All gangs with a PodGroup or pods, by identity."""
         # Ties are decided by the order of objects, which must not be that of documents in a file.
-        snapshot = snapshot.sorted_by_key()
+        # Without classes, no device serves an extended resource of a pod.
+        snapshot = (
+            snapshot if pipeline.allocates_devices else replace(snapshot, device_classes=())
+        ).sorted_by_key()
         self.snapshot = replace(snapshot, pods=(), pod_groups=())
         self.refused_evictions = frozenset(snapshot.refused_evictions)
         """Keys of the pods that the API server refused to evict: they are no victims."""
@@ -356,7 +360,12 @@ class SessionTables:
         return self._unbounded_where_unaccounted(self.node_table.allocatable - self.node_table.requested)
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:
-        return np.where(self._unaccounted, UNBOUNDED_AMOUNT, amounts) if self._unaccounted.any() else amounts
+        unbounded: BoolArray = self._unaccounted
+        served = columns_served_by_devices(self.node_table)
+        if served.any():
+            # Devices serve these resources on nodes that do not offer them; rows of DynamicResources count the devices.
+            unbounded = unbounded | (served & (self.node_table.allocatable == 0))
+        return np.where(unbounded, UNBOUNDED_AMOUNT, amounts) if unbounded.any() else amounts
 
     @cached_property
     def set_aside_names(self) -> frozenset[str]:

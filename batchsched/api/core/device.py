@@ -1,0 +1,403 @@
+"""Objects of Dynamic Resource Allocation (`resource.k8s.io`): devices, device classes, and claims to devices.
+
+Drivers publish devices in ResourceSlices. A ResourceClaim requests devices of DeviceClasses, and its status names the
+allocated ones. Fields of alpha features that Kubernetes 1.37 disables by default are left out, except those that a
+scheduler has to refuse.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
+from batchsched.api.core.selector import NodeSelector
+
+Amount = str | int | float
+Amounts = dict[str, Amount]
+
+EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of the claim that kube-scheduler creates for the extended resources of a pod."""
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resource that every DeviceClass serves: this prefix and the name of the class."""
+MAX_DEVICES_PER_CLAIM: Final = 32
+MAX_CONSUMERS_PER_CLAIM: Final = 256
+MAX_SUB_REQUESTS: Final = 8
+
+
+class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
+    """An attribute of a device: a value of one of four types."""
+
+    int_value: int | None = msgspec.field(name="int", default=None)
+    bool_value: bool | None = msgspec.field(name="bool", default=None)
+    string_value: str | None = msgspec.field(name="string", default=None)
+    version_value: str | None = msgspec.field(name="version", default=None)
+
+    @property
+    def typed_value(self) -> tuple[str, int | bool | str] | None:
+        """The name of the type and the value; None if the attribute has a value of an unknown type."""
+        if self.int_value is not None:
+            return "int", self.int_value
+        if self.bool_value is not None:
+            return "bool", self.bool_value
+        if self.string_value is not None:
+            return "string", self.string_value
+        return None if self.version_value is None else ("version", self.version_value)
+
+
+class CapacityRange(KubernetesValue, frozen=True, gc=False):
+    """The amounts of a capacity that a request may consume, as a range with steps."""
+
+    min: Amount | None = None
+    max: Amount | None = None
+    step: Amount | None = None
+
+
+class CapacityRequestPolicy(KubernetesValue, frozen=True, gc=False):
+    """How much of a capacity a request consumes: a default amount, and valid values or a valid range."""
+
+    default: Amount | None = None
+    valid_values: tuple[Amount, ...] | None = None
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(KubernetesValue, frozen=True, gc=False):
+    """A capacity of a device, and how requests consume it if the device may be allocated several times."""
+
+    value: Amount = 0
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(KubernetesValue, frozen=True, gc=False):
+    """An amount of a counter that the partitions of a device share."""
+
+    value: Amount = 0
+
+
+class CounterSet(KubernetesValue, frozen=True, gc=False):
+    """Counters of a pool from which its devices consume."""
+
+    name: str = ""
+    counters: dict[str, Counter] | None = None
+
+
+class DeviceCounterConsumption(KubernetesValue, frozen=True, gc=False):
+    """What a device consumes of a counter set while it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] | None = None
+    compatibility_groups: tuple[str, ...] | None = None
+
+
+class DeviceTaint(KubernetesValue, frozen=True, gc=False):
+    """A taint of a device: requests without a matching toleration are not served by the device."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+    @property
+    def prevents_allocation(self) -> bool:
+        """True if the effect is NoSchedule or NoExecute; other effects do not concern allocation."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
+
+class DeviceToleration(KubernetesValue, frozen=True, gc=False):
+    """A toleration of a device request."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        """Return whether this toleration tolerates a taint of a device.
+
+        Source: `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim.
+        """
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        return self.operator in ("", "Equal") and self.value == taint.value
+
+
+class Device(KubernetesValue, frozen=True, gc=False):
+    """A device of a ResourceSlice."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    consumes_counters: tuple[DeviceCounterConsumption, ...] | None = None
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] | None = None
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
+    allow_multiple_allocations: bool | None = None
+
+
+class ResourcePool(KubernetesValue, frozen=True, gc=False):
+    """The pool of a ResourceSlice: its name, its generation, and the number of slices of this generation."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a ResourceSlice: devices of one driver, and the nodes from which they are accessible."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] | None = None
+    shared_counters: tuple[CounterSet, ...] | None = None
+
+
+class ResourceSlice(KubernetesObject, frozen=True, gc=False):
+    """Devices that a driver offers on one node or on several nodes."""
+
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceTaintSelector(KubernetesValue, frozen=True, gc=False):
+    """The devices that a DeviceTaintRule taints: all with the given driver, pool and name."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a DeviceTaintRule: a taint, and the devices that get it."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(KubernetesObject, frozen=True, gc=False):
+    """A rule of an administrator that adds a taint to devices."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
+class CELDeviceSelector(KubernetesValue, frozen=True, gc=False):
+    """A CEL expression about a device."""
+
+    expression: str = ""
+
+
+class DeviceSelector(KubernetesValue, frozen=True, gc=False):
+    """A condition that a device must meet."""
+
+    cel: CELDeviceSelector | None = None
+
+
+class OpaqueDeviceConfiguration(KubernetesValue, frozen=True, gc=False):
+    """Parameters for a driver, which a scheduler copies and does not read."""
+
+    driver: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class DeviceClassConfiguration(KubernetesValue, frozen=True, gc=False):
+    """Configuration of all devices that are allocated through a DeviceClass."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a DeviceClass: selectors, configuration, and the extended resource that it serves."""
+
+    selectors: tuple[DeviceSelector, ...] | None = None
+    config: tuple[DeviceClassConfiguration, ...] | None = None
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(KubernetesObject, frozen=True, gc=False):
+    """A class of devices, which requests name."""
+
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class CapacityRequirements(KubernetesValue, frozen=True, gc=False):
+    """The amounts of capacity that a request needs of its device."""
+
+    requests: Amounts | None = None
+
+
+class ExactDeviceRequest(KubernetesValue, frozen=True, gc=False):
+    """A request for devices of one class: a number of them, or all."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] | None = None
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] | None = None
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[dict[str, Any], ...] | None = None
+
+
+class DeviceSubRequest(KubernetesValue, frozen=True, gc=False):
+    """An alternative of a request with `firstAvailable`."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] | None = None
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: tuple[DeviceToleration, ...] | None = None
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[dict[str, Any], ...] | None = None
+
+
+class DeviceRequest(KubernetesValue, frozen=True, gc=False):
+    """A request of a claim: exact, or a list of alternatives in the order of preference."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] | None = None
+
+
+class DeviceConstraint(KubernetesValue, frozen=True, gc=False):
+    """A condition on the devices of several requests: one attribute is equal for all, or distinct for all."""
+
+    requests: tuple[str, ...] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(KubernetesValue, frozen=True, gc=False):
+    """Configuration that a claim gives to the devices of some requests."""
+
+    requests: tuple[str, ...] | None = None
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(KubernetesValue, frozen=True, gc=False):
+    """The devices that a claim requests."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] | None = None
+    config: tuple[DeviceClaimConfiguration, ...] | None = None
+
+
+class ResourceClaimSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a ResourceClaim."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class AllocatedDevice(KubernetesValue, frozen=True, gc=False):
+    """One device that is allocated for a request of a claim."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
+    share_id: str | None = msgspec.field(name="shareID", default=None)
+    consumed_capacity: Amounts | None = None
+
+
+class AllocationConfiguration(KubernetesValue, frozen=True, gc=False):
+    """Configuration that an allocation has from a class or from the claim."""
+
+    source: str = ""
+    requests: tuple[str, ...] | None = None
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocation(KubernetesValue, frozen=True, gc=False):
+    """The allocated devices of a claim, and their configuration."""
+
+    results: tuple[AllocatedDevice, ...] = ()
+    config: tuple[AllocationConfiguration, ...] | None = None
+
+
+class AllocationResult(KubernetesValue, frozen=True, gc=False):
+    """The allocation of a claim: devices, and the nodes from which they are accessible."""
+
+    devices: DeviceAllocation = DeviceAllocation()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ConsumerReference(KubernetesValue, frozen=True, gc=False):
+    """A pod that uses a claim."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class DeviceCondition(KubernetesValue, frozen=True, gc=False):
+    """A condition that a driver reports about an allocated device."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class AllocatedDeviceStatus(KubernetesValue, frozen=True, gc=False):
+    """The conditions of an allocated device."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    conditions: tuple[DeviceCondition, ...] | None = None
+
+    def has_true(self, condition_type: str) -> bool:
+        """Return whether the condition of a type is True."""
+        return any(one.type == condition_type and one.status == "True" for one in self.conditions or ())
+
+
+class ResourceClaimStatus(KubernetesValue, frozen=True, gc=False):
+    """The status of a ResourceClaim: the allocation, and the pods that use it."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ConsumerReference, ...] | None = None
+    devices: tuple[AllocatedDeviceStatus, ...] | None = None
+
+
+class ResourceClaim(KubernetesObject, frozen=True, gc=False):
+    """A claim to devices, for one pod or for several pods."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def key(self) -> str:
+        """The `namespace/name` of the claim."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    def is_reserved_for(self, uid: str) -> bool:
+        """Return whether the claim is reserved for the pod with this UID."""
+        return any(consumer.uid == uid for consumer in self.status.reserved_for or ())
+
+
+class ResourceClaimTemplateSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a ResourceClaimTemplate: the spec of each claim that is created from it."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(KubernetesObject, frozen=True, gc=False):
+    """A template from which the controller of Kubernetes creates one claim for each pod that names it."""
+
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

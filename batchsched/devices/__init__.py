@@ -1,0 +1,5 @@
+"""Floor 3: allocation of devices to ResourceClaims (Dynamic Resource Allocation), as kube-scheduler allocates them.
+
+`inventory` finds the pools of a node, `selectors` evaluates CEL expressions, `ledger` records what is allocated, and
+`allocator` searches devices for the claims of a pod on one node. Nothing here knows pods or plugins.
+"""

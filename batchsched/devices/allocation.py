@@ -1,0 +1,166 @@
+"""Writes the devices that a search chose as the allocation of a claim: results, configuration and node selector."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+from uuid import NAMESPACE_OID, uuid5
+
+from batchsched.api.core.device import (
+    AllocatedDevice,
+    AllocationConfiguration,
+    AllocationResult,
+    DeviceAllocation,
+    ResourceClaim,
+)
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.config.kubernetes_release import DeviceRules
+from batchsched.devices.allocator import ChosenDevice, NodeSolution
+from batchsched.devices.requests import AllocationError, ClaimRequests, Request
+
+FROM_CLASS: Final = "FromClass"
+FROM_CLAIM: Final = "FromClaim"
+_BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
+
+
+def allocations_of(
+    solution: NodeSolution, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
+) -> tuple[AllocationResult, ...]:
+    """Return the allocation of each claim on a node.
+
+    Raises:
+      AllocationError: a slice has a node selector with several terms.
+    """
+    return tuple(
+        AllocationResult(
+            devices=DeviceAllocation(
+                results=tuple(
+                    _allocated(entry, claims[number].claim, position) for position, entry in enumerate(chosen)
+                ),
+                config=_configuration(claims[number], _used_requests(claims[number], number, solution), rules)
+                or None,
+            ),
+            node_selector=_node_selector(chosen, node),
+        )
+        for number, chosen in enumerate(solution.devices)
+    )
+
+
+def _used_requests(entry: ClaimRequests, number: int, solution: NodeSolution) -> list[Request]:
+    """Return for each request of a claim the alternative that is used."""
+    return [
+        alternatives[solution.alternatives.get((number, position), 0)]
+        for position, alternatives in enumerate(entry.requests)
+    ]
+
+
+def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> AllocatedDevice:
+    device, request = entry.device.device, entry.request
+    share = None
+    if entry.consumed is not None:
+        # The same snapshot gives the same decision, so the identity of a share is derived, not drawn.
+        owner = claim.metadata.uid or claim.key
+        share = str(
+            uuid5(NAMESPACE_OID, f"{owner}/{request.qualified_name}/{'/'.join(entry.device.key)}/{position}")
+        )
+    return AllocatedDevice(
+        request=request.qualified_name,
+        driver=entry.device.driver,
+        pool=entry.device.pool.pool,
+        device=entry.device.name,
+        admin_access=True if request.admin else None,
+        tolerations=request.tolerations or None,
+        binding_conditions=device.binding_conditions,
+        binding_failure_conditions=device.binding_failure_conditions,
+        share_id=share,
+        consumed_capacity={name: format_amount(amount) for name, amount in entry.consumed.items()}
+        if entry.consumed
+        else None,
+    )
+
+
+def format_amount(amount: Decimal) -> str:
+    """Return an amount as Kubernetes quantity: `80Gi`, `12`, `500m`."""
+    if amount != amount.to_integral_value():
+        return f"{int(amount * 1000)}m"
+    whole = int(amount)
+    for power, suffix in _BINARY:
+        if whole and whole % 1024**power == 0:
+            return f"{whole // 1024**power}{suffix}"
+    return str(whole)
+
+
+def _configuration(
+    entry: ClaimRequests, used: Sequence[Request], rules: DeviceRules
+) -> tuple[AllocationConfiguration, ...]:
+    """Return the configuration of the used classes, and then that of the claim for the used requests."""
+    configurations: list[AllocationConfiguration] = []
+    requests_of_class: dict[str, list[Request]] = {}
+    for request in used:
+        requests_of_class.setdefault(request.device_class.metadata.name, []).append(request)
+    for requests in requests_of_class.values():
+        names = tuple(request.qualified_name for request in requests)
+        configurations.extend(
+            AllocationConfiguration(source=FROM_CLASS, requests=names, opaque=config.opaque)
+            for config in requests[0].device_class.spec.config or ()
+        )
+    used_names = {name for request in used for name in _names(request)}
+    configurations.extend(
+        AllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+        for config in entry.claim.spec.devices.config or ()
+        if not config.requests or not used_names.isdisjoint(config.requests)
+    )
+    if not rules.shortens_config_requests:
+        return tuple(configurations)
+    return tuple(
+        AllocationConfiguration(
+            source=config.source,
+            requests=None if _concerns_all(config.requests or (), used) else config.requests,
+            opaque=config.opaque,
+        )
+        for config in configurations
+    )
+
+
+def _names(request: Request) -> tuple[str, ...]:
+    return (request.parent, request.qualified_name) if request.parent else (request.name,)
+
+
+def _concerns_all(names: Iterable[str], used: Sequence[Request]) -> bool:
+    return all(not set(_names(request)).isdisjoint(names) for request in used)
+
+
+def _node_selector(chosen: Sequence[ChosenDevice], node: str) -> NodeSelector | None:
+    """Return the nodes from which the devices of a claim are accessible, None for all.
+
+    Raises:
+      AllocationError: a slice has a node selector with several terms.
+    """
+    fields: list[Requirement] = []
+    expressions: list[Requirement] = []
+    for entry in chosen:
+        device, spec = entry.device.device, entry.device.parent.spec
+        source = device if spec.per_device_node_selection else spec
+        if source.node_name is not None or device.binds_to_node:
+            own_name = Requirement(key="metadata.name", operator="In", values=(node,))
+            return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(own_name,)),))
+        terms = source.node_selector.node_selector_terms if source.node_selector is not None else ()
+        if len(terms) > 1:
+            raise AllocationError(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
+        for term in terms:
+            _add_new(term.match_fields, fields)
+            _add_new(term.match_expressions, expressions)
+    if not fields and not expressions:
+        return None
+    term = NodeSelectorTerm(match_fields=tuple(fields) or None, match_expressions=tuple(expressions) or None)
+    return NodeSelector(node_selector_terms=(term,))
+
+
+def _add_new(added: Iterable[Requirement] | None, requirements: list[Requirement]) -> None:
+    for entry in added or ():
+        if not any(
+            entry.key == other.key
+            and entry.operator == other.operator
+            and set(entry.values or ()) == set(other.values or ())
+            for other in requirements
+        ):
+            requirements.append(entry)

@@ -1,0 +1,428 @@
+"""Searches devices for the claims of a pod on one node, with the same result as kube-scheduler.
+
+The search goes through claims, requests and devices in their order, and takes the first complete solution. Of equal
+solutions the one with the earlier devices is found, so drivers influence the choice by the names of pools and slices.
+
+Source: k8s.io/dynamic-resource-allocation/structured/internal/incubating, allocator_incubating.go.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from batchsched.api.core.device import MAX_DEVICES_PER_CLAIM
+from batchsched.api.core.node import Node
+from batchsched.config.kubernetes_release import DeviceRules
+from batchsched.devices.capacity import InvalidCapacity, consumed_capacity, has_capacity
+from batchsched.devices.constraints import AttributeConstraint, attribute_constraints
+from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice
+from batchsched.devices.ledger import ZERO, DeviceKey, DeviceLedger
+from batchsched.devices.requests import AllocationError, ClaimRequests, Request
+
+MAX_SEARCH_STEPS: Final = 20_000
+"""Steps after which the search on one node ends without a solution; each step chooses one device."""
+INVALID_POOLS: Final = "invalid resource pools were encountered"
+SEARCH_ENDED: Final = "timed out trying to allocate devices"
+
+Counters = dict[str, dict[str, Decimal]]
+"""Counter set → counter → amount."""
+
+
+class NodeRefused(Exception):
+    """Devices cannot be allocated on this node, for a reason other than that none are left; the message states it."""
+
+
+class _TooManyDevices(Exception):
+    """The claim would get more devices than its status can hold: fewer devices of an earlier request may help."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenDevice:
+    """A device that the search chose for a request, and what the request consumes of it.
+
+    Args:
+      request: the request, or the alternative that is used.
+      device: the device.
+      consumed: consumed amount by capacity; None if the claim has the device for itself.
+    """
+
+    request: Request
+    device: PoolDevice
+    consumed: dict[str, Decimal] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeSolution:
+    """Devices for all claims of a pod on one node.
+
+    Args:
+      devices: the chosen devices of each claim, in the order of its requests.
+      alternatives: for each claim and request the number of the alternative that is used.
+    """
+
+    devices: tuple[tuple[ChosenDevice, ...], ...]
+    alternatives: Mapping[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """Allocates devices of an inventory that the ledger does not show as used.
+
+    Args:
+      inventory: the devices.
+      ledger: what is allocated.
+      rules: the behaviour of the release of Kubernetes.
+    """
+
+    inventory: DeviceInventory
+    ledger: DeviceLedger
+    rules: DeviceRules
+
+    def find(self, node: Node, claims: Sequence[ClaimRequests]) -> NodeSolution | None:
+        """Return devices for claims on a node, None if the node has not enough of them.
+
+        Raises:
+          AllocationError: a claim, a class or a slice is invalid.
+          NodeRefused: the node cannot be judged.
+        """
+        pools = self.inventory.pools_of(node)
+        try:
+            search = _Search(self, node, pools, claims)
+            if search.place_claims():
+                return search.solution()
+        except InvalidCapacity as error:
+            raise AllocationError(f"claim {claims[0].claim.key}: {error}") from error
+        if any(pool.invalid for pool in pools):
+            raise NodeRefused(INVALID_POOLS)
+        return None
+
+
+@dataclass(slots=True)
+class _Choices:
+    """The devices among which a request may choose: a number of any, or all of a list."""
+
+    request: Request
+    count: int
+    all_devices: tuple[PoolDevice, ...] = ()
+
+
+@dataclass(slots=True)
+class _Step:
+    """A device that was chosen, with what has to be undone if the search continues without it."""
+
+    chosen: ChosenDevice
+    has_counters: bool
+
+
+@dataclass(slots=True)
+class _Allocating:
+    """What the search has chosen of one device so far."""
+
+    claims: list[int] = field(default_factory=list)
+    shares: int = 0
+    consumed: dict[str, Decimal] = field(default_factory=dict)
+
+
+class _Search:
+    """The search on one node."""
+
+    def __init__(
+        self, allocator: Allocator, node: Node, pools: tuple[Pool, ...], claims: Sequence[ClaimRequests]
+    ) -> None:
+        self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
+        self._pools, self._claims = pools, claims
+        self._candidates = [
+            device for pool in pools if pool.usable for devices in pool.slices for device in devices
+        ]
+        self._pool_of = {pool.key: pool for pool in pools}
+        self._selectable: dict[tuple[int, int], bool] = {}
+        self._allocating: dict[DeviceKey, _Allocating] = {}
+        self._available: dict[object, Counters] = {}
+        self._consumed_counters: dict[object, Counters] = {}
+        self._chosen: list[list[ChosenDevice]] = [[] for _ in claims]
+        self._alternatives: dict[tuple[int, int], int] = {}
+        self._steps = 0
+        self._choices: list[list[list[_Choices]]] = []
+        self._constraints: list[tuple[AttributeConstraint, ...]] = []
+        for claim_requests in claims:
+            self._choices.append(self._choices_of(claim_requests))
+            self._constraints.append(
+                attribute_constraints(claim_requests.claim.key, claim_requests.claim.spec.devices.constraints)
+            )
+
+    def solution(self) -> NodeSolution:
+        """Return the chosen devices after a successful search."""
+        return NodeSolution(tuple(map(tuple, self._chosen)), dict(self._alternatives))
+
+    def place_claims(self) -> bool:
+        """Choose devices for all claims; return False if that is impossible.
+
+        Raises:
+          AllocationError: a claim would get too many devices, whatever alternatives it uses.
+        """
+        try:
+            return self._place_request(0, 0)
+        except _TooManyDevices as error:
+            raise AllocationError("allocation max size exceeded") from error
+
+    def _choices_of(self, claim_requests: ClaimRequests) -> list[list[_Choices]]:
+        """Return the choices of each alternative of each request of a claim.
+
+        Raises:
+          AllocationError: the claim needs more devices than its status can hold, or requests all of an incomplete pool.
+        """
+        least = 0
+        choices = []
+        for alternatives in claim_requests.requests:
+            result = [self._choices_for(claim_requests, request) for request in alternatives]
+            least += min((each.count for each in result), default=0)
+            if least > MAX_DEVICES_PER_CLAIM:
+                raise AllocationError(
+                    f"claim {claim_requests.claim.key}: number of requested devices {least} exceeds the claim limit of "
+                    f"{MAX_DEVICES_PER_CLAIM}"
+                )
+            choices.append(result)
+        return choices
+
+    def _choices_for(self, claim_requests: ClaimRequests, request: Request) -> _Choices:
+        if not request.takes_all:
+            return _Choices(request, request.count)
+        for pool in self._pools:
+            if not pool.usable:
+                state = "being updated" if pool.incomplete else "invalid"
+                raise AllocationError(
+                    f"claim {claim_requests.claim.key}, request {request.name}: asks for all devices, but resource "
+                    f"pool {'/'.join(pool.key)} is currently {state}"
+                )
+        matching = tuple(
+            device
+            for device in self._candidates
+            if self._selects(request, device) and self._has_enough(request, device)
+        )
+        return _Choices(request, len(matching), matching)
+
+    def _has_enough(self, request: Request, device: PoolDevice) -> bool:
+        """Return whether a device counts for a request for all devices, by its capacity."""
+        used = self._used_capacity(device) if self._rules.all_skips_used_capacity else {}
+        return has_capacity(device, request.capacity, used, fractional=self._rules.fractional_ranges)
+
+    def _selects(self, request: Request, device: PoolDevice) -> bool:
+        key = id(request), device.number
+        cached = self._selectable.get(key)
+        if cached is None:
+            cached = self._selectable[key] = request.selects(device) and device.reaches(self._node)
+        return cached
+
+    def _place_request(self, claim: int, number: int) -> bool:
+        """Choose devices for a request and everything after it."""
+        if claim == len(self._claims):
+            return True
+        requests = self._choices[claim]
+        if number == len(requests):
+            try:
+                return self._place_request(claim + 1, 0)
+            except _TooManyDevices:
+                return False  # another alternative of an earlier claim may leave more for the next one
+        if not requests[number] or not requests[number][0].request.parent:
+            return self._place_devices(claim, number, 0, (0, 0)) if requests[number] else False
+        exceeded = True
+        for alternative in range(len(requests[number])):
+            try:
+                placed = self._place_devices(claim, number, alternative, (0, 0))
+            except _TooManyDevices:
+                continue
+            exceeded = False
+            if placed:
+                self._alternatives[claim, number] = alternative
+                return True
+        if exceeded:
+            raise _TooManyDevices
+        return False
+
+    def _place_devices(self, claim: int, number: int, alternative: int, place: tuple[int, int]) -> bool:
+        """Choose the remaining devices of a request, and everything after it.
+
+        Args:
+          claim: number of the claim.
+          number: number of the request.
+          alternative: number of the alternative.
+          place: how many devices of the request are chosen, and the first candidate that may be next.
+        """
+        self._steps += 1
+        if self._steps > MAX_SEARCH_STEPS:
+            raise NodeRefused(f"node {self._node.name}: {SEARCH_ENDED}")
+        choices, (done, start) = self._choices[claim][number][alternative], place
+        request = choices.request
+        if request.takes_all and not choices.all_devices:
+            return False
+        if done >= choices.count:
+            return self._place_request(claim, number + 1)
+        if choices.count - done > MAX_DEVICES_PER_CLAIM - len(self._chosen[claim]):
+            raise _TooManyDevices
+        if request.takes_all:
+            # The order does not matter: if one of them cannot be used, there is no solution.
+            step = self._choose(claim, request, choices.all_devices[done], must=True)
+            return step is not None and self._continue(step, claim, number, alternative, (done + 1, 0))
+        for index in range(start, len(self._candidates)):
+            device = self._candidates[index]
+            if self._is_taken(claim, request, device) or not self._selects(request, device):
+                continue
+            if not has_capacity(
+                device,
+                request.capacity,
+                self._used_capacity(device),
+                fractional=self._rules.fractional_ranges,
+            ):
+                continue
+            step = self._choose(claim, request, device, must=False)
+            # Devices of one request are chosen in ascending order, so that no set of devices is tried twice.
+            if step is not None and self._continue(step, claim, number, alternative, (done + 1, index + 1)):
+                return True
+        return False
+
+    def _continue(
+        self, step: _Step, claim: int, number: int, alternative: int, place: tuple[int, int]
+    ) -> bool:
+        """Continue after a chosen device; without a solution, undo the choice."""
+        try:
+            result = self._place_devices(claim, number, alternative, place)
+        except _TooManyDevices:
+            self._undo(claim, step)
+            raise
+        if not result:
+            self._undo(claim, step)
+        return result
+
+    def _is_taken(self, claim: int, request: Request, device: PoolDevice) -> bool:
+        """Return whether a device is in use so that the request cannot have it."""
+        own = self._allocating.get(device.key)
+        if request.admin:
+            return own is not None and claim in own.claims
+        return bool(self._ledger.use_of(device.key).exclusive) or (own is not None and bool(own.claims))
+
+    def _used_capacity(self, device: PoolDevice) -> dict[str, Decimal]:
+        used = self._ledger.use_of(device.key).consumed
+        own = self._allocating.get(device.key)
+        if own is None or not own.consumed:
+            return used
+        return {name: used.get(name, ZERO) + own.consumed.get(name, ZERO) for name in used | own.consumed}
+
+    def _choose(self, claim: int, request: Request, device: PoolDevice, *, must: bool) -> _Step | None:
+        """Take a device for a request if everything allows it; None if not, and nothing has changed then.
+
+        Raises:
+          AllocationError: `must`, and a constraint of the claim does not allow the device.
+        """
+        if self._is_taken(claim, request, device):
+            return None
+        own = self._allocating.get(device.key)
+        is_shared = device.shareable and bool(
+            (own is not None and own.shares) or self._ledger.use_of(device.key).shares
+        )
+        # The first allocation of a shared device has consumed its counters.
+        takes_counters = bool(device.counters) and not is_shared
+        if takes_counters and not self._consume_counters(device):
+            return None
+        added: list[AttributeConstraint] = []
+        if not request.tolerates(device) or not self._satisfies_constraints(claim, request, device, added):
+            for constraint in reversed(added):
+                constraint.remove(request)
+            if takes_counters:
+                self._count_counters(device, -1)
+            if must and request.tolerates(device):
+                raise AllocationError(
+                    f"claim {self._claims[claim].claim.key}, request {request.name}: cannot add device "
+                    f"{'/'.join(device.key)} because a claim constraint would not be satisfied"
+                )
+            return None
+        if not has_capacity(
+            device, request.capacity, self._used_capacity(device), fractional=self._rules.fractional_ranges
+        ):
+            for constraint in reversed(added):
+                constraint.remove(request)
+            if takes_counters:
+                self._count_counters(device, -1)
+            return None
+        return self._record(claim, request, device, has_counters=takes_counters)
+
+    def _satisfies_constraints(
+        self, claim: int, request: Request, device: PoolDevice, added: list[AttributeConstraint]
+    ) -> bool:
+        for constraint in self._constraints[claim]:
+            if not constraint.add(request, device):
+                return False
+            added.append(constraint)
+        return True
+
+    def _record(self, claim: int, request: Request, device: PoolDevice, *, has_counters: bool) -> _Step:
+        own = self._allocating.setdefault(device.key, _Allocating())
+        consumed = None
+        if device.shareable:
+            consumed = consumed_capacity(device, request.capacity, fractional=self._rules.fractional_ranges)
+            own.shares += 1
+            for name, amount in consumed.items():
+                own.consumed[name] = own.consumed.get(name, ZERO) + amount
+        else:
+            own.claims.append(claim)
+        chosen = ChosenDevice(request, device, consumed)
+        self._chosen[claim].append(chosen)
+        return _Step(chosen, has_counters)
+
+    def _undo(self, claim: int, step: _Step) -> None:
+        chosen = self._chosen[claim].pop()
+        device, own = chosen.device, self._allocating[chosen.device.key]
+        if chosen.consumed is None:
+            own.claims.remove(claim)
+        else:
+            own.shares -= 1
+            for name, amount in chosen.consumed.items():
+                own.consumed[name] -= amount
+        for constraint in reversed(self._constraints[claim]):
+            constraint.remove(chosen.request)
+        if step.has_counters:
+            self._count_counters(device, -1)
+
+    def _consume_counters(self, device: PoolDevice) -> bool:
+        """Count what a device consumes of its pool's counters; return False, and count nothing, if too few are left."""
+        self._count_counters(device, 1)
+        key = self._counter_key(device)
+        available, consumed = self._available_counters(device), self._consumed_counters[key]
+        if all(
+            consumed.get(counter_set, {}).get(name, ZERO) <= amount
+            for counter_set, counters in available.items()
+            for name, amount in counters.items()
+        ):
+            return True
+        self._count_counters(device, -1)
+        return False
+
+    def _count_counters(self, device: PoolDevice, sign: int) -> None:
+        consumed = self._consumed_counters.setdefault(self._counter_key(device), {})
+        for counter_set, name, amount in device.counters:
+            counters = consumed.setdefault(counter_set, {})
+            counters[name] = counters.get(name, ZERO) + sign * amount
+
+    def _counter_key(self, device: PoolDevice) -> object:
+        return device.pool.pool if self._rules.counters_by_pool_name else device.pool
+
+    def _available_counters(self, device: PoolDevice) -> Counters:
+        """Return the counters of a device's pool that allocated devices leave; an amount may be negative."""
+        key = self._counter_key(device)
+        available = self._available.get(key)
+        if available is None:
+            pool = self._pool_of[device.pool]
+            available = self._available[key] = left_counters(pool, self._ledger)
+        return available
+
+
+def left_counters(pool: Pool, ledger: DeviceLedger) -> Counters:
+    """Return what allocated devices leave of a pool's counters."""
+    remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
+    for devices in (*pool.slices, pool.unreachable):
+        for device in devices:
+            if device.counters and not ledger.use_of(device.key).is_free:
+                for counter_set, name, amount in device.counters:
+                    if name in remaining.get(counter_set, {}):
+                        remaining[counter_set][name] -= amount
+    return remaining

@@ -1,0 +1,344 @@
+"""The inventory of devices: the ResourceSlices of a snapshot, and the pools that a node can reach.
+
+A pool is complete if all slices of its newest generation are known. Devices of incomplete and of invalid pools are not
+allocated.
+
+Source: k8s.io/dynamic-resource-allocation/structured/internal/incubating, pools_incubating.go.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from batchsched.api.core.device import (
+    CounterSet,
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintSelector,
+    ResourceSlice,
+)
+from batchsched.api.core.node import Node
+from batchsched.api.core.quantity import parse_quantity
+from batchsched.api.core.selector import NodeSelector
+from batchsched.config.kubernetes_release import DeviceRules
+from batchsched.devices.ledger import DeviceKey
+
+
+class PoolKey(NamedTuple):
+    """The identity of a pool: its driver and its name."""
+
+    driver: str
+    pool: str
+
+
+class PoolDevice:
+    """A device of a slice, with what allocation reads of it.
+
+    Args:
+      device: the object, with the taints of DeviceTaintRules.
+      parent: the slice.
+    """
+
+    __slots__ = ("capacity", "counters", "device", "key", "number", "parent", "pool", "shareable", "taints")
+
+    def __init__(self, device: Device, parent: ResourceSlice, number: int) -> None:
+        self.device = device
+        self.parent = parent
+        self.number = number
+        """Number of the device in the inventory."""
+        self.pool = pool_key(parent)
+        self.key = DeviceKey(*self.pool, device.name)
+        self.shareable = bool(device.allow_multiple_allocations)
+        self.taints: tuple[DeviceTaint, ...] = tuple(
+            taint for taint in device.taints or () if taint.prevents_allocation
+        )
+        self.counters = tuple(
+            (consumption.counter_set, name, parse_quantity(counter.value))
+            for consumption in device.consumes_counters or ()
+            for name, counter in (consumption.counters or {}).items()
+        )
+        """What the device consumes while it is allocated: counter set, counter and amount."""
+        self.capacity: dict[str, Decimal] = {
+            name: parse_quantity(offered.value) for name, offered in (device.capacity or {}).items()
+        }
+
+    @property
+    def driver(self) -> str:
+        """The driver of the device."""
+        return self.pool.driver
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.key.device
+
+    def reaches(self, node: Node) -> bool:
+        """Return whether the device is accessible from a node from which its slice is accessible."""
+        if not self.parent.spec.per_device_node_selection:
+            return True
+        device = self.device
+        return matches_node(node, device.node_name, device.node_selector, all_nodes=bool(device.all_nodes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """A pool as one node sees it.
+
+    Args:
+      key: the driver and the name.
+      slices: the devices of each slice that the node can reach, in the order in which they are tried.
+      unreachable: the devices of slices that the node cannot reach; they consume counters.
+      counters: counter set → counter → amount.
+      incomplete: slices of the newest generation are missing.
+      invalid: why the pool is invalid, "" if it is valid.
+    """
+
+    key: PoolKey
+    slices: tuple[tuple[PoolDevice, ...], ...] = ()
+    unreachable: tuple[PoolDevice, ...] = ()
+    counters: dict[str, dict[str, Decimal]] = field(default_factory=dict)
+    incomplete: bool = False
+    invalid: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """True if devices of the pool may be allocated."""
+        return not self.incomplete and not self.invalid
+
+    @property
+    def has_binding_conditions(self) -> bool:
+        """True if a device has to be prepared before a pod is bound; such pools are tried last."""
+        return any(
+            resource_slice.device.binding_conditions is not None
+            for devices in self.slices
+            for resource_slice in devices
+        )
+
+
+class DeviceInventory:
+    """All ResourceSlices of a snapshot, by the nodes that they name.
+
+    Args:
+      slices: the ResourceSlices.
+      taint_rules: taints that administrators add to devices.
+      rules: the behaviour of the release of Kubernetes.
+    """
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        taint_rules: Sequence[DeviceTaintRule],
+        rules: DeviceRules,
+    ) -> None:
+        self._rules = rules
+        rules_in_force = taint_rules if rules.reads_taint_rules else ()
+        self._of_node: dict[str, list[ResourceSlice]] = {}
+        self._shared: list[ResourceSlice] = []
+        self._of_pool: dict[PoolKey, list[ResourceSlice]] = {}
+        self._devices: dict[int, tuple[PoolDevice, ...]] = {}
+        self._keep_alive: list[ResourceSlice] = []
+        self._count = 0
+        self.slices_with_devices = 0
+        for original in slices:
+            resource_slice = _with_taints(original, rules_in_force)
+            self._keep_alive.append(resource_slice)
+            everywhere = rules.counter_slices_reach_all_nodes and bool(resource_slice.spec.shared_counters)
+            if resource_slice.spec.node_name and not everywhere:
+                self._of_node.setdefault(resource_slice.spec.node_name, []).append(resource_slice)
+            else:
+                self._shared.append(resource_slice)
+            self._of_pool.setdefault(pool_key(resource_slice), []).append(resource_slice)
+        self._pools: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no slice."""
+        return not self._keep_alive
+
+    @property
+    def has_shared_slices(self) -> bool:
+        """True if some slice may be accessible from several nodes."""
+        return bool(self._shared)
+
+    def devices_of(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
+        """Return the devices of a slice of this inventory."""
+        devices = self._devices.get(id(parent))
+        if devices is None:
+            listed = parent.spec.devices or ()
+            devices = tuple(
+                PoolDevice(device, parent, number) for number, device in enumerate(listed, self._count)
+            )
+            self._count += len(listed)
+            self._devices[id(parent)] = devices
+        return devices
+
+    def pools_of(self, node: Node) -> tuple[Pool, ...]:
+        """Return the pools with slices that a node can reach, in the order in which they are tried."""
+        cached = self._pools.get(node.name)
+        if cached is None or cached[0] is not node:
+            cached = self._pools[node.name] = node, self._gather(node)
+        return cached[1]
+
+    def _gather(self, node: Node) -> tuple[Pool, ...]:
+        newest: dict[PoolKey, list[ResourceSlice]] = {}
+        for resource_slice in (*self._of_node.get(node.name, ()), *self._shared):
+            if _uses_compatibility_groups(resource_slice) and self._rules.ignores_compatibility_groups:
+                continue
+            if not self._is_relevant(resource_slice, node):
+                continue
+            kept = newest.setdefault(pool_key(resource_slice), [])
+            if kept and resource_slice.spec.pool.generation > kept[0].spec.pool.generation:
+                kept.clear()
+            if not kept or resource_slice.spec.pool.generation == kept[0].spec.pool.generation:
+                kept.append(resource_slice)
+        pools = [pool for key, kept in newest.items() if (pool := self._build(key, kept)) is not None]
+        return tuple(sorted(pools, key=lambda pool: (pool.usable and pool.has_binding_conditions, pool.key)))
+
+    def _is_relevant(self, resource_slice: ResourceSlice, node: Node) -> bool:
+        spec = resource_slice.spec
+        if self._rules.counter_slices_reach_all_nodes and spec.shared_counters:
+            return True
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            return matches_node(node, spec.node_name, spec.node_selector, all_nodes=bool(spec.all_nodes))
+        return bool(spec.per_device_node_selection) and any(
+            device.reaches(node) for device in self.devices_of(resource_slice)
+        )
+
+    def _build(self, key: PoolKey, kept: list[ResourceSlice]) -> Pool | None:
+        """Return a pool from the slices that a node can reach; None if these are outdated."""
+        pool, everything = kept[0].spec.pool, kept
+        if len(kept) != pool.resource_slice_count:
+            cached = self._of_pool[key]
+            if any(resource_slice.spec.pool.generation > pool.generation for resource_slice in cached):
+                return None
+            everything = [
+                resource_slice
+                for resource_slice in cached
+                if resource_slice.spec.pool.generation == pool.generation
+            ]
+            if self._rules.ignores_compatibility_groups:
+                everything = [
+                    resource_slice
+                    for resource_slice in everything
+                    if not _uses_compatibility_groups(resource_slice)
+                ]
+            if len(everything) != pool.resource_slice_count:
+                return Pool(key, incomplete=True)
+        names = {resource_slice.metadata.name for resource_slice in kept}
+        missing_slices = [
+            resource_slice for resource_slice in everything if resource_slice.metadata.name not in names
+        ]
+        kept = sorted(kept, key=lambda resource_slice: resource_slice.metadata.name)
+        with_counters = [
+            resource_slice
+            for resource_slice in (*kept, *missing_slices)
+            if resource_slice.spec.shared_counters
+        ]
+        slices = tuple(
+            self.devices_of(resource_slice)
+            for resource_slice in kept
+            if not resource_slice.spec.shared_counters
+        )
+        unreachable = tuple(
+            device
+            for resource_slice in missing_slices
+            if not resource_slice.spec.shared_counters
+            for device in self.devices_of(resource_slice)
+        )
+        counters, problem = _counters(with_counters)
+        problem = _duplicate_device(slices) or problem or _unknown_counter(slices, unreachable, counters)
+        if problem:
+            return Pool(key, invalid=problem)
+        return Pool(key, slices, unreachable, counters)
+
+
+def pool_key(resource_slice: ResourceSlice) -> PoolKey:
+    """Return the pool of a slice."""
+    return PoolKey(resource_slice.spec.driver, resource_slice.spec.pool.name)
+
+
+def matches_node(
+    node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
+) -> bool:
+    """Return whether a slice or a device is accessible from a node, given the three fields that state it."""
+    if node_name:
+        return node.name == node_name
+    if all_nodes:
+        return True
+    return selector is not None and selector.matches(node.labels, node.name)
+
+
+def _uses_compatibility_groups(resource_slice: ResourceSlice) -> bool:
+    return any(
+        consumption.compatibility_groups
+        for device in resource_slice.spec.devices or ()
+        for consumption in device.consumes_counters or ()
+    )
+
+
+def _counters(slices: Iterable[ResourceSlice]) -> tuple[dict[str, dict[str, Decimal]], str]:
+    """Return the counters of a pool by counter set, and what is wrong with them."""
+    counters: dict[str, dict[str, Decimal]] = {}
+    for resource_slice in slices:
+        for counter_set in resource_slice.spec.shared_counters or ():
+            if counter_set.name in counters:
+                return {}, f"duplicate counter set name {counter_set.name}"
+            counters[counter_set.name] = _amounts(counter_set)
+    return counters, ""
+
+
+def _amounts(counter_set: CounterSet) -> dict[str, Decimal]:
+    return {name: parse_quantity(counter.value) for name, counter in (counter_set.counters or {}).items()}
+
+
+def _duplicate_device(slices: Iterable[Iterable[PoolDevice]]) -> str:
+    names: set[str] = set()
+    for devices in slices:
+        for device in devices:
+            if device.name in names:
+                return f"duplicate device name {device.name}"
+            names.add(device.name)
+    return ""
+
+
+def _unknown_counter(
+    slices: Iterable[Iterable[PoolDevice]],
+    unreachable: Iterable[PoolDevice],
+    counters: dict[str, dict[str, Decimal]],
+) -> str:
+    for devices in (*slices, unreachable):
+        for device in devices:
+            for counter_set, name, _ in device.counters:
+                if counter_set not in counters:
+                    return f"counter set {counter_set} not found"
+                if name not in counters[counter_set]:
+                    return f"counter {name} not found in counter set {counter_set}"
+    return ""
+
+
+def _with_taints(resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
+    """Return a slice with the taints that rules add to its devices."""
+    applied = [rule.spec for rule in rules if _selects_pool(rule.spec.device_selector, resource_slice)]
+    if not applied:
+        return resource_slice
+    devices = []
+    for device in resource_slice.spec.devices or ():
+        added = tuple(
+            spec.taint
+            for spec in applied
+            if spec.device_selector is not None and spec.device_selector.device in (None, device.name)
+        )
+        devices.append(replace(device, taints=(*(device.taints or ()), *added)) if added else device)
+    return replace(resource_slice, spec=replace(resource_slice.spec, devices=tuple(devices)))
+
+
+def _selects_pool(selector: DeviceTaintSelector | None, resource_slice: ResourceSlice) -> bool:
+    return (
+        selector is not None
+        and selector.driver in (None, resource_slice.spec.driver)
+        and selector.pool in (None, resource_slice.spec.pool.name)
+    )

@@ -1,0 +1,183 @@
+"""The ledger of devices: which devices are allocated to claims, and which pods of a session reserved them.
+
+Claims of the snapshot count by their `status.allocation`. A pod that passes Reserve assumes allocations for its claims;
+they count until the pod is rolled back, or until the snapshot shows them. Pods that share a claim share its assumed
+allocation.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple, Self
+
+from batchsched.api.core.device import AllocationResult, Amounts, ResourceClaim
+from batchsched.api.core.quantity import parse_quantity
+
+ZERO = Decimal(0)
+
+
+class DeviceKey(NamedTuple):
+    """The identity of a device: its driver, its pool and its name."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(slots=True)
+class DeviceUse:
+    """The use of one device by allocated claims.
+
+    Args:
+      exclusive: number of claims that have the device for themselves.
+      shares: number of allocations of a device that allows several.
+      consumed: amount of each capacity that these allocations consume.
+    """
+
+    exclusive: int = 0
+    shares: int = 0
+    consumed: dict[str, Decimal] = field(default_factory=dict)
+
+    @property
+    def is_free(self) -> bool:
+        """True if no claim uses the device."""
+        return not self.exclusive and not self.shares
+
+    def count(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
+        """Add an allocation of the device, or remove it if `sign` is -1."""
+        if not shared:
+            self.exclusive += sign
+            return
+        self.shares += sign
+        for name, amount in (consumed or {}).items():
+            self.consumed[name] = self.consumed.get(name, ZERO) + sign * parse_quantity(amount)
+            if not self.consumed[name]:
+                del self.consumed[name]
+
+
+NO_USE = DeviceUse()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """An allocation that a pod of the session reserved for a claim.
+
+    Args:
+      claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
+        `extended_claim_key` returns.
+      allocation: the devices.
+    """
+
+    claim: str
+    allocation: AllocationResult
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """What a pod reserved: allocations of its claims, and all claims that it will use."""
+
+    allocations: tuple[ClaimAllocation, ...]
+    claims: tuple[str, ...]
+
+
+class DeviceLedger:
+    """Which devices are allocated, by the claims of a snapshot and by the pods of a session.
+
+    Args:
+      claims: the claims of the snapshot by `namespace/name`.
+    """
+
+    def __init__(self, claims: Mapping[str, ResourceClaim]) -> None:
+        self.claims = claims
+        self.uses: dict[DeviceKey, DeviceUse] = {}
+        self.changed: list[DeviceKey] = []
+        """Devices of which the use changed, in the order of the changes; readers keep their position in this list."""
+        self._by_pod: dict[str, PodDevices] = {}
+        self._assumed: dict[str, AllocationResult] = {}
+        self._pods_of_claim: dict[str, set[str]] = {}
+        for claim in claims.values():
+            if claim.status.allocation is not None:
+                self._count(claim.status.allocation, 1)
+
+    def use_of(self, device: DeviceKey) -> DeviceUse:
+        """Return the present use of a device."""
+        return self.uses.get(device, NO_USE)
+
+    def assumed_allocation(self, claim: str) -> AllocationResult | None:
+        """Return the allocation that pods of the session assumed for a claim, None if there is none."""
+        return self._assumed.get(claim)
+
+    def consumers(self, claim: str) -> int:
+        """Return the number of pods that reserved a claim in the session."""
+        return len(self._pods_of_claim.get(claim, ()))
+
+    def reserved_by(self, pod: str) -> PodDevices | None:
+        """Return what the pod `namespace/name` reserved, None if it reserved nothing."""
+        return self._by_pod.get(pod)
+
+    def assume(self, pod: str, devices: PodDevices) -> None:
+        """Record what the pod `namespace/name` reserves: allocations count from now on."""
+        self._by_pod[pod] = devices
+        for allocated in devices.allocations:
+            if allocated.claim not in self._assumed:
+                self._assumed[allocated.claim] = allocated.allocation
+                self._count(allocated.allocation, 1)
+        for claim in devices.claims:
+            self._pods_of_claim.setdefault(claim, set()).add(pod)
+
+    def revert(self, pod: str) -> None:
+        """Release what the pod reserved; an allocation that no other pod of the session uses is free again."""
+        devices = self._by_pod.pop(pod, None)
+        if devices is None:
+            return
+        for claim in devices.claims:
+            pods = self._pods_of_claim[claim]
+            pods.discard(pod)
+            if pods:
+                continue
+            del self._pods_of_claim[claim]
+            allocation = self._assumed.pop(claim, None)
+            if allocation is not None:
+                self._count(allocation, -1)
+
+    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+        """Copy what pods reserved in an earlier ledger, if `is_reserved` returns True for their `namespace/name`.
+
+        Allocations that the claims of this ledger's snapshot have by now count only once.
+        """
+        for pod, devices in before._by_pod.items():
+            if is_reserved(pod):
+                open_allocations = tuple(
+                    allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim)
+                )
+                self.assume(pod, PodDevices(open_allocations, devices.claims))
+
+    def _is_allocated(self, claim: str) -> bool:
+        known_claim = self.claims.get(claim)
+        return known_claim is not None and known_claim.status.allocation is not None
+
+    def _count(self, allocation: AllocationResult, sign: int) -> None:
+        for device, consumed, shared in _used_devices(allocation):
+            use = self.uses.get(device)
+            if use is None:
+                use = self.uses[device] = DeviceUse()
+            use.count(consumed, shared=shared, sign=sign)
+            if use.is_free:
+                del self.uses[device]
+            self.changed.append(device)
+
+
+def _used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
+    """Yield the devices that an allocation uses, what it consumes of each, and whether it shares the device.
+
+    A device with admin access is not used up.
+
+    Source: `foreachAllocatedDevice` of kube-scheduler's plugins/dynamicresources.
+    """
+    for allocated in allocation.devices.results:
+        if not allocated.admin_access:
+            yield (
+                DeviceKey(allocated.driver, allocated.pool, allocated.device),
+                allocated.consumed_capacity,
+                allocated.share_id is not None,
+            )

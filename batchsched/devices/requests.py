@@ -1,0 +1,179 @@
+"""The requests of a claim in the form in which the search reads them: exact requests and alternatives alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from batchsched.api.core.device import (
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from batchsched.api.core.quantity import parse_quantity
+from batchsched.devices.inventory import PoolDevice
+from batchsched.devices.selectors import SelectorError, compile_selector
+
+EXACT_COUNT: Final = "ExactCount"
+ALL: Final = "All"
+
+
+class AllocationError(Exception):
+    """Devices cannot be allocated for a claim because the claim, its class or a slice is invalid; no node helps."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A request for devices, or one alternative of a request.
+
+    Args:
+      name: the name of the request or of the alternative.
+      parent: the name of the request that contains the alternative, "" for an exact request.
+      device_class: the class of the devices.
+      mode: `ExactCount` or `All`.
+      count: the number of devices for `ExactCount`.
+      admin: the devices may be in use.
+      tolerations: tolerated taints.
+      capacity: needed amount by capacity.
+      expressions: CEL expressions of the class and of the request, each with the object that states it.
+    """
+
+    name: str
+    parent: str
+    device_class: DeviceClass
+    mode: str
+    count: int
+    admin: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, Decimal]
+    expressions: tuple[tuple[str, str], ...]
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that an allocation states: `request`, or `request/alternative`."""
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+    @property
+    def takes_all(self) -> bool:
+        """True if the request is for all devices that match."""
+        return self.mode == ALL
+
+    def selects(self, device: PoolDevice) -> bool:
+        """Return whether a device meets the selectors of the class and of the request.
+
+        Raises:
+          AllocationError: an expression is invalid, or its evaluation failed.
+        """
+        for source, expression in self.expressions:
+            try:
+                if not compile_selector(expression).matches(device.driver, device.device):
+                    return False
+            except SelectorError as error:
+                place = "/".join(device.key)
+                raise AllocationError(f"{source} on device {place}: {error}") from error
+        return True
+
+    def tolerates(self, device: PoolDevice) -> bool:
+        """Return whether the request tolerates all taints of a device."""
+        return all(
+            any(alternative.tolerates(taint) for alternative in self.tolerations) for taint in device.taints
+        )
+
+    def read_names(self) -> frozenset[str] | None:
+        """Return the names of the attributes and capacities that the selectors read; None if they are not known."""
+        names: frozenset[str] = frozenset(self.capacity)
+        for _, expression in self.expressions:
+            try:
+                read = compile_selector(expression).names
+            except SelectorError:
+                return None
+            if read is None:
+                return None
+            names |= read
+        return names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimRequests:
+    """The requests of one claim.
+
+    Args:
+      claim: the claim.
+      requests: for each request its alternatives; one for an exact request.
+    """
+
+    claim: ResourceClaim
+    requests: tuple[tuple[Request, ...], ...]
+
+
+def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRequests:
+    """Return the requests of a claim with their classes.
+
+    Raises:
+      AllocationError: a request is invalid or of an unsupported kind, or its class does not exist.
+    """
+    return ClaimRequests(
+        claim, tuple(_alternatives(claim, request, classes) for request in claim.spec.devices.requests)
+    )
+
+
+def _alternatives(
+    claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass]
+) -> tuple[Request, ...]:
+    if request.exactly is not None:
+        exact = request.exactly
+        return (_request(claim, request.name, "", exact, classes, admin=bool(exact.admin_access)),)
+    return tuple(
+        _request(claim, alternative.name, request.name, alternative, classes, admin=False)
+        for alternative in request.first_available or ()
+    )
+
+
+def _request(
+    claim: ResourceClaim,
+    name: str,
+    parent: str,
+    spec: ExactDeviceRequest | DeviceSubRequest,
+    classes: Mapping[str, DeviceClass],
+    *,
+    admin: bool,
+) -> Request:
+    where = f"claim {claim.key}, request {name}"
+    if spec.derived_attributes:
+        raise AllocationError(
+            f"{where}: cannot handle request with derived attributes (derivedAttributes), the feature is disabled"
+        )
+    device_class = classes.get(spec.device_class_name)
+    if device_class is None:
+        raise AllocationError(f"{where}: could not retrieve device class {spec.device_class_name}")
+    mode = spec.allocation_mode or EXACT_COUNT
+    if mode not in (EXACT_COUNT, ALL):
+        raise AllocationError(f"{where}: unsupported count mode {mode}")
+    capacity = (spec.capacity.requests if spec.capacity is not None else None) or {}
+    of_class = _expressions(f"class {device_class.metadata.name}", device_class.spec.selectors)
+    return Request(
+        name=name,
+        parent=parent,
+        device_class=device_class,
+        mode=mode,
+        count=spec.count or (1 if mode == EXACT_COUNT else 0),
+        admin=admin,
+        tolerations=spec.tolerations or (),
+        capacity={key: parse_quantity(amount) for key, amount in capacity.items()},
+        expressions=(*of_class, *_expressions(f"claim {claim.key}", spec.selectors)),
+    )
+
+
+def _expressions(source: str, selectors: Sequence[DeviceSelector] | None) -> tuple[tuple[str, str], ...]:
+    expressions = []
+    for number, selector in enumerate(selectors or ()):
+        if selector.cel is None:
+            raise AllocationError(
+                f"{source}, selector #{number}: CEL expression empty (unsupported selector type?)"
+            )
+        expressions.append((f"{source}: selector #{number}", selector.cel.expression))
+    return tuple(expressions)

@@ -1,0 +1,196 @@
+"""CEL selectors of devices: each expression is compiled once, and evaluated once for each distinct device content.
+
+Most expressions read a few attributes by name. Two devices with the same driver and the same values of these names
+have the same result, whatever their other attributes are, such as serial numbers. So a cluster of forty thousand
+devices needs a handful of evaluations.
+
+Source: k8s.io/dynamic-resource-allocation/cel, compile.go.
+"""
+
+import re
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+
+from batchsched.api.core.device import Device
+from batchsched.devices.cel_functions import KUBERNETES_FUNCTIONS, cel_quantity, cel_version
+from batchsched.errors import InvalidInput
+
+MAX_COMPILED_EXPRESSIONS: Final = 4096
+MAX_RESULTS_PER_EXPRESSION: Final = 100_000
+DEFAULTED: Final = {"attributes": "attributesOrEmpty", "capacity": "capacityOrEmpty"}
+"""Field of `device` → a copy of it in which each domain that the expression names exists, empty if need be.
+
+In Kubernetes, `device.attributes["unknown"]` is an empty map, but `"unknown" in device.attributes` is false.
+"""
+
+_LITERAL: Final = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
+_LOOKUP: Final = re.compile(
+    rf"\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*({_LITERAL})\s*\]"
+    rf"(\s*(?:\.\s*\??\s*(\w+)\b(?!\s*\()|\[\s*\??\s*({_LITERAL})\s*\]))?"
+)
+"""An entry of a map of the device, with the name that follows it; a call of a macro is no such name."""
+_CONTAINMENT: Final = re.compile(rf"({_LITERAL})\s*in\s*$")
+_SIMPLE: Final = re.compile(r"\bdevice\s*\.\s*(?:driver|allowMultipleAllocations)\b")
+_DEVICE: Final = re.compile(r"\bdevice\b")
+
+
+class SelectorError(Exception):
+    """A CEL expression cannot be compiled, or its evaluation for a device failed; the message states why."""
+
+
+class Selector:
+    """A compiled CEL expression, with its results by device content.
+
+    Args:
+      expression: the text of the expression.
+
+    Raises:
+      SelectorError: the expression cannot be compiled.
+    """
+
+    def __init__(self, expression: str) -> None:
+        self.names = read_names(expression)
+        """The names of all attributes and capacities that the expression reads; None if they are not known."""
+        self._domains = tuple({match.group(2)[1:-1] for match in _LOOKUP.finditer(expression)})
+        try:
+            self._program = _environment().compile(_LOOKUP.sub(_use_defaulted, expression))
+        except RuntimeError as error:
+            raise SelectorError(f"CEL compile error: {error}") from error
+        self._results: dict[Hashable, bool | str] = {}
+
+    def matches(self, driver: str, device: Device) -> bool:
+        """Return the value of the expression for a device of a driver.
+
+        Raises:
+          SelectorError: the evaluation failed, or its result is no boolean.
+        """
+        key = device_content(driver, device, self.names)
+        result = self._results.get(key)
+        if result is None:
+            if len(self._results) >= MAX_RESULTS_PER_EXPRESSION:
+                self._results.clear()
+            result = self._results[key] = self._evaluate(driver, device)
+        if isinstance(result, str):
+            raise SelectorError(result)
+        return result
+
+    def _evaluate(self, driver: str, device: Device) -> bool | str:
+        try:
+            variables = device_variables(driver, device, self._domains)
+        except (ValueError, InvalidInput) as error:
+            return f"CEL runtime error: {error}"
+        value = self._program.eval(data={"device": variables})
+        if value.type() == cel.Type.BOOL:
+            return bool(value.value())
+        problem = value.value() if value.type() == cel.Type.ERROR else "the result is no boolean"
+        return f"CEL runtime error: {problem}"
+
+
+@lru_cache(MAX_COMPILED_EXPRESSIONS)
+def compile_selector(expression: str) -> Selector:
+    """Return the compiled form of a CEL expression.
+
+    Raises:
+      SelectorError: the expression cannot be compiled.
+    """
+    return Selector(expression)
+
+
+def read_names(expression: str) -> frozenset[str] | None:
+    """Return the names of the attributes and capacities that an expression reads, without their domains.
+
+    Return None if it uses `device` in any other way than by such names: then its result may depend on everything.
+    """
+    names: set[str] = set()
+    recognized = {match.start() for match in _SIMPLE.finditer(expression)}
+    for match in _LOOKUP.finditer(expression):
+        containment = _CONTAINMENT.search(expression[: match.start()])
+        name = match.group(4) or (match.group(5) or "")[1:-1]
+        if not name and containment is not None:
+            name = containment.group(1)[1:-1]
+        if name:
+            names.add(name)
+            recognized.add(match.start())
+    if any(match.start() not in recognized for match in _DEVICE.finditer(expression)):
+        return None
+    return frozenset(names)
+
+
+def device_content(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
+    """Return a key that is equal for devices with equal values of the given names, in all domains.
+
+    Args:
+      driver: the driver of the device.
+      device: the device.
+      names: names of attributes and capacities without their domains; None for all.
+    """
+    attributes, capacity = device.attributes or {}, device.capacity or {}
+    selected_names = None if names is None else frozenset(names)
+    return (
+        driver,
+        device.allow_multiple_allocations or False,
+        tuple(
+            (name, attributes[name].typed_value)
+            for name in sorted(attributes)
+            if _is_wanted(name, selected_names)
+        ),
+        tuple((name, capacity[name].value) for name in sorted(capacity) if _is_wanted(name, selected_names)),
+    )
+
+
+def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
+    return selected_names is None or name.rpartition("/")[2] in selected_names
+
+
+def device_variables(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
+    """Return the CEL variable `device`.
+
+    Raises:
+      ValueError: an attribute has an invalid version, or a value of an unknown type.
+      InvalidQuantity: a capacity is no quantity.
+    """
+    attributes: dict[str, dict[str, Any]] = {}
+    for name, attribute in (device.attributes or {}).items():
+        domain, _, own_name = name.rpartition("/")
+        typed = attribute.typed_value
+        if typed is None:
+            raise ValueError(f"attribute {name}: unsupported attribute value")
+        value = cel_version(str(typed[1])) if typed[0] == "version" else typed[1]
+        attributes.setdefault(domain or driver, {})[own_name] = value
+    capacity: dict[str, dict[str, Any]] = {}
+    for name, offered in (device.capacity or {}).items():
+        domain, _, own_name = name.rpartition("/")
+        capacity.setdefault(domain or driver, {})[own_name] = cel_quantity(offered.value)
+    empty: dict[str, dict[str, Any]] = {domain: {} for domain in domains}
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.allow_multiple_allocations or False,
+        "attributes": attributes,
+        "capacity": capacity,
+        DEFAULTED["attributes"]: empty | attributes,
+        DEFAULTED["capacity"]: empty | capacity,
+    }
+
+
+def _use_defaulted(match: re.Match[str]) -> str:
+    field, domain, rest = match.group(1), match.group(2), match.group(3) or ""
+    return f"device.{DEFAULTED[field]}[{domain}]{rest}"
+
+
+@lru_cache(1)
+def _environment() -> Any:
+    kinds = cel.Type
+    return cel.NewEnv(
+        variables={"device": kinds.Map(kinds.STRING, kinds.DYN)},
+        functions=list(KUBERNETES_FUNCTIONS),
+        extensions=[
+            ext_bindings.ExtBindings(),
+            ext_optional.ExtOptional(),
+            ext_strings.ExtStrings(),
+            ext_math.ExtMath(),
+        ],
+    )

@@ -1,0 +1,94 @@
+"""The objects of Dynamic Resource Allocation of a snapshot, indexed for plugins."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchsched.api.core.device import DEVICE_CLASS_PREFIX, DeviceClass, ResourceClaim
+from batchsched.api.core.metadata import parse_timestamp
+from batchsched.devices.allocator import Allocator
+from batchsched.devices.inventory import DeviceInventory
+from batchsched.devices.node_groups import NodeGroups
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.status import BoolArray
+
+_OBJECTS = "device objects"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceObjects:
+    """Claims, device classes and devices.
+
+    Args:
+      claims: by `namespace/name`.
+      classes: by name.
+      class_of_resource: extended resource → the DeviceClass that serves it.
+      allocator: finds devices that are free.
+    """
+
+    claims: Mapping[str, ResourceClaim]
+    classes: Mapping[str, DeviceClass]
+    class_of_resource: Mapping[str, DeviceClass]
+    allocator: Allocator
+
+
+def device_objects(table: NodeTable) -> DeviceObjects:
+    """Return the indexed objects of the table's snapshot."""
+
+    def build(_snapshot: object) -> DeviceObjects:
+        snapshot, rules = table.snapshot, table.release.devices
+        ledger = table.device_ledger
+        return DeviceObjects(
+            claims=ledger.claims,
+            classes={device_class.metadata.name: device_class for device_class in snapshot.device_classes},
+            class_of_resource=classes_of_resources(snapshot.device_classes),
+            allocator=Allocator(
+                DeviceInventory(snapshot.resource_slices, snapshot.device_taint_rules, rules), ledger, rules
+            ),
+        )
+
+    return table.snapshot_value(_OBJECTS, build)
+
+
+def columns_served_by_devices(table: NodeTable) -> BoolArray:
+    """Return the resources [R] of a table that a DeviceClass serves on nodes that do not offer them."""
+
+    def build(_snapshot: object) -> BoolArray:
+        served = classes_of_resources(table.snapshot.device_classes)
+        return np.array([name in served for name in table.resources], np.bool_)
+
+    return table.snapshot_value("served resources", build)
+
+
+def node_groups(table: NodeTable) -> NodeGroups:
+    """Return the groups of the table's nodes with equal devices; they follow the use of devices."""
+    objects = device_objects(table)
+    return table.cached_value(
+        "device groups",
+        lambda built: NodeGroups(objects.allocator.inventory, built.device_ledger, built.nodes),
+    )
+
+
+def classes_of_resources(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+    """Return the DeviceClass that serves each extended resource.
+
+    If several classes state a resource, the newest one serves it; among these, the first one by name.
+
+    Source: k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
+    """
+    class_by_resource: dict[str, DeviceClass] = {}
+    for device_class in classes:
+        class_by_resource[f"{DEVICE_CLASS_PREFIX}{device_class.metadata.name}"] = device_class
+        resource = device_class.spec.extended_resource_name
+        if resource and (
+            resource not in class_by_resource or _is_preferred(device_class, class_by_resource[resource])
+        ):
+            class_by_resource[resource] = device_class
+    return class_by_resource
+
+
+def _is_preferred(device_class: DeviceClass, other: DeviceClass) -> bool:
+    created = parse_timestamp(device_class.metadata.creation_timestamp)
+    before = parse_timestamp(other.metadata.creation_timestamp)
+    return created > before or (created == before and device_class.metadata.name < other.metadata.name)

@@ -1,0 +1,10 @@
+"""DynamicResources: the devices of a pod's ResourceClaims are free on the node, and are allocated with the pod.
+
+`plugin` implements the extension points, `claims` finds the claims of a pod, `extended_resources` writes the claim for
+extended resources that a DeviceClass serves, `node_search` searches devices for groups of equal nodes, and `events`
+names what may help a refused pod.
+"""
+
+from batchsched.plugins.dynamic_resources.plugin import DynamicResources
+
+__all__ = ["DynamicResources"]

@@ -1,0 +1,186 @@
+"""The ResourceClaims of a pod, and whether their allocations can be used."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.api.core.device import (
+    AllocatedDevice,
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+)
+from batchsched.api.core.metadata import parse_timestamp
+from batchsched.api.core.pod import Pod, PodResourceClaim
+from batchsched.devices.ledger import DeviceLedger
+
+IN_USE: Final = "resourceclaim in use"
+
+
+class ClaimRefused(Exception):
+    """A ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodClaim:
+    """A ResourceClaim that a pod uses.
+
+    Args:
+      claim: the claim.
+      own: the claim was created from a template for this pod alone.
+      allocation: its allocation, of the status or assumed in the session; None if devices must be found.
+    """
+
+    claim: ResourceClaim
+    own: bool
+    allocation: AllocationResult | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassClaims:
+    """The claims of a pod class.
+
+    Args:
+      claims: the claims, in the order of the pod's spec.
+      resources: extended resources of the pod that DeviceClasses serve.
+    """
+
+    claims: tuple[PodClaim, ...] = ()
+    resources: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the pods use no claims and no devices."""
+        return not self.claims and not self.resources
+
+    @property
+    def to_allocate(self) -> tuple[ResourceClaim, ...]:
+        """The claims for which devices must be found."""
+        return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
+
+
+def claims_of(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
+    """Return the claims of a pod, each with whether it was created for this pod.
+
+    Raises:
+      ClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
+
+    Source: `foreachPodResourceClaim` of kube-scheduler's plugins/dynamicresources.
+    """
+    resolved = []
+    for entry in pod.spec.resource_claims or ():
+        named = _claim_name(pod, entry)
+        if named is None:
+            continue
+        name, own = named
+        claim = claims.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            raise ClaimRefused(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise ClaimRefused(f'resourceclaim "{name}" is being deleted')
+        if own and not _is_controlled_by(claim, pod):
+            raise ClaimRefused(
+                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+            )
+        resolved.append((claim, own))
+    return tuple(resolved)
+
+
+def _claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str, bool] | None:
+    """Return the name of a pod's claim, and whether it is created for the pod; None if the pod needs no claim.
+
+    Source: `Name` of k8s.io/dynamic-resource-allocation/resourceclaim.
+    """
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name, False
+    if entry.resource_claim_template_name is None:
+        raise ClaimRefused(
+            f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+        )
+    for status in pod.status.resource_claim_statuses or ():
+        if status.name == entry.name:
+            return None if status.resource_claim_name is None else (status.resource_claim_name, True)
+    raise ClaimRefused(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
+    return any(
+        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references or ()
+    )
+
+
+def pod_claims(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
+    """Return the claims of a pod with their allocations.
+
+    Args:
+      pod: the pod.
+      ledger: the claims, and the allocations that the session assumed.
+      of_class: the pod stands for all pods of its class. An allocation that the session assumed for a claim of its own
+        says nothing about the other pods.
+
+    Raises:
+      ClaimRefused: the pod cannot be placed now.
+    """
+    resolved = []
+    for claim, own in claims_of(pod, ledger.claims):
+        allocation = claim.status.allocation
+        if allocation is None and not (own and of_class):
+            allocation = ledger.assumed_allocation(claim.key)
+        resolved.append(PodClaim(claim, own, allocation))
+    return tuple(resolved)
+
+
+def check_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
+    """Check that the requests of a claim without allocation are of a known kind, and that their classes exist.
+
+    Raises:
+      ClaimRefused: they are not.
+    """
+    for name, class_name in _classes(claim):
+        if class_name not in classes:
+            raise ClaimRefused(f"request {name}: device class {class_name} does not exist")
+
+
+def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
+    """Yield the name of each request or alternative of a claim with its class."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly.device_class_name
+        elif request.first_available:
+            for alternative in request.first_available:
+                yield f"{request.name}/{alternative.name}", alternative.device_class_name
+        else:
+            raise ClaimRefused(f"resource claim {claim.key}, request {request.name}: unknown request type")
+
+
+def lacks_binding(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:
+    """Return whether the devices of an allocated claim failed to be prepared, or were not prepared in time.
+
+    Source: `isClaimReadyForBinding` and `isClaimTimeout` of kube-scheduler's plugins/dynamicresources.
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        return False
+    with_conditions = [device for device in allocation.devices.results if device.binding_conditions]
+    ready = True
+    for device in with_conditions:
+        status = _status_of(claim, device)
+        if status is None:
+            ready = False
+            break
+        if any(status.has_true(failure) for failure in device.binding_failure_conditions or ()):
+            return True
+        if not all(status.has_true(condition) for condition in device.binding_conditions or ()):
+            ready = False
+            break
+    if ready or not with_conditions or allocation.allocation_timestamp is None:
+        return False
+    return parse_timestamp(allocation.allocation_timestamp) + timeout_seconds < now
+
+
+def _status_of(claim: ResourceClaim, device: AllocatedDevice) -> AllocatedDeviceStatus | None:
+    for status in claim.status.devices or ():
+        if (status.device, status.driver, status.pool) == (device.device, device.driver, device.pool):
+            return status
+    return None

@@ -1,0 +1,46 @@
+"""The cluster events that may help a pod that DynamicResources refused."""
+
+from collections.abc import Sequence
+
+from batchsched.api.core.device import ResourceClaim
+from batchsched.api.core.pod import Pod
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
+
+
+def helpful_events() -> Sequence[ClusterEventWithHint]:
+    """Return the cluster events that may help a pod that DynamicResources refused, with their queueing hints.
+
+    Source: `EventsToRegister` of kube-scheduler's plugins/dynamicresources.
+    """
+    added_or_changed = Action.ADD | Action.UPDATE
+    node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+    return (
+        ClusterEventWithHint.for_events(EventResource.NODE, node_actions),
+        ClusterEventWithHint.for_events(
+            EventResource.RESOURCE_CLAIM, added_or_changed | Action.DELETE, _claim_changed
+        ),
+        ClusterEventWithHint.for_events(
+            EventResource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, always_queue
+        ),
+        ClusterEventWithHint.for_events(EventResource.DEVICE_CLASS, added_or_changed),
+        ClusterEventWithHint.for_events(EventResource.RESOURCE_SLICE, added_or_changed),
+        ClusterEventWithHint.for_events(EventResource.DEVICE_TAINT_RULE, Action.ALL),
+    )
+
+
+def _claim_changed(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
+    """Return QUEUE if devices became free, or if the status of a claim of the pod changed."""
+    freed = old is not None and old.status.allocation is not None
+    if new is None:
+        return Hint.queue_if(freed)
+    if freed and new.status.allocation is None:
+        return Hint.QUEUE
+    if not _uses(pod, new):
+        return Hint.SKIP
+    return Hint.queue_if(old is None or old.status != new.status)
+
+
+def _uses(pod: Pod, claim: ResourceClaim) -> bool:
+    names = {entry.resource_claim_name for entry in pod.spec.resource_claims or ()}
+    names |= {status.resource_claim_name for status in pod.status.resource_claim_statuses or ()}
+    return pod.namespace == (claim.metadata.namespace or "default") and claim.metadata.name in names

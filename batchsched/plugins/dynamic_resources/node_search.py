@@ -1,0 +1,188 @@
+"""Searches devices for the claims of a pod class on many nodes: once for each group of nodes with equal devices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.devices.allocator import NodeRefused
+from batchsched.devices.requests import ClaimRequests, claim_requests
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.device_objects import DeviceObjects, device_objects, node_groups
+from batchsched.framework.status import BoolArray, IntArray
+from batchsched.plugins.dynamic_resources.claims import ClassClaims
+from batchsched.plugins.dynamic_resources.extended_resources import extended_claim
+
+NOT_ENOUGH = "cannot allocate all claims"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutcome:
+    """The result of a search on the nodes of one group.
+
+    Args:
+      reason: why devices cannot be allocated; "" if they can.
+      score: the sum of the preferences of the alternatives that are used.
+    """
+
+    reason: str = ""
+    score: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchedNodes:
+    """The results of a search on n nodes.
+
+    Args:
+      reasons: the distinct reasons.
+      refused: [n] index into `reasons`, -1 for nodes with devices for all claims.
+      scores: [n] the score of each of these nodes.
+    """
+
+    reasons: tuple[str, ...]
+    refused: IntArray
+    scores: IntArray
+
+    @property
+    def fits(self) -> BoolArray:
+        """An array [n]: True for nodes with devices for all claims."""
+        return self.refused < 0
+
+
+class DeviceSearch:
+    """A search for devices for some claims, with its results by group of nodes.
+
+    Args:
+      objects: the devices.
+      claims: the claims without allocation.
+
+    Raises:
+      AllocationError: a claim is invalid.
+    """
+
+    def __init__(self, objects: DeviceObjects, claims: Sequence[ResourceClaim]) -> None:
+        self._objects = objects
+        self.claims: tuple[ClaimRequests, ...] = tuple(
+            claim_requests(claim, objects.classes) for claim in claims
+        )
+        self.names = _read_names(self.claims)
+        self._outcomes: dict[int, SearchOutcome] = {}
+        self._generation = 0
+
+    def on_nodes(self, nodes: Nodes) -> SearchedNodes:
+        """Return the results of the search on some nodes.
+
+        Raises:
+          AllocationError: a claim, a class or a slice is invalid.
+        """
+        groups = node_groups(nodes.table)
+        numbers = groups.groups(self.names)[nodes.where]
+        if self._generation != groups.shared_generation:
+            self._outcomes.clear()
+            self._generation = groups.shared_generation
+        distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+        objects = nodes.objects
+        outcomes = [
+            self._outcome(int(number), objects[int(example)])
+            for number, example in zip(distinct, first, strict=True)
+        ]
+        reasons = tuple(dict.fromkeys(item.reason for item in outcomes if item.reason))
+        refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
+        scores = np.array([item.score for item in outcomes], np.int64)
+        return SearchedNodes(reasons, refused[inverse], scores[inverse])
+
+    def _outcome(self, group: int, node: Node) -> SearchOutcome:
+        outcome = self._outcomes.get(group)
+        if outcome is None:
+            outcome = self._outcomes[group] = self._search(node)
+        return outcome
+
+    def _search(self, node: Node) -> SearchOutcome:
+        try:
+            solution = self._objects.allocator.find(node, self.claims)
+        except NodeRefused as refused:
+            return SearchOutcome(str(refused))
+        if solution is None:
+            return SearchOutcome(NOT_ENOUGH)
+        return SearchOutcome(score=sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values()))
+
+
+def device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
+    """Return the search for claims with these specs; its results are kept for the session's tables.
+
+    Raises:
+      AllocationError: a claim is invalid.
+    """
+    searches = table.snapshot_value(
+        "DynamicResources/searches", lambda _snapshot: dict[bytes, DeviceSearch]()
+    )
+    key = msgspec.json.encode([claim.spec for claim in claims])
+    search = searches.get(key)
+    if search is None:
+        search = searches[key] = DeviceSearch(device_objects(table), claims)
+    return search
+
+
+def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
+    """Return the names of the attributes and capacities that claims read; None if they are not known."""
+    names: frozenset[str] = frozenset()
+    for item in claims:
+        for constraint in item.claim.spec.devices.constraints or ():
+            attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+            names |= {attribute.rpartition("/")[2]}
+        for alternatives in item.requests:
+            for request in alternatives:
+                read = request.read_names()
+                if read is None:
+                    return None
+                names |= read
+    return names
+
+
+def search_for_class(
+    pod: Pod, class_claims: ClassClaims, nodes: Nodes
+) -> list[tuple[SearchedNodes, BoolArray]]:
+    """Search devices for the claims without allocation; return each result with the nodes [n] that it is about.
+
+    Nodes differ in the extended resources that they offer themselves.
+
+    Raises:
+      AllocationError: a claim, a class or a slice is invalid.
+    """
+    table, objects = nodes.table, device_objects(nodes.table)
+    searched = []
+    for resources, where in nodes_by_resources(class_claims.resources, nodes):
+        claims = class_claims.to_allocate
+        if resources:
+            claims = (*claims, extended_claim(pod, resources, objects.class_of_resource))
+        if claims:
+            view = nodes if where.all() else table.nodes_view(nodes.indexes[where])
+            searched.append((device_search(table, claims).on_nodes(view), where))
+    return searched
+
+
+def nodes_by_resources(resources: Sequence[str], nodes: Nodes) -> list[tuple[tuple[str, ...], BoolArray]]:
+    """Group nodes [n] by the extended resources that they do not offer themselves, so that devices must serve them."""
+    if not resources:
+        return [((), np.ones(len(nodes), np.bool_))]
+    table = nodes.table
+    lacking = np.stack(
+        [
+            nodes.allocatable[:, table.column[name]] == 0
+            if name in table.column
+            else np.ones(len(nodes), np.bool_)
+            for name in resources
+        ]
+    )
+    patterns, numbers = np.unique(lacking, axis=1, return_inverse=True)
+    return [
+        (
+            tuple(name for name, lacks in zip(resources, patterns[:, number], strict=True) if lacks),
+            numbers.reshape(-1) == number,
+        )
+        for number in range(patterns.shape[1])
+    ]

@@ -1,0 +1,238 @@
+"""The plugin class with its extension points."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import override
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.base import StrictModel
+from batchsched.devices.allocator import NodeRefused
+from batchsched.devices.requests import AllocationError
+from batchsched.errors import PluginError
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
+from batchsched.framework.cycle_state import CycleState, StateKey
+from batchsched.framework.events import ClusterEventWithHint
+from batchsched.framework.filter_result import FilterResult
+from batchsched.framework.interface import (
+    ConstrainPlugin,
+    EnqueueExtensionsPlugin,
+    FilterPlugin,
+    NormalizeScorePlugin,
+    PostFilterHandle,
+    PostFilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ReservePlugin,
+    ScorePlugin,
+    SelectiveReservePlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.scores import default_normalize
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP,
+    SKIP_FILTER,
+    SUCCESS,
+    BoolArray,
+    Code,
+    IntArray,
+    PostFilterAnswer,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
+from batchsched.framework.traits import PlacementEffect, PluginTraits
+from batchsched.plugins.dynamic_resources.claims import (
+    ClaimRefused,
+    ClassClaims,
+)
+from batchsched.plugins.dynamic_resources.events import helpful_events
+from batchsched.plugins.dynamic_resources.node_search import SearchedNodes, search_for_class
+from batchsched.plugins.dynamic_resources.reservation import (
+    NOT_AVAILABLE,
+    claim_signature,
+    claims_of_class,
+    may_use_devices,
+    preference,
+    reserved_devices,
+    usable_nodes,
+)
+from batchsched.plugins.dynamic_resources.rows import device_rows
+
+NAME: Final = "DynamicResources"
+NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
+NOTHING_DEALLOCATED: Final = "still not schedulable"
+DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+NOT_FOUND: Final = "not found"
+"""Error of kube-scheduler's cycle state for a key without a value."""
+
+
+class DynamicResourcesArgs(StrictModel):
+    """Arguments of DynamicResources, as in kube-scheduler."""
+
+    filter_timeout: str = Field(
+        default="10s",
+        description="Time limit of the Filter for one node. It has no effect: the search on a node ends after 20,000 "
+        "steps instead, so that decisions are repeatable.",
+    )
+    binding_timeout: str = Field(
+        default="600s",
+        description="Time limit for the preparation of devices with binding conditions. It has no effect: the limit is "
+        "600 seconds.",
+    )
+
+
+CLAIMS: Final = StateKey[ClassClaims]("DynamicResources/claims")
+
+
+class DynamicResources(
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    NormalizeScorePlugin,
+    ReservePlugin,
+    SelectiveReservePlugin,
+    ConstrainPlugin,
+    EnqueueExtensionsPlugin,
+):
+    """Finds devices for a pod's ResourceClaims.
+
+    Allocated claims must be usable from the node; for all other claims the node must reach free devices. Reserve stores
+    the chosen devices in the device ledger until Unreserve. Pods of one session share the allocation of a claim that
+    several of them use.
+
+    Source: kube-scheduler's plugins/dynamicresources with its default feature gates.
+    """
+
+    name: ClassVar[str] = NAME
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS, reads_priority=False, postfilter_nominates=False
+    )
+    Args: ClassVar[type[DynamicResourcesArgs]] = DynamicResourcesArgs
+
+    def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
+        self.args = args or DynamicResourcesArgs()
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return claim_signature(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        state.write(CLAIMS, ClassClaims())
+        try:
+            class_claims = claims_of_class(pod.pod, nodes.table)
+        except ClaimRefused as refused:
+            return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
+        if class_claims.is_empty:
+            return SKIP_FILTER
+        state.write(CLAIMS, class_claims)
+        return ASK_FILTER
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        class_claims = state.read(CLAIMS)
+        reasons: list[str] = []
+        refused: list[BoolArray] = []
+        for searched, where in _search(pod.pod, class_claims, nodes):
+            places = np.flatnonzero(where)
+            for number, reason in enumerate(searched.reasons):
+                mask = np.zeros(len(nodes), np.bool_)
+                mask[places[searched.refused == number]] = True
+                reasons.append(reason)
+                refused.append(mask)
+        unavailable = ~usable_nodes(class_claims.claims, nodes)
+        for mask in refused:
+            unavailable &= ~mask
+        if unavailable.any():
+            reasons.append(NOT_AVAILABLE)
+            refused.append(unavailable)
+        if not reasons:
+            return Verdict.accept(len(nodes))
+        return Verdict(tuple(reasons), np.stack(refused), np.logical_or.reduce(refused))
+
+    @override
+    def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
+        if not scan.state.has(CLAIMS):
+            return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
+        class_claims = scan.state.read(CLAIMS)
+        if class_claims.is_empty:
+            reasons = (NOTHING_TO_DEALLOCATE,) if handle.table.release.reports_no_claims else ()
+            return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
+        nodes = handle.table.all_nodes_view()
+        for pod_claim in class_claims.claims:
+            reserved = pod_claim.claim.status.reserved_for or ()
+            if (
+                not usable_nodes((pod_claim,), nodes).all()
+                and pod_claim.claim.status.allocation is not None
+                and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
+            ):
+                return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (DEALLOCATED,)))
+        reasons = (NOTHING_DEALLOCATED,) if handle.table.release.reports_no_claims else ()
+        return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
+
+    @override
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
+        """Return rows that limit the devices that pods with claims need on each node."""
+        return device_rows(self.name, batch, nodes)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        # Without claims all nodes score 0, and the sum needs no zeros.
+        return SUCCESS if state.has(CLAIMS) and not state.read(CLAIMS).is_empty else SKIP
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        scores = np.zeros(len(nodes), np.int64)
+        class_claims = state.read(CLAIMS)
+        allocated = sum(
+            preference(pod_claim.claim, pod_claim.allocation)
+            for pod_claim in class_claims.claims
+            if pod_claim.allocation is not None
+        )
+        for searched, where in _search(pod.pod, class_claims, nodes):
+            scores[where] = searched.scores + allocated
+        return scores
+
+    @override
+    def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        return default_normalize(scores, reverse=False)
+
+    @override
+    def reserves_nothing(self, pod: PodClass) -> bool:
+        return not may_use_devices(pod.pod)
+
+    @override
+    def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        try:
+            devices = reserved_devices(pod, node, nodes)
+        except (ClaimRefused, NodeRefused) as refused:
+            return Status(Code.UNRESOLVABLE, (str(refused),))
+        except AllocationError as error:
+            raise PluginError(NAME, "Reserve", str(error)) from error
+        if devices is not None:
+            nodes.device_ledger.assume(pod.key, devices)
+        return SUCCESS
+
+    @override
+    def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
+        nodes.device_ledger.revert(pod.key)
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return helpful_events()
+
+
+def _search(pod: Pod, class_claims: ClassClaims, nodes: Nodes) -> list[tuple[SearchedNodes, BoolArray]]:
+    try:
+        return search_for_class(pod, class_claims, nodes)
+    except AllocationError as error:
+        raise PluginError(NAME, "Filter", str(error)) from error

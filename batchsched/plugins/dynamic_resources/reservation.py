@@ -1,0 +1,173 @@
+"""What a pod reserves on its node: allocations of its claims, and of the claim for its extended resources."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.core.device import (
+    MAX_CONSUMERS_PER_CLAIM,
+    MAX_SUB_REQUESTS,
+    AllocationResult,
+    ResourceClaim,
+)
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.api.core.selector import NodeSelector
+from batchsched.devices.allocation import allocations_of
+from batchsched.devices.ledger import ClaimAllocation, DeviceLedger, PodDevices
+from batchsched.devices.requests import claim_requests
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.device_objects import device_objects
+from batchsched.framework.status import BoolArray
+from batchsched.plugins.dynamic_resources.claims import (
+    ClaimRefused,
+    ClassClaims,
+    PodClaim,
+    check_requests,
+    lacks_binding,
+    pod_claims,
+)
+from batchsched.plugins.dynamic_resources.extended_resources import (
+    earlier_claim,
+    extended_claim,
+    extended_claim_key,
+    requested_signature,
+    requests_extended,
+    served_resources,
+)
+from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, nodes_by_resources
+
+NOT_AVAILABLE: Final = "resourceclaim not available on the node"
+BINDING_TIMEOUT_SECONDS: Final = 600.0
+
+
+def usable_nodes(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
+    """Return the nodes [n] from which all allocated claims can be used."""
+    usable = np.ones(len(nodes), np.bool_)
+    for pod_claim in claims:
+        if pod_claim.allocation is None:
+            continue
+        if lacks_binding(pod_claim.claim, nodes.table.now, BINDING_TIMEOUT_SECONDS):
+            return np.zeros(len(nodes), np.bool_)
+        selector = pod_claim.allocation.node_selector
+        if selector is not None:
+            usable &= nodes.mask_where(partial(_matches, selector))
+    return usable
+
+
+def _matches(selector: NodeSelector, node: Node) -> bool:
+    return selector.matches(node.labels, node.name)
+
+
+def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    """Return the sum of the preferences of the alternatives that an allocation uses.
+
+    Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
+    """
+    used = {device.request for device in allocation.devices.results}
+    return sum(
+        MAX_SUB_REQUESTS - number
+        for request in claim.spec.devices.requests
+        for number, alternative in enumerate(request.first_available or ())
+        if f"{request.name}/{alternative.name}" in used
+    )
+
+
+def claim_signature(pod: Pod) -> Hashable:
+    """Return the fields of a pod's spec that determine its claims."""
+    return pod.spec.resource_claims, requested_signature(pod)
+
+
+def may_use_devices(pod: Pod) -> bool:
+    """Return whether a pod uses claims, or requests an extended resource, which a DeviceClass may serve."""
+    return bool(pod.spec.resource_claims) or requests_extended(pod)
+
+
+def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
+    """Return the claims of a pod class, given one of its pods.
+
+    Raises:
+      ClaimRefused: the pods cannot be placed now.
+    """
+    if not pod.spec.resource_claims and not table.snapshot.device_classes:
+        return ClassClaims()
+    objects = device_objects(table)
+    claims = pod_claims(pod, table.device_ledger, of_class=True)
+    for pod_claim in claims:
+        if pod_claim.allocation is None:
+            check_requests(pod_claim.claim, objects.classes)
+    return ClassClaims(claims, served_resources(pod, objects.class_of_resource))
+
+
+def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None:
+    """Return what a pod reserves on a node, None if it uses no claims and no devices.
+
+    Raises:
+      ClaimRefused: a claim cannot be used on the node, or devices are missing.
+      AllocationError, NodeRefused: as of the search.
+    """
+    objects, ledger = device_objects(table), table.device_ledger
+    claims = pod_claims(pod, ledger, of_class=False)
+    served = served_resources(pod, objects.class_of_resource)
+    if not claims and not served:
+        return None
+    if served and earlier_claim(pod, ledger.claims) is not None:
+        raise ClaimRefused("cannot schedule extended resource claim")
+    _check_use(pod, claims, table, node)
+    to_allocate = {
+        pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
+    }
+    ((resources, _),) = nodes_by_resources(served, table.node_view(node))
+    extended_keys = (extended_claim_key(pod.key),) if resources else ()
+    for key in extended_keys:
+        to_allocate[key] = extended_claim(pod, resources, objects.class_of_resource)
+    return PodDevices(
+        (*_shared_allocations(claims, ledger), *_new_allocations(to_allocate, node, table)),
+        (*(pod_claim.claim.key for pod_claim in claims), *extended_keys),
+    )
+
+
+def _new_allocations(
+    claims: Mapping[str, ResourceClaim], node: int, table: NodeTable
+) -> list[ClaimAllocation]:
+    if not claims:
+        return []
+    objects = device_objects(table)
+    requests = [claim_requests(claim, objects.classes) for claim in claims.values()]
+    solution = objects.allocator.find(table.nodes[node], requests)
+    if solution is None:
+        raise ClaimRefused(NOT_ENOUGH)
+    allocations = allocations_of(solution, requests, table.names[node], table.release.devices)
+    return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
+
+
+def _check_use(pod: Pod, claims: Sequence[PodClaim], nodes: NodeTable, node: int) -> None:
+    """Check that allocated claims can be used from a node, and that they may get one more consumer.
+
+    Raises:
+      ClaimRefused: they cannot.
+    """
+    if not usable_nodes(claims, nodes.node_view(node))[0]:
+        raise ClaimRefused(NOT_AVAILABLE)
+    for pod_claim in claims:
+        consumers = len(pod_claim.claim.status.reserved_for or ()) + nodes.device_ledger.consumers(
+            pod_claim.claim.key
+        )
+        if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
+            raise ClaimRefused(
+                f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
+                f"{MAX_CONSUMERS_PER_CLAIM} consumers"
+            )
+
+
+def _shared_allocations(claims: Sequence[PodClaim], ledger: DeviceLedger) -> list[ClaimAllocation]:
+    """Return the allocations that other pods of the session assumed for claims that a pod shares with them."""
+    return [
+        ClaimAllocation(pod_claim.claim.key, pod_claim.allocation)
+        for pod_claim in claims
+        if pod_claim.allocation is not None
+        and pod_claim.claim.status.allocation is None
+        and ledger.assumed_allocation(pod_claim.claim.key) is not None
+    ]

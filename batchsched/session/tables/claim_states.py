@@ -1,0 +1,55 @@
+"""The state of a pod's own ResourceClaims, by which pods of one spec belong to different classes.
+
+Pods of a Job have claims of equal content with different names, and form one class. A pod with a claim that is missing,
+or that has an allocation already, is a class of its own: its plugin results hold for no other pod.
+"""
+
+from collections.abc import Hashable, Iterable
+
+import msgspec
+
+from batchsched.api.core.device import ResourceClaim
+from batchsched.api.core.pod import Pod
+
+
+class ClaimStates:
+    """The states of ResourceClaims of a snapshot.
+
+    Args:
+      claims: the claims.
+    """
+
+    def __init__(self, claims: Iterable[ResourceClaim]) -> None:
+        self._claims = {claim.key: claim for claim in claims}
+        self._contents: dict[str, bytes] = {}
+
+    def state_of(self, pod: Pod) -> Hashable:
+        """Return a key that is equal for pods of one spec with own claims in equal state; () without own claims."""
+        entries = pod.spec.resource_claims
+        if not entries or all(entry.resource_claim_template_name is None for entry in entries):
+            return ()
+        return tuple(
+            (status.name, self._state(pod, status.resource_claim_name))
+            for status in pod.status.resource_claim_statuses or ()
+        )
+
+    def _state(self, pod: Pod, name: str | None) -> Hashable:
+        if name is None:
+            return None
+        key = f"{pod.namespace}/{name}"
+        claim = self._claims.get(key)
+        if claim is None or not self._is_fresh(claim, pod):
+            return key
+        content = self._contents.get(key)
+        if content is None:
+            content = self._contents[key] = msgspec.json.encode(claim.spec)
+        return content
+
+    def _is_fresh(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Return whether a claim was created for a pod and nothing has happened to it since."""
+        return (
+            claim.metadata.deletion_timestamp is None
+            and claim.status.allocation is None
+            and not claim.status.reserved_for
+            and any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references or ())
+        )

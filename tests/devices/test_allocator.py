@@ -1,0 +1,200 @@
+import msgspec
+import pytest
+
+from batchsched.devices.allocator import NodeRefused
+from batchsched.devices.requests import AllocationError
+from tests.devices.objects import (
+    allocate,
+    allocated,
+    bare_node,
+    claim,
+    device_class,
+    gpu,
+    names,
+    request,
+    slice_of,
+)
+
+FOUR = slice_of("a", [gpu(f"gpu-{number}") for number in range(4)])
+
+
+def test_devices_are_allocated_in_the_order_of_the_slice():
+    (result,) = allocate([FOUR], claim("mine", request(count=2)))
+    assert names(result) == ["gpu-0", "gpu-1"]
+    assert result.node_selector.matches({}, "a")
+    assert not result.node_selector.matches({}, "b")
+
+
+def test_a_device_in_use_is_not_allocated_again():
+    (result,) = allocate([FOUR], claim(), in_use=[allocated("other", "gpu-0", "gpu-2")])
+    assert names(result) == ["gpu-1"]
+    assert (
+        allocate([FOUR], claim("mine", request(count=3)), in_use=[allocated("other", "gpu-0", "gpu-2")])
+        is None
+    )
+
+
+def test_admin_access_may_use_a_device_in_use_and_leaves_it_to_others():
+    (result,) = allocate(
+        [FOUR], claim("mine", request(adminAccess=True)), in_use=[allocated("other", "gpu-0")]
+    )
+    assert names(result) == ["gpu-0"]
+    watched = allocated("admin", "gpu-0", adminAccess=True)
+    assert names(allocate([FOUR], claim(), in_use=[watched])[0]) == ["gpu-0"]
+
+
+def test_two_claims_of_a_pod_get_different_devices():
+    first, second = allocate([FOUR], claim("one", request(count=3)), claim("two"))
+    assert names(first) == ["gpu-0", "gpu-1", "gpu-2"]
+    assert names(second) == ["gpu-3"]
+
+
+def test_all_allocates_every_matching_device_or_none():
+    every = claim("mine", request(allocationMode="All", count=0))
+    assert names(allocate([FOUR], every)[0]) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+    assert allocate([FOUR], every, in_use=[allocated("other", "gpu-3")]) is None
+
+
+def test_the_first_alternative_with_enough_devices_is_used():
+    wish = {
+        "name": "r",
+        "firstAvailable": [
+            {"name": "many", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 5},
+            {"name": "few", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2},
+        ],
+    }
+    (result,) = allocate([FOUR], claim("mine", wish))
+    assert [device.request for device in result.devices.results] == ["r/few", "r/few"]
+
+
+def test_a_claim_for_more_devices_than_its_status_can_hold_is_an_error():
+    with pytest.raises(AllocationError, match="exceeds the claim limit of 32"):
+        allocate([FOUR], claim("mine", request(count=33)))
+
+
+def test_match_attribute_searches_until_the_devices_agree():
+    devices = [
+        gpu(f"gpu-{number}", attributes={"root": {"string": root}})
+        for number, root in enumerate(["x", "y", "z", "y"])
+    ]
+    wish = claim(
+        "mine", request(count=2), devices={"constraints": [{"matchAttribute": "gpu.example.com/root"}]}
+    )
+    assert names(allocate([slice_of("a", devices)], wish)[0]) == ["gpu-1", "gpu-3"]
+
+
+def test_distinct_attribute_skips_devices_that_agree():
+    devices = [
+        gpu(f"gpu-{number}", attributes={"root": {"string": root}})
+        for number, root in enumerate(["x", "x", "y"])
+    ]
+    wish = claim(
+        "mine", request(count=2), devices={"constraints": [{"distinctAttribute": "gpu.example.com/root"}]}
+    )
+    assert names(allocate([slice_of("a", devices)], wish)[0]) == ["gpu-0", "gpu-2"]
+
+
+def test_partitions_share_the_counters_of_their_pool():
+    def partition(name, memory):
+        consumption = [{"counterSet": "card", "counters": {"memory": {"value": memory}}}]
+        return gpu(name, consumesCounters=consumption)
+
+    counters = slice_of(
+        "a",
+        [],
+        {"resourceSliceCount": 2},
+        sharedCounters=[{"name": "card", "counters": {"memory": {"value": "80Gi"}}}],
+    )
+    devices = slice_of(
+        "a",
+        [partition("whole", "80Gi"), partition("half-0", "40Gi"), partition("half-1", "40Gi")],
+        {"resourceSliceCount": 2},
+    )
+    counters = msgspec.structs.replace(
+        counters, metadata=msgspec.structs.replace(counters.metadata, name="counters")
+    )
+    wish = claim("mine", request(count=2))
+    assert names(allocate([counters, devices], wish)[0]) == ["half-0", "half-1"]
+    assert allocate([counters, devices], claim(), in_use=[allocated("other", "whole")]) is None
+
+
+def test_a_taint_needs_a_toleration():
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    offered = [
+        slice_of("a", [gpu("gpu-0", taints=[taint]), gpu("gpu-1", taints=[{**taint, "effect": "None"}])])
+    ]
+    assert names(allocate(offered, claim())[0]) == ["gpu-1"]
+    tolerant = claim("mine", request(tolerations=[{"key": "broken", "operator": "Exists"}]))
+    assert names(allocate(offered, tolerant)[0]) == ["gpu-0"]
+
+
+def test_shared_capacity_is_consumed_in_the_steps_of_its_policy():
+    policy = {"default": "10Gi", "validRange": {"min": "10Gi", "step": "10Gi"}}
+    shared = gpu(
+        "gpu-0",
+        allowMultipleAllocations=True,
+        capacity={"memory": {"value": "80Gi", "requestPolicy": policy}},
+    )
+    wish = claim("mine", request(capacity={"requests": {"memory": "25Gi"}}))
+    (result,) = allocate([slice_of("a", [shared])], wish)
+    assert result.devices.results[0].consumed_capacity == {"memory": "30Gi"}
+    used = allocated("other", "gpu-0", shareID="s", consumedCapacity={"memory": "60Gi"})
+    assert allocate([slice_of("a", [shared])], wish, in_use=[used]) is None
+    assert allocate([slice_of("a", [shared])], claim(), in_use=[used]) is not None
+
+
+def test_an_incomplete_pool_serves_nobody_and_makes_all_fail():
+    half = slice_of("a", [gpu("gpu-0")], {"resourceSliceCount": 2})
+    assert allocate([half], claim()) is None
+    with pytest.raises(AllocationError, match="is currently being updated"):
+        allocate([half], claim("mine", request(allocationMode="All")))
+
+
+def test_only_the_newest_generation_of_a_pool_counts():
+    old = slice_of("a", [gpu("old")])
+    new = slice_of("a", [gpu("new")], {"generation": 2})
+    assert names(allocate([old, new], claim())[0]) == ["new"]
+
+
+def test_a_pool_with_two_devices_of_one_name_refuses_its_node():
+    with pytest.raises(NodeRefused, match="invalid resource pools were encountered"):
+        allocate([slice_of("a", [gpu("gpu-0"), gpu("gpu-0")])], claim())
+
+
+def test_a_network_device_is_usable_from_all_nodes_that_its_slice_selects():
+    selector = {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}]
+    }
+    fabric = slice_of("fabric", [gpu("nic")], nodeSelector=selector)
+    assert allocate([fabric], claim(), node=bare_node("a", zone="other")) is None
+    (result,) = allocate([fabric], claim(), node=bare_node("a", zone="z"))
+    assert result.node_selector.matches({"zone": "z"}, "b")
+
+
+def test_each_device_may_state_its_own_nodes():
+    devices = [gpu("far", nodeName="b"), gpu("near", nodeName="a")]
+    offered = [slice_of("fabric", devices, perDeviceNodeSelection=True)]
+    assert names(allocate(offered, claim())[0]) == ["near"]
+
+
+def test_configuration_of_the_class_comes_before_that_of_the_claim():
+    configured = device_class(config=[{"opaque": {"driver": "gpu.example.com", "parameters": {"a": 1}}}])
+    own = [{"requests": ["r"], "opaque": {"driver": "gpu.example.com", "parameters": {"b": 2}}}]
+    (result,) = allocate([FOUR], claim("mine", devices={"config": own}), classes=[configured])
+    assert [(one.source, one.opaque.parameters) for one in result.devices.config] == [
+        ("FromClass", {"a": 1}),
+        ("FromClaim", {"b": 2}),
+    ]
+
+
+def test_a_selector_that_reads_a_missing_attribute_is_an_error():
+    expression = 'device.attributes["gpu.example.com"].missing == 1'
+    wish = claim("mine", request(selectors=[{"cel": {"expression": expression}}]))
+    with pytest.raises(AllocationError, match="claim default/mine: selector #0"):
+        allocate([FOUR], wish)
+
+
+def test_a_request_with_derived_attributes_names_the_field():
+    wish = claim("mine", request(derivedAttributes=[{"name": "a/b", "expression": "1"}]))
+    with pytest.raises(AllocationError, match="derivedAttributes"):
+        allocate([FOUR], wish)

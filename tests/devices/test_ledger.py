@@ -1,0 +1,57 @@
+from batchsched.api.core.device import AllocationResult
+from batchsched.devices.ledger import ClaimAllocation, DeviceKey, DeviceLedger, PodDevices
+from tests.devices.objects import DRIVER, allocated, claim
+
+GPU = DeviceKey(DRIVER, "a", "gpu-0")
+OPEN = claim("open")
+TAKEN = allocated("taken", "gpu-0").status.allocation or AllocationResult()
+
+
+def reserved(name="default/open"):
+    return PodDevices((ClaimAllocation(name, TAKEN),), (name,))
+
+
+def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_claim_reverts():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", reserved())
+    ledger.assume("default/y", reserved())
+    assert ledger.use_of(GPU).exclusive == 1
+    assert ledger.consumers("default/open") == 2
+    ledger.revert("default/x")
+    assert ledger.use_of(GPU).exclusive == 1
+    ledger.revert("default/y")
+    assert ledger.use_of(GPU).is_free
+    assert ledger.assumed_allocation("default/open") is None
+
+
+def test_a_pod_that_reserved_nothing_can_be_reverted():
+    DeviceLedger({}).revert("default/x")
+
+
+def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
+    before = DeviceLedger({OPEN.key: OPEN})
+    before.assume("default/x", reserved())
+    now = DeviceLedger({"default/open": allocated("open", "gpu-0")})
+    now.copy_reservations(before, lambda pod: pod == "default/x")
+    assert now.use_of(GPU).exclusive == 1
+    now.revert("default/x")
+    assert now.use_of(GPU).exclusive == 1
+
+
+def test_shares_of_a_device_add_up_and_are_released():
+    one = allocated("one", "gpu-0", shareID="1", consumedCapacity={"memory": "10Gi"})
+    two = allocated("two", "gpu-0", shareID="2", consumedCapacity={"memory": "5Gi"})
+    assert two.status.allocation is not None
+    ledger = DeviceLedger({one.key: one})
+    ledger.assume(
+        "default/x", PodDevices((ClaimAllocation("default/two", two.status.allocation),), ("default/two",))
+    )
+    assert ledger.use_of(GPU).shares == 2
+    assert ledger.use_of(GPU).consumed == {"memory": 15 * 2**30}
+    ledger.revert("default/x")
+    assert ledger.use_of(GPU).consumed == {"memory": 10 * 2**30}
+
+
+def test_a_device_with_admin_access_is_not_in_use():
+    watched = allocated("admin", "gpu-0", adminAccess=True)
+    assert DeviceLedger({watched.key: watched}).use_of(GPU).is_free

@@ -1,0 +1,210 @@
+"""Sessions over pods with ResourceClaims: devices are planned, reserved, and given back with the gang."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus
+from batchsched.api.snapshot import Snapshot
+from batchsched.session.session import Session
+from tests.devices.objects import allocated, claim, device_class, gpu, names, slice_of
+from tests.session import scenario
+from tests.session.scenario import GPU, NOW, gang, nodes, pod, profile, schedule
+
+ALONE = profile(solver={"enabled": False})
+TOGETHER = profile()
+BOTH_WAYS = pytest.mark.parametrize("way", [ALONE, TOGETHER], ids=["pod by pod", "solver"])
+
+
+def cluster(some, *parts: Snapshot, **more) -> Snapshot:
+    """A cluster with the claims of its parts."""
+    claims = tuple(one for part in parts for one in part.resource_claims)
+    return scenario.cluster(some, *parts, **{"resource_claims": claims, **more})
+
+
+def offered(count: int, devices: int) -> tuple:
+    return tuple(
+        slice_of(f"n{at}", [gpu(f"gpu-{number}") for number in range(devices)]) for at in range(count)
+    )
+
+
+def with_own_claim(one: Pod, *requests) -> Snapshot:
+    """A pod with a claim that was created for it from a template."""
+    name = f"{one.name}-gpu"
+    metadata = {
+        "namespace": one.namespace,
+        "ownerReferences": [{"uid": f"uid-{one.name}", "controller": True}],
+    }
+    own = claim(name, *requests, metadata=metadata)
+    return Snapshot(
+        pods=(
+            msgspec.structs.replace(
+                one,
+                metadata=msgspec.structs.replace(one.metadata, uid=f"uid-{one.name}"),
+                spec=msgspec.structs.replace(
+                    one.spec,
+                    resource_claims=(PodResourceClaim(name="gpu", resource_claim_template_name="t"),),
+                ),
+                status=msgspec.structs.replace(
+                    one.status,
+                    resource_claim_statuses=(PodResourceClaimStatus(name="gpu", resource_claim_name=name),),
+                ),
+            ),
+        ),
+        resource_claims=(own,),
+    )
+
+
+def gang_with_claims(name: str, count: int, minimum: int | None = None, *requests) -> Snapshot:
+    whole = gang(name, count, minimum, requests={"cpu": 1})
+    parts = [with_own_claim(one, *requests) for one in whole.pods]
+    return replace(
+        whole,
+        pods=tuple(one for part in parts for one in part.pods),
+        resource_claims=tuple(one for part in parts for one in part.resource_claims),
+    )
+
+
+def sharing(one: Pod, name: str) -> Pod:
+    entries = (PodResourceClaim(name="c", resource_claim_name=name),)
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, resource_claims=entries))
+
+
+def devices_of(decision) -> dict[str, list[tuple[str, str]]]:
+    """Pod → (node, device) of its claims."""
+    return {
+        one.pod: [
+            (one.node, device) for each in one.claims if each.allocation for device in names(each.allocation)
+        ]
+        for one in decision.assignments
+    }
+
+
+@BOTH_WAYS
+def test_every_pod_of_a_gang_gets_devices_of_its_own(way):
+    decision = schedule(
+        cluster(
+            nodes(2),
+            gang_with_claims("bert", 4),
+            resource_slices=offered(2, 2),
+            device_classes=(device_class(),),
+        ),
+        way,
+    )
+    used = [device for devices in devices_of(decision).values() for device in devices]
+    assert len(used) == len(set(used)) == 4
+
+
+@BOTH_WAYS
+def test_a_gang_with_too_few_devices_is_refused_and_reserves_none(way):
+    state = cluster(
+        nodes(2),
+        gang_with_claims("bert", 5),
+        gang_with_claims("small", 4),
+        resource_slices=offered(2, 2),
+        device_classes=(device_class(),),
+    )
+    decision = schedule(state, way)
+    assert {one.pod.partition("-")[0] for one in decision.assignments} == {"small"}
+    assert [one.pod_group for one in decision.refusals] == ["team/bert"]
+    session = Session(state, way)
+    session.decide(NOW, 0)
+    assert all(use.exclusive == 1 for use in session.node_table.device_ledger.uses.values())
+    assert len(session.node_table.device_ledger.uses) == 4
+
+
+@BOTH_WAYS
+def test_a_device_that_a_claim_has_is_never_allocated(way):
+    taken = allocated("taken", "gpu-0", pool="n0")
+    decision = schedule(
+        cluster(
+            nodes(1),
+            gang_with_claims("bert", 1),
+            resource_slices=offered(1, 2),
+            device_classes=(device_class(),),
+        ),
+        way,
+    )
+    assert devices_of(decision) == {"bert-0": [("n0", "gpu-0")]}
+    state = cluster(
+        nodes(1), gang_with_claims("bert", 1), resource_slices=offered(1, 2), device_classes=(device_class(),)
+    )
+    state = replace(state, resource_claims=(*state.resource_claims, taken))
+    assert devices_of(schedule(state, way)) == {"bert-0": [("n0", "gpu-1")]}
+
+
+@BOTH_WAYS
+def test_pods_of_a_gang_that_share_a_claim_run_on_the_node_of_its_device(way):
+    whole = gang("bert", 3, requests={"cpu": 1})
+    whole = replace(whole, pods=tuple(sharing(one, "shared") for one in whole.pods))
+    decision = schedule(
+        cluster(
+            nodes(3),
+            whole,
+            resource_slices=offered(3, 1),
+            device_classes=(device_class(),),
+            resource_claims=(claim("shared", metadata={"namespace": "team"}),),
+        ),
+        way,
+    )
+    assert len({one.node for one in decision.assignments}) == 1
+    assert len(decision.assignments) == 3
+    assert all(one.claims[0].allocation is not None for one in decision.assignments)
+
+
+@BOTH_WAYS
+def test_an_allocated_claim_keeps_its_pod_on_its_node(way):
+    selector = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    }
+    has = claim(
+        "shared",
+        metadata={"namespace": "team"},
+        status={"allocation": {"devices": {"results": []}, "nodeSelector": selector}},
+    )
+    state = cluster(
+        nodes(3),
+        Snapshot(pods=(sharing(pod("solo", cpu=1), "shared"),)),
+        resource_claims=(has,),
+        device_classes=(device_class(),),
+    )
+    (assignment,) = schedule(state, way).assignments
+    assert assignment.node == "n1"
+    assert [(one.claim, one.allocation) for one in assignment.claims] == [("shared", None)]
+
+
+@BOTH_WAYS
+def test_a_device_class_serves_an_extended_resource_on_nodes_that_do_not_offer_it(way):
+    state = cluster(
+        nodes(2),
+        gang("bert", 4, requests={"gpu": 1}),
+        resource_slices=offered(2, 2),
+        device_classes=(device_class(extendedResourceName=GPU),),
+    )
+    decision = schedule(state, way)
+    used = [device for devices in devices_of(decision).values() for device in devices]
+    assert len(used) == len(set(used)) == 4
+    assert {one.claims[0].claim for one in decision.assignments} == {"<extended-resources>"}
+    assert not schedule(replace(state, resource_slices=offered(2, 1)), way).assignments
+
+
+@BOTH_WAYS
+def test_a_missing_claim_refuses_its_pod_with_the_name_of_the_claim(way):
+    state = cluster(
+        nodes(1), Snapshot(pods=(sharing(pod("solo", cpu=1), "ghost"),)), device_classes=(device_class(),)
+    )
+    (refusal,) = schedule(state, way).refusals
+    assert 'could not find ResourceClaim "team/ghost"' in refusal.message
+
+
+def test_a_component_that_does_not_write_claims_refuses_pods_with_claims():
+    state = cluster(
+        nodes(1), gang_with_claims("bert", 1), resource_slices=offered(1, 1), device_classes=(device_class(),)
+    )
+    session = Session(state, TOGETHER)
+    session.tables.pipeline.allocates_devices = False
+    refusing = Session(state, TOGETHER, session.tables.pipeline)
+    (refusal,) = refusing.decide(NOW, 0).refusals
+    assert refusal.reason == "UnsupportedField"
+    assert "spec.resourceClaims" in refusal.message
