@@ -25,7 +25,7 @@ _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki
 def allocations_of(
     solution: NodeSolution, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
 ) -> tuple[AllocationResult, ...]:
-    """Return the allocation of each claim on a node.
+    """Return the allocations of ResourceClaims that a search found on a node.
 
     Raises:
       AllocationError: a slice has a node selector with several terms.
@@ -79,7 +79,7 @@ def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> Allo
 
 
 def format_amount(amount: Decimal) -> str:
-    """Return an amount as Kubernetes quantity: `80Gi`, `12`, `500m`."""
+    """Return an amount as a Kubernetes quantity: `80Gi`, `12`, `500m`."""
     if amount != amount.to_integral_value():
         return f"{int(amount * 1000)}m"
     whole = int(amount)

@@ -30,7 +30,7 @@ Counters = dict[str, dict[str, Decimal]]
 
 
 class NodeRefused(Exception):
-    """Devices cannot be allocated on this node, for a reason other than that none are left; the message states it."""
+    """Devices cannot be allocated on a node, although enough may be free; the message states the reason."""
 
 
 class _TooManyDevices(Exception):
@@ -39,7 +39,7 @@ class _TooManyDevices(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenDevice:
-    """A device that the search chose for a request, and what the request consumes of it.
+    """A device that the search chose for a request, with the capacity that the request consumes.
 
     Args:
       request: the request, or the alternative that is used.
@@ -54,7 +54,7 @@ class ChosenDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSolution:
-    """Devices for all claims of a pod on one node.
+    """The result of a search: devices on one node for all ResourceClaims of a pod.
 
     Args:
       devices: the chosen devices of each claim, in the order of its requests.
@@ -67,7 +67,7 @@ class NodeSolution:
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """Allocates devices of an inventory that the ledger does not show as used.
+    """Finds devices of the inventory for ResourceClaims; devices that the ledger shows as used are excluded.
 
     Args:
       inventory: the devices.
@@ -80,7 +80,7 @@ class Allocator:
     rules: DeviceRules
 
     def find(self, node: Node, claims: Sequence[ClaimRequests]) -> NodeSolution | None:
-        """Return devices for claims on a node, None if the node has not enough of them.
+        """Return devices for ResourceClaims on a node; None if the node has too few free devices.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -156,7 +156,7 @@ class _Search:
         return NodeSolution(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
     def place_claims(self) -> bool:
-        """Choose devices for all claims; return False if that is impossible.
+        """Choose devices for all ResourceClaims; return False if that is impossible.
 
         Raises:
           AllocationError: a claim would get too many devices, whatever alternatives it uses.

@@ -22,12 +22,12 @@ CelMap = Mapping[str, str]
 
 
 def cel_quantity(amount: str | int | float | Decimal) -> dict[str, str]:
-    """Return a quantity as CEL value; equal amounts give equal values."""
+    """Return a Kubernetes quantity as a value for CEL expressions; equal amounts give equal values."""
     return {QUANTITY: str((amount if isinstance(amount, Decimal) else parse_quantity(amount)).normalize())}
 
 
 def cel_version(text: str) -> dict[str, str]:
-    """Return a semantic version as CEL value.
+    """Return a semantic version as a value for CEL expressions.
 
     Raises:
       ValueError: the text is no version.

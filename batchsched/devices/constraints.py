@@ -13,7 +13,7 @@ AttributeValue = tuple[str, int | bool | str]
 
 
 class AttributeConstraint:
-    """The values that the chosen devices have in one attribute.
+    """A constraint of a ResourceClaim on one attribute of its devices, with the values of the devices chosen so far.
 
     Args:
       attribute: the fully qualified name of the attribute.
@@ -30,7 +30,7 @@ class AttributeConstraint:
         self._values: list[AttributeValue] = []
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Add a device, and return True if the constraint allows it; otherwise nothing changes."""
+        """Add a device to the chosen ones, and return True, if the constraint allows the device; else return False."""
         if not self._concerns(request):
             return True
         value = attribute_value(device, self._attribute)
@@ -71,7 +71,7 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
 def attribute_constraints(
     claim: str, constraints: Iterable[DeviceConstraint] | None
 ) -> tuple[AttributeConstraint, ...]:
-    """Return the constraints of a claim, without devices.
+    """Return the constraints of a ResourceClaim, before any device is chosen.
 
     Raises:
       AllocationError: a constraint is of an unknown type.

@@ -29,14 +29,14 @@ from batchsched.devices.ledger import DeviceKey
 
 
 class PoolKey(NamedTuple):
-    """The identity of a pool: its driver and its name."""
+    """The identity of a pool of devices: its driver and its name."""
 
     driver: str
     pool: str
 
 
 class PoolDevice:
-    """A device of a slice, with what allocation reads of it.
+    """A device of a ResourceSlice, with its properties in the form in which the allocator reads them.
 
     Args:
       device: the object, with the taints of DeviceTaintRules.
@@ -77,7 +77,7 @@ class PoolDevice:
         return self.key.device
 
     def reaches(self, node: Node) -> bool:
-        """Return whether the device is accessible from a node from which its slice is accessible."""
+        """Return whether the device is accessible from a node that can reach the device's ResourceSlice."""
         if not self.parent.spec.per_device_node_selection:
             return True
         device = self.device
@@ -86,7 +86,7 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """A pool as one node sees it.
+    """A pool of devices, as far as one node can reach its ResourceSlices.
 
     Args:
       key: the driver and the name.
@@ -106,7 +106,7 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """True if devices of the pool may be allocated."""
+        """True if devices of the pool may be allocated: the pool is complete and valid."""
         return not self.incomplete and not self.invalid
 
     @property
@@ -120,7 +120,7 @@ class Pool:
 
 
 class DeviceInventory:
-    """All ResourceSlices of a snapshot, by the nodes that they name.
+    """The devices of all ResourceSlices of a snapshot, indexed by the nodes that can reach them.
 
     Args:
       slices: the ResourceSlices.
@@ -156,16 +156,16 @@ class DeviceInventory:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no slice."""
+        """True if the snapshot has no ResourceSlice."""
         return not self._keep_alive
 
     @property
     def has_shared_slices(self) -> bool:
-        """True if some slice may be accessible from several nodes."""
+        """True if a ResourceSlice may be accessible from several nodes."""
         return bool(self._shared)
 
     def devices_of(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
-        """Return the devices of a slice of this inventory."""
+        """Return the devices of a ResourceSlice."""
         devices = self._devices.get(id(parent))
         if devices is None:
             listed = parent.spec.devices or ()
@@ -177,7 +177,7 @@ class DeviceInventory:
         return devices
 
     def pools_of(self, node: Node) -> tuple[Pool, ...]:
-        """Return the pools with slices that a node can reach, in the order in which they are tried."""
+        """Return the pools of devices that a node can reach, in the order in which the allocator tries them."""
         cached = self._pools.get(node.name)
         if cached is None or cached[0] is not node:
             cached = self._pools[node.name] = node, self._gather(node)
@@ -257,14 +257,14 @@ class DeviceInventory:
 
 
 def pool_key(resource_slice: ResourceSlice) -> PoolKey:
-    """Return the pool of a slice."""
+    """Return the identity of the pool to which a ResourceSlice belongs."""
     return PoolKey(resource_slice.spec.driver, resource_slice.spec.pool.name)
 
 
 def matches_node(
     node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool:
-    """Return whether a slice or a device is accessible from a node, given the three fields that state it."""
+    """Return whether a ResourceSlice or a device is accessible from a node, by its three fields that name nodes."""
     if node_name:
         return node.name == node_name
     if all_nodes:

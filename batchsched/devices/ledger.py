@@ -26,7 +26,7 @@ class DeviceKey(NamedTuple):
 
 @dataclass(slots=True)
 class DeviceUse:
-    """The use of one device by allocated claims.
+    """The use of one device by allocated ResourceClaims.
 
     Args:
       exclusive: number of claims that have the device for themselves.
@@ -40,7 +40,7 @@ class DeviceUse:
 
     @property
     def is_free(self) -> bool:
-        """True if no claim uses the device."""
+        """True if no ResourceClaim uses the device."""
         return not self.exclusive and not self.shares
 
     def count(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
@@ -60,7 +60,7 @@ NO_USE = DeviceUse()
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocation:
-    """An allocation that a pod of the session reserved for a claim.
+    """An allocation that a pod reserved for a ResourceClaim during a session.
 
     Args:
       claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
@@ -74,14 +74,14 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class PodDevices:
-    """What a pod reserved: allocations of its claims, and all claims that it will use."""
+    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use."""
 
     allocations: tuple[ClaimAllocation, ...]
     claims: tuple[str, ...]
 
 
 class DeviceLedger:
-    """Which devices are allocated, by the claims of a snapshot and by the pods of a session.
+    """A record of all allocated devices: those of claims in the snapshot, and those that pods reserved in a session.
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
@@ -104,19 +104,19 @@ class DeviceLedger:
         return self.uses.get(device, NO_USE)
 
     def assumed_allocation(self, claim: str) -> AllocationResult | None:
-        """Return the allocation that pods of the session assumed for a claim, None if there is none."""
+        """Return the allocation that pods of the session assumed for a ResourceClaim; None if there is none."""
         return self._assumed.get(claim)
 
     def consumers(self, claim: str) -> int:
-        """Return the number of pods that reserved a claim in the session."""
+        """Return the number of pods that reserved a ResourceClaim during the session."""
         return len(self._pods_of_claim.get(claim, ()))
 
     def reserved_by(self, pod: str) -> PodDevices | None:
-        """Return what the pod `namespace/name` reserved, None if it reserved nothing."""
+        """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
         return self._by_pod.get(pod)
 
     def assume(self, pod: str, devices: PodDevices) -> None:
-        """Record what the pod `namespace/name` reserves: allocations count from now on."""
+        """Record the devices that the pod `namespace/name` reserves; they count as used from now on."""
         self._by_pod[pod] = devices
         for allocated in devices.allocations:
             if allocated.claim not in self._assumed:
@@ -126,7 +126,7 @@ class DeviceLedger:
             self._pods_of_claim.setdefault(claim, set()).add(pod)
 
     def revert(self, pod: str) -> None:
-        """Release what the pod reserved; an allocation that no other pod of the session uses is free again."""
+        """Release the devices that a pod reserved, except those that another pod of the session also uses."""
         devices = self._by_pod.pop(pod, None)
         if devices is None:
             return
@@ -141,7 +141,7 @@ class DeviceLedger:
                 self._count(allocation, -1)
 
     def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy what pods reserved in an earlier ledger, if `is_reserved` returns True for their `namespace/name`.
+        """Copy from an earlier ledger the reservations of all pods for which `is_reserved` returns True.
 
         Allocations that the claims of this ledger's snapshot have by now count only once.
         """

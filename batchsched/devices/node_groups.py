@@ -21,7 +21,7 @@ GROUP_FACTOR: Final = 2**32
 
 
 class NodeGroups:
-    """The groups of the nodes of a node table.
+    """Groups of nodes with equal devices, so that a search for devices is done once for each group.
 
     Args:
       inventory: the devices.
@@ -53,7 +53,7 @@ class NodeGroups:
         self._position = len(ledger.changed)
 
     def groups(self, names: frozenset[str] | None) -> IndexArray:
-        """Return the number of each node's group [N].
+        """Return for each node [N] the number of its group of nodes with equal devices.
 
         Args:
           names: names of the attributes and capacities that the claims read; None for all.

@@ -23,7 +23,7 @@ ALL: Final = "All"
 
 
 class AllocationError(Exception):
-    """Devices cannot be allocated for a claim because the claim, its class or a slice is invalid; no node helps."""
+    """No node can serve a ResourceClaim, because the claim, its DeviceClass or a ResourceSlice is invalid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +54,16 @@ class Request:
 
     @property
     def qualified_name(self) -> str:
-        """The name that an allocation states: `request`, or `request/alternative`."""
+        """The name of the request in an allocation: `request`, or `request/alternative`."""
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
     @property
     def takes_all(self) -> bool:
-        """True if the request is for all devices that match."""
+        """True if the request is for all matching devices instead of a number of them."""
         return self.mode == ALL
 
     def selects(self, device: PoolDevice) -> bool:
-        """Return whether a device meets the selectors of the class and of the request.
+        """Return whether a device meets the selectors of the request and of its DeviceClass.
 
         Raises:
           AllocationError: an expression is invalid, or its evaluation failed.
@@ -84,7 +84,7 @@ class Request:
         )
 
     def read_names(self) -> frozenset[str] | None:
-        """Return the names of the attributes and capacities that the selectors read; None if they are not known."""
+        """Return the names of the device attributes and capacities that the selectors read; None if unknown."""
         names: frozenset[str] = frozenset(self.capacity)
         for _, expression in self.expressions:
             try:
@@ -99,7 +99,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimRequests:
-    """The requests of one claim.
+    """The device requests of one ResourceClaim.
 
     Args:
       claim: the claim.
@@ -111,7 +111,7 @@ class ClaimRequests:
 
 
 def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRequests:
-    """Return the requests of a claim with their classes.
+    """Return the device requests of a ResourceClaim, each with its DeviceClass.
 
     Raises:
       AllocationError: a request is invalid or of an unsupported kind, or its class does not exist.

@@ -43,7 +43,7 @@ class SelectorError(Exception):
 
 
 class Selector:
-    """A compiled CEL expression, with its results by device content.
+    """A compiled CEL expression that selects devices, with cached results for devices of equal content.
 
     Args:
       expression: the text of the expression.
@@ -63,7 +63,7 @@ class Selector:
         self._results: dict[Hashable, bool | str] = {}
 
     def matches(self, driver: str, device: Device) -> bool:
-        """Return the value of the expression for a device of a driver.
+        """Return whether the CEL expression selects a device of a driver.
 
         Raises:
           SelectorError: the evaluation failed, or its result is no boolean.
@@ -101,7 +101,7 @@ def compile_selector(expression: str) -> Selector:
 
 
 def read_names(expression: str) -> frozenset[str] | None:
-    """Return the names of the attributes and capacities that an expression reads, without their domains.
+    """Return the names of the device attributes and capacities that a CEL expression reads, without domains.
 
     Return None if it uses `device` in any other way than by such names: then its result may depend on everything.
     """
@@ -121,7 +121,7 @@ def read_names(expression: str) -> frozenset[str] | None:
 
 
 def device_content(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
-    """Return a key that is equal for devices with equal values of the given names, in all domains.
+    """Return a key that is equal for devices with equal values of the given attributes and capacities.
 
     Args:
       driver: the driver of the device.
@@ -147,7 +147,7 @@ def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
 
 
 def device_variables(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
-    """Return the CEL variable `device`.
+    """Return the value of the variable `device` in CEL expressions.
 
     Raises:
       ValueError: an attribute has an invalid version, or a value of an unknown type.

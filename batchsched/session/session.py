@@ -74,7 +74,7 @@ class Session:
 
     @classmethod
     def without_claims(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
-        """Return a brief Session that refuses pods with ResourceClaims, because nothing would release their devices."""
+        """Return a session for simulations: it omits refusals, and never places pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
         return cls(snapshot, profile, pipeline, past, brief=True)

@@ -34,7 +34,7 @@ class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
 
     @property
     def typed_value(self) -> tuple[str, int | bool | str] | None:
-        """The name of the type and the value; None if the attribute has a value of an unknown type."""
+        """The type and the value of the device attribute; None if the type is unknown."""
         if self.int_value is not None:
             return "int", self.int_value
         if self.bool_value is not None:
@@ -74,14 +74,14 @@ class Counter(KubernetesValue, frozen=True, gc=False):
 
 
 class CounterSet(KubernetesValue, frozen=True, gc=False):
-    """Counters of a pool from which its devices consume."""
+    """A set of counters of a ResourceSlice pool, from which the devices of the pool consume amounts."""
 
     name: str = ""
     counters: dict[str, Counter] | None = None
 
 
 class DeviceCounterConsumption(KubernetesValue, frozen=True, gc=False):
-    """What a device consumes of a counter set while it is allocated."""
+    """The amounts of a counter set that a device consumes while it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] | None = None
@@ -191,13 +191,13 @@ class DeviceTaintRule(KubernetesObject, frozen=True, gc=False):
 
 
 class CELDeviceSelector(KubernetesValue, frozen=True, gc=False):
-    """A CEL expression about a device."""
+    """A CEL expression that selects devices."""
 
     expression: str = ""
 
 
 class DeviceSelector(KubernetesValue, frozen=True, gc=False):
-    """A condition that a device must meet."""
+    """A selector of devices: a condition, as a CEL expression, that a device must meet."""
 
     cel: CELDeviceSelector | None = None
 
@@ -224,7 +224,7 @@ class DeviceClassSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceClass(KubernetesObject, frozen=True, gc=False):
-    """A class of devices, which requests name."""
+    """A DeviceClass: a named class of devices, from which ResourceClaims request devices."""
 
     spec: DeviceClassSpec = DeviceClassSpec()
 
@@ -249,7 +249,7 @@ class ExactDeviceRequest(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceSubRequest(KubernetesValue, frozen=True, gc=False):
-    """An alternative of a request with `firstAvailable`."""
+    """One alternative of a device request with `firstAvailable`."""
 
     name: str = ""
     device_class_name: str = ""
@@ -262,7 +262,7 @@ class DeviceSubRequest(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceRequest(KubernetesValue, frozen=True, gc=False):
-    """A request of a claim: exact, or a list of alternatives in the order of preference."""
+    """A device request of a ResourceClaim: an exact request, or alternatives in the order of preference."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -278,14 +278,14 @@ class DeviceConstraint(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceClaimConfiguration(KubernetesValue, frozen=True, gc=False):
-    """Configuration that a claim gives to the devices of some requests."""
+    """Configuration that a ResourceClaim states for the devices of some of its requests."""
 
     requests: tuple[str, ...] | None = None
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClaim(KubernetesValue, frozen=True, gc=False):
-    """The devices that a claim requests."""
+    """The devices that a ResourceClaim requests."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] | None = None
@@ -299,7 +299,7 @@ class ResourceClaimSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class AllocatedDevice(KubernetesValue, frozen=True, gc=False):
-    """One device that is allocated for a request of a claim."""
+    """A device that is allocated for a request of a ResourceClaim."""
 
     request: str = ""
     driver: str = ""
@@ -314,7 +314,7 @@ class AllocatedDevice(KubernetesValue, frozen=True, gc=False):
 
 
 class AllocationConfiguration(KubernetesValue, frozen=True, gc=False):
-    """Configuration that an allocation has from a class or from the claim."""
+    """Configuration of allocated devices that comes from a DeviceClass or from the ResourceClaim."""
 
     source: str = ""
     requests: tuple[str, ...] | None = None
@@ -322,14 +322,14 @@ class AllocationConfiguration(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceAllocation(KubernetesValue, frozen=True, gc=False):
-    """The allocated devices of a claim, and their configuration."""
+    """The allocated devices of a ResourceClaim, with their configuration."""
 
     results: tuple[AllocatedDevice, ...] = ()
     config: tuple[AllocationConfiguration, ...] | None = None
 
 
 class AllocationResult(KubernetesValue, frozen=True, gc=False):
-    """The allocation of a claim: devices, and the nodes from which they are accessible."""
+    """The allocation of a ResourceClaim: the devices, and the nodes from which they are accessible."""
 
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
@@ -337,7 +337,7 @@ class AllocationResult(KubernetesValue, frozen=True, gc=False):
 
 
 class ConsumerReference(KubernetesValue, frozen=True, gc=False):
-    """A pod that uses a claim."""
+    """A pod that uses a ResourceClaim."""
 
     api_group: str = ""
     resource: str = ""
@@ -363,7 +363,7 @@ class AllocatedDeviceStatus(KubernetesValue, frozen=True, gc=False):
     conditions: tuple[DeviceCondition, ...] | None = None
 
     def has_true(self, condition_type: str) -> bool:
-        """Return whether the condition of a type is True."""
+        """Return whether the device has a condition of this type with the status True."""
         return any(one.type == condition_type and one.status == "True" for one in self.conditions or ())
 
 
@@ -383,11 +383,11 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """The `namespace/name` of the claim."""
+        """The `namespace/name` of the ResourceClaim."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     def is_reserved_for(self, uid: str) -> bool:
-        """Return whether the claim is reserved for the pod with this UID."""
+        """Return whether the ResourceClaim is reserved for the pod with this UID."""
         return any(consumer.uid == uid for consumer in self.status.reserved_for or ())
 
 

@@ -18,7 +18,7 @@ _OBJECTS = "device objects"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceObjects:
-    """Claims, device classes and devices.
+    """The ResourceClaims, DeviceClasses and devices of a snapshot, indexed for plugins.
 
     Args:
       claims: by `namespace/name`.
@@ -34,7 +34,7 @@ class DeviceObjects:
 
 
 def device_objects(table: NodeTable) -> DeviceObjects:
-    """Return the indexed objects of the table's snapshot."""
+    """Return the ResourceClaims, DeviceClasses and devices of the session's snapshot."""
 
     def build(_snapshot: object) -> DeviceObjects:
         snapshot, rules = table.snapshot, table.release.devices
@@ -52,7 +52,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
 
 
 def columns_served_by_devices(table: NodeTable) -> BoolArray:
-    """Return the resources [R] of a table that a DeviceClass serves on nodes that do not offer them."""
+    """Return a mask [R] of the extended resources that a DeviceClass serves on nodes that do not offer them."""
 
     def build(_snapshot: object) -> BoolArray:
         served = classes_of_resources(table.snapshot.device_classes)
@@ -62,7 +62,7 @@ def columns_served_by_devices(table: NodeTable) -> BoolArray:
 
 
 def node_groups(table: NodeTable) -> NodeGroups:
-    """Return the groups of the table's nodes with equal devices; they follow the use of devices."""
+    """Return the groups of nodes with equal devices, which are kept up to date with the use of devices."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",

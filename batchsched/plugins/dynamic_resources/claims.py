@@ -39,7 +39,7 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassClaims:
-    """The claims of a pod class.
+    """The ResourceClaims of a pod class, and its extended resources that DeviceClasses serve.
 
     Args:
       claims: the claims, in the order of the pod's spec.
@@ -51,17 +51,17 @@ class ClassClaims:
 
     @property
     def is_empty(self) -> bool:
-        """True if the pods use no claims and no devices."""
+        """True if the pods of the class use no ResourceClaims and no devices."""
         return not self.claims and not self.resources
 
     @property
     def to_allocate(self) -> tuple[ResourceClaim, ...]:
-        """The claims for which devices must be found."""
+        """The ResourceClaims of the pod class that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
 
 
 def claims_of(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
-    """Return the claims of a pod, each with whether it was created for this pod.
+    """Return the ResourceClaims of a pod, each with True if the claim was created from a template for this pod.
 
     Raises:
       ClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
@@ -111,7 +111,7 @@ def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def pod_claims(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
-    """Return the claims of a pod with their allocations.
+    """Return the ResourceClaims of a pod with their allocations.
 
     Args:
       pod: the pod.
@@ -132,7 +132,7 @@ def pod_claims(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodCl
 
 
 def check_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
-    """Check that the requests of a claim without allocation are of a known kind, and that their classes exist.
+    """Check that the requests of an unallocated ResourceClaim are of known kinds and name existing DeviceClasses.
 
     Raises:
       ClaimRefused: they are not.
@@ -155,7 +155,7 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
 
 
 def lacks_binding(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:
-    """Return whether the devices of an allocated claim failed to be prepared, or were not prepared in time.
+    """Return whether the preparation of a ResourceClaim's allocated devices failed or exceeded its time.
 
     Source: `isClaimReadyForBinding` and `isClaimTimeout` of kube-scheduler's plugins/dynamicresources.
     """

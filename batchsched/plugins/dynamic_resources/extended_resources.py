@@ -61,7 +61,7 @@ def may_be_served(resource: str) -> bool:
 def extended_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> ResourceClaim:
-    """Return the claim that a pod needs for some of its extended resources."""
+    """Return the ResourceClaim that serves some of a pod's extended resources."""
     requests = [
         request
         for resource in sorted(resources)
@@ -94,7 +94,7 @@ def extended_claim_key(pod: str) -> str:
 
 
 def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
-    """Return the claim for extended resources that an earlier attempt to bind the pod has left."""
+    """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
     for claim in claims.values():
         if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true" and any(
             owner.controller and owner.name == pod.metadata.name and owner.uid == pod.metadata.uid

@@ -22,7 +22,7 @@ NOT_ENOUGH = "cannot allocate all claims"
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """The result of a search on the nodes of one group.
+    """The result of a search for devices, which holds for all nodes of one group.
 
     Args:
       reason: why devices cannot be allocated; "" if they can.
@@ -35,7 +35,7 @@ class SearchOutcome:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchedNodes:
-    """The results of a search on n nodes.
+    """The results of a search for devices on n nodes.
 
     Args:
       reasons: the distinct reasons.
@@ -49,12 +49,12 @@ class SearchedNodes:
 
     @property
     def fits(self) -> BoolArray:
-        """An array [n]: True for nodes with devices for all claims."""
+        """An array [n]: True for each node with devices for all ResourceClaims."""
         return self.refused < 0
 
 
 class DeviceSearch:
-    """A search for devices for some claims, with its results by group of nodes.
+    """A search for devices that some ResourceClaims need, with cached results for each group of equal nodes.
 
     Args:
       objects: the devices.
@@ -74,7 +74,7 @@ class DeviceSearch:
         self._generation = 0
 
     def on_nodes(self, nodes: Nodes) -> SearchedNodes:
-        """Return the results of the search on some nodes.
+        """Return the results of the device search for the given nodes.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -112,7 +112,7 @@ class DeviceSearch:
 
 
 def device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the search for claims with these specs; its results are kept for the session's tables.
+    """Return the device search for some ResourceClaims; claims with equal specs share a search with its results.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -146,7 +146,7 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_for_class(
     pod: Pod, class_claims: ClassClaims, nodes: Nodes
 ) -> list[tuple[SearchedNodes, BoolArray]]:
-    """Search devices for the claims without allocation; return each result with the nodes [n] that it is about.
+    """Search devices for a pod class; return each result with a mask [n] of the nodes that it is about.
 
     Nodes differ in the extended resources that they offer themselves.
 
@@ -166,7 +166,7 @@ def search_for_class(
 
 
 def nodes_by_resources(resources: Sequence[str], nodes: Nodes) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes [n] by the extended resources that they do not offer themselves, so that devices must serve them."""
+    """Group nodes [n] by the requested extended resources that they do not offer, so that devices must serve them."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

@@ -181,7 +181,7 @@ class DynamicResources(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return rows that limit the devices that pods with claims need on each node."""
+        """Return linear constraints: the pods on a node need at most as many devices as are free there."""
         return device_rows(self.name, batch, nodes)
 
     @override

@@ -44,7 +44,7 @@ BINDING_TIMEOUT_SECONDS: Final = 600.0
 
 
 def usable_nodes(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
-    """Return the nodes [n] from which all allocated claims can be used."""
+    """Return a mask [n] of the nodes from which the devices of all allocated ResourceClaims are accessible."""
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
@@ -62,7 +62,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Return the sum of the preferences of the alternatives that an allocation uses.
+    """Return a score for the alternatives that an allocation uses: preferred alternatives count more.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
     """
@@ -76,17 +76,17 @@ def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
 
 
 def claim_signature(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its claims."""
+    """Return the fields of a pod's spec that determine its ResourceClaims."""
     return pod.spec.resource_claims, requested_signature(pod)
 
 
 def may_use_devices(pod: Pod) -> bool:
-    """Return whether a pod uses claims, or requests an extended resource, which a DeviceClass may serve."""
+    """Return whether a pod uses ResourceClaims, or requests an extended resource that a DeviceClass may serve."""
     return bool(pod.spec.resource_claims) or requests_extended(pod)
 
 
 def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
-    """Return the claims of a pod class, given one of its pods.
+    """Return the ResourceClaims of a pod class, given one of its pods.
 
     Raises:
       ClaimRefused: the pods cannot be placed now.
@@ -102,7 +102,7 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
 
 
 def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None:
-    """Return what a pod reserves on a node, None if it uses no claims and no devices.
+    """Return the devices that a pod reserves on a node; None if the pod uses no devices.
 
     Raises:
       ClaimRefused: a claim cannot be used on the node, or devices are missing.

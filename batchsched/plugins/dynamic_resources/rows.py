@@ -37,7 +37,7 @@ RequestKind = tuple[str, tuple[tuple[str, str], ...], object]
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """Requests of one kind, and how many devices the pods of each candidate need for them.
+    """Device requests of one kind, with the number of devices that each pod of a pod class needs for them.
 
     Args:
       request: one of the requests.
@@ -49,7 +49,7 @@ class DeviceDemand:
 
 
 def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-    """Return the rows for the pods of a batch.
+    """Return the linear constraints on devices for the pending pods of a candidate set.
 
     A gang with a claim that all its pods share is kept on one node, if the devices of each node serve that node only.
     """
