@@ -1,8 +1,8 @@
-"""Completion: place refused gangs of several pod classes exactly in the capacity that the other gangs leave.
+"""Completion: place refused trees and gangs of several classes exactly in the capacity that the other gangs leave.
 
 Rounding and the greedy fill nodes class by class. If a gang of several classes needs nearly all of the free capacity,
 one order of its pods may fail where another one succeeds. The exact model of a single gang on the nodes that still have
-room is small also in large clusters, and finds a placement if there is one.
+room is small also in large clusters, and finds a placement if there is one. `solver.tree_search` decides about trees.
 """
 
 from dataclasses import replace
@@ -11,11 +11,13 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact import solve_exact
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import count_fitting
 from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, subtract_placements
 from batchsched.solver.relaxation.residual import ResidualProblem
+from batchsched.solver.tree_search import SEARCH_EFFORT, find_searched_gangs, search_gang
 
 MAX_COMPLETED_GANGS: Final = 8
 """Maximum gangs that are solved exactly in a session."""
@@ -23,6 +25,10 @@ MAX_PAIRS: Final = 300
 """Maximum pairs of a pod class and a node in the exact model of one gang."""
 GANG_EFFORT: Final = 0.05
 """Maximum deterministic units of CP-SAT for one gang."""
+MAX_SEARCHED_GANGS: Final = 16
+"""Maximum trees, and gangs with levels of subgroups, that are searched in a session."""
+MAX_SEARCH_EFFORT: Final = 2.0
+"""Maximum deterministic units of CP-SAT for all of these in a session."""
 MAX_EXAMINED_GANGS: Final = 32
 """Maximum refused gangs for which the free capacity is compared with the requests."""
 
@@ -41,12 +47,26 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
     # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
     cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
-    refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & (classes_of_gang > 1) & ~cut)
+    searched = find_searched_gangs(problem)
+    several = (classes_of_gang > 1) | searched
+    refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
-    gang_problems, solved = None, 0
+    gang_problems, solved, searches, units = None, 0, 0, MAX_SEARCH_EFFORT
     for gang in order[:MAX_EXAMINED_GANGS].tolist():
         gang_problems = gang_problems or GangProblems(subtract_placements(problem, solution))
         isolated = gang_problems.isolate(gang)
+        if searched[gang] and searches < MAX_SEARCHED_GANGS and units > 0:
+            search = search_gang(isolated.problem, min(SEARCH_EFFORT, units), seed)
+            searches, units = searches + 1, units - search.effort
+            solution = replace(
+                solution,
+                effort=solution.effort + search.effort,
+                variables=solution.variables + search.variables,
+                guard=solution.guard or search.guard,
+            )
+            if search.solution is not None:
+                solution, gang_problems = add_gang(problem, solution, isolated, search.solution), None
+            continue
         if not ResidualProblem(isolated.problem).may_fit():
             continue
         if int(np.count_nonzero(count_fitting(isolated.problem))) > MAX_PAIRS:
@@ -57,14 +77,24 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
         )
         solved += 1
         if exact.taken[0]:
-            solution, gang_problems = _add_gang(problem, solution, isolated, exact), None
+            solution, gang_problems = add_gang(problem, solution, isolated, exact), None
         if solved == MAX_COMPLETED_GANGS:
             break
     return solution
 
 
-def _add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
-    """The solution with the placements of one more gang, which are numbered as in the gang's own problem."""
+def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
+    """Place the only gang of a problem: by the greedy, or by the search if the greedy fails on a tree."""
+    solution = solve_greedy(problem)
+    if solution.taken[0] or not problem.gangs.allowed[0] or not find_searched_gangs(problem)[0]:
+        return solution
+    isolated = GangProblems(replace(problem, cuts=())).isolate(0)
+    search = search_gang(isolated.problem, SEARCH_EFFORT, seed)
+    return solution if search.solution is None else add_gang(problem, solution, isolated, search.solution)
+
+
+def add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
+    """Return the solution with the placements of one more gang, which are numbered as in the gang's own problem."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

@@ -17,7 +17,7 @@ from batchsched.solver.cpsat import CpSatBudget, relaxation_bound
 from batchsched.solver.linear_model import scale_weights
 from batchsched.solver.node_model import NodeModel
 from batchsched.solver.objective import count_tiers, list_topology_preferences, tier_values
-from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
 
 _TIER_SHARE: Final = 0.8
 """Share of the deterministic budget for the tiers; the rest decides among equal values."""
@@ -169,19 +169,17 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
     """
     problem = model.problem
     wishes = list_topology_preferences(problem)
-    domains = np.array(
-        [problem.nodes.levels[level].max(initial=-1) + 2 for _, _, level, _, _ in wishes], np.int64
-    )
-    weights = np.array([weight for _, _, _, weight, _ in wishes], np.float64)
+    domains = np.array([problem.nodes.levels[wish.level].max(initial=-1) + 2 for wish in wishes], np.int64)
+    weights = np.array([wish.weight for wish in wishes], np.float64)
     gangs = len(problem.gangs.need)
     costs, _, slack = scale_weights(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
     objective = np.zeros(model.variable_count, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
-    for (gang, sub, level, _, used), cost in zip(wishes, costs.tolist(), strict=True):
-        of = problem.classes.gang == gang if sub == NONE else problem.classes.subgroup == sub
+    for wish, cost in zip(wishes, costs.tolist(), strict=True):
+        of, used = wish.classes, wish.used
         member = of[model.classes]
-        place = problem.nodes.levels[level][model.nodes]
+        place = problem.nodes.levels[wish.level][model.nodes]
         # Domains in use already cost nothing, so only the others need a variable.
         candidates = np.setdiff1d(place[member], used).astype(np.int64)
         present = np.unique(place[member & (values[: len(place)] > 0)])

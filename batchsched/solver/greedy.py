@@ -82,6 +82,7 @@ def number_equal_gangs(room: FreeCapacity) -> list[int]:
         & (problem.gangs.need == 1)
         & (problem.gangs.required == NONE)
         & (problem.gangs.preferred == NONE)
+        & (problem.gangs.slice_size == 0)
     )[problem.classes.gang] & (problem.classes.subgroup == NONE)
     numbers: dict[tuple[int, bytes], int] = {}
     for class_index in np.flatnonzero(alone).tolist():

@@ -145,6 +145,7 @@ def _exchangeable(packing: Packing) -> list[int]:
     inside = classes.subgroup != NONE
     levelled: BoolArray = problem.gangs.required[classes.gang] != NONE
     levelled[inside] |= subgroups.required[classes.subgroup[inside]] != NONE
+    levelled |= packing.trees.is_tree[classes.gang]
     return [
         class_index
         for class_index in np.flatnonzero(~levelled).tolist()
@@ -216,12 +217,14 @@ class RelocationNeighbourhood:
     def _movable(self, class_index: int) -> list[int]:
         """Other classes that have pods placed and no rows to respect, the smallest first."""
         room, classes = self._packing.room, self._packing.problem.classes
+        # The pods of a tree are placed together; none of them moves by itself.
+        fixed = self._packing.trees.is_tree[classes.gang]
         waiting = np.array(room.waiting, np.int64)
         placed = (classes.count - waiting)[self._small_first] > 0
         return [
             other
             for other in self._small_first[placed].tolist()
-            if other != class_index and other not in room.rows.of_class
+            if other != class_index and other not in room.rows.of_class and not fixed[other]
         ]
 
     def _sources(self, request: RoomRequest, move: RelocationMove) -> IntArray:
@@ -279,6 +282,7 @@ class ClearingNeighbourhood:
         # Only pods that ask for fewer devices leave: larger ones are harder to place than the pod that comes.
         small = room.slots.demand[:, device] < room.slots.demand[class_index, device]
         movable = small & np.array([other not in room.rows.of_class for other in range(len(small))])
+        movable &= ~self._packing.trees.is_tree[problem.classes.gang]
         clearable = ~(pods[~movable] > 0).any(axis=0)
         pods, nodes = pods[:, clearable], nodes[clearable]
         for column in np.argsort(pods.sum(axis=0), kind="stable")[:MAX_CLEARED_NODES].tolist():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from batchsched.solver.gang_tree import GangTrees
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.objective import required_pods
 from batchsched.solver.problem import (
@@ -23,6 +24,7 @@ from batchsched.solver.problem import (
     group_positions,
     pods_that_fit,
 )
+from batchsched.solver.tree_rows import TreeRows
 
 
 def count_fitting(problem: Problem) -> IntArray:
@@ -40,8 +42,11 @@ def count_fitting(problem: Problem) -> IntArray:
     for index in range(len(problem.classes.gang)):
         gang, sub = problem.classes.gang[index], problem.classes.subgroup[index]
         bindings = [(problem.gangs.required[gang], problem.gangs.pinned[gang])]
-        if sub != NONE:
+        sliced = problem.gangs.slice_level[gang] if sub == NONE else problem.subgroups.slice_level[sub]
+        bindings.append((sliced, NONE))
+        while sub != NONE:
             bindings.append((problem.subgroups.required[sub], problem.subgroups.pinned[sub]))
+            sub = problem.subgroups.parent[sub]
         for level, pinned in bindings:
             if level != NONE:
                 domains = problem.nodes.levels[level]
@@ -82,10 +87,11 @@ class NodeModel(LinearModel):
     taken [G]           the variable that is 1 if the gang is taken, -1 if it always is.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, fits: IntArray | None = None) -> None:
+        """Build the model; `fits` [C, N] replaces the numbers of pods that fit on each node (`count_fitting`)."""
         super().__init__()
         self.problem = problem
-        fits = count_fitting(problem)
+        fits = count_fitting(problem) if fits is None else fits
         self.classes, self.nodes = np.nonzero(fits)
         self.upper = fits[self.classes, self.nodes]
         self.add_variables(np.zeros_like(self.upper), self.upper)
@@ -93,8 +99,10 @@ class NodeModel(LinearModel):
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
         self.needs = required_pods(problem)
+        self._gang_trees = GangTrees(problem)
         self.taken = self._take()
         self.choices = tuple(self._choose())
+        self.trees = tuple(self._add_trees())
         self._share()
         self._limit()
         for row in problem.rows:
@@ -118,7 +126,8 @@ class NodeModel(LinearModel):
             self._at_least(self.gangs == gang, int(self.needs[gang]), int(taken[gang]))
         for sub in range(len(problem.subgroups.gang)):
             of = int(taken[problem.subgroups.gang[sub]])
-            if of >= 0 and problem.subgroups.need[sub] > 0:
+            in_tree = self._gang_trees.is_tree[problem.subgroups.gang[sub]]
+            if of >= 0 and problem.subgroups.need[sub] > 0 and not in_tree:
                 self._at_least(
                     problem.classes.subgroup[self.classes] == sub, int(problem.subgroups.need[sub]), of
                 )
@@ -143,18 +152,29 @@ class NodeModel(LinearModel):
         self.add_switched_sum(np.flatnonzero(which), switch, limit, lower=0)
 
     def _choose(self) -> Iterator[DomainChoice]:
-        problem = self.problem
+        problem, is_tree = self.problem, self._gang_trees.is_tree
         for gang in range(len(self.needs)):
+            if is_tree[gang]:
+                continue
             if problem.gangs.required[gang] != NONE and problem.gangs.pinned[gang] == NONE:
                 of = problem.classes.gang == gang
                 yield self._choice(of, int(problem.gangs.required[gang]), gang, int(self.needs[gang]))
         for sub in range(len(problem.subgroups.gang)):
+            if is_tree[problem.subgroups.gang[sub]]:
+                continue
             if problem.subgroups.required[sub] != NONE and problem.subgroups.pinned[sub] == NONE:
                 gang = int(problem.subgroups.gang[sub])
                 need = int(problem.subgroups.need[sub]) if self.needs[gang] > 0 else 0
                 yield self._choice(
                     problem.classes.subgroup == sub, int(problem.subgroups.required[sub]), gang, need
                 )
+
+    def _add_trees(self) -> Iterator[TreeRows]:
+        counts = self.classes, self.nodes
+        for gang in np.flatnonzero(self._gang_trees.is_tree & self.problem.gangs.allowed).tolist():
+            tree = self._gang_trees.tree_of_gang(gang)
+            if tree is not None:
+                yield TreeRows(self, self.problem, counts, tree, int(self.taken[gang]))
 
     def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> DomainChoice:
         member = of[self.classes]
@@ -270,6 +290,8 @@ class NodeModel(LinearModel):
             member = choice.classes[self.classes] & (counts > 0)
             present = np.unique(self.problem.nodes.levels[choice.level][self.nodes[member]])
             values[choice.variables] = np.isin(choice.domains, present)
+        for tree in self.trees:
+            tree.set_values(values)
         for cut in self.no_goods:
             now = values[cut.columns]
             values[cut.below[cut.below >= 0]] = (now < cut.counts)[cut.below >= 0]

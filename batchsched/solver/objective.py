@@ -5,11 +5,13 @@ Every comparison of two placements uses this module, so that all stages have the
 Shapes: C classes, G gangs, N nodes, P placements, R resources, S subgroups, T tiers.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from batchsched.solver.gang_tree import find_trees
 from batchsched.solver.problem import (
     NONE,
     BoolArray,
@@ -38,10 +40,12 @@ def required_pods(problem: Problem) -> IntArray:
 
     A gang with 0 is taken already.
     """
-    by_subgroup = np.bincount(
-        problem.subgroups.gang, problem.subgroups.need, minlength=len(problem.gangs.need)
-    )
-    return np.maximum(problem.gangs.need, by_subgroup.astype(np.int64))
+    parts = problem.subgroups
+    by_subgroup = np.bincount(parts.gang, parts.need, minlength=len(problem.gangs.need)).astype(np.int64)
+    if (parts.parent != NONE).any() or (problem.gangs.min_children != NONE).any():
+        # Not all subgroups of a tree may have to run: its own need is that of the cheapest ones.
+        by_subgroup[find_trees(problem)] = 0
+    return np.maximum(problem.gangs.need, by_subgroup)
 
 
 def least_requests(problem: Problem) -> IntArray:
@@ -107,7 +111,11 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
     inside = classes.subgroup != NONE
     parts = problem.subgroups
     in_part = np.bincount(classes.subgroup[inside], pods[inside], minlength=len(parts.gang))
-    beyond[parts.gang[in_part < parts.need]] = True
+    lacking = in_part < parts.need
+    if lacking.any():
+        # A tree may run without the subgroup.
+        lacking &= ~find_trees(problem)[parts.gang]
+        beyond[parts.gang[lacking]] = True
     return beyond
 
 
@@ -143,50 +151,73 @@ def weights_by_gang(problem: Problem) -> FloatArray:
     return np.bincount(problem.classes.gang, worth, minlength=len(problem.gangs.need)).astype(np.float64)
 
 
-def list_topology_preferences(problem: Problem) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
-    """Return the gangs and subgroups that prefer a topology level, with the weights of the preferences.
+@dataclass(frozen=True, slots=True, eq=False)
+class TopologyPreference:
+    """A gang or a subgroup that should be in as few domains of a level as possible.
 
-    An item is (gang, subgroup or -1, level, weight, domains already used). The weight is Σ weight·count over all
-    pending pods, placed or not: a constant, so that the cost is linear.
+    Args:
+      classes: [C] the classes of its pods, those of the subgroups below included.
+      level: the preferred level, or that of its slices.
+      weight: Σ weight·count over all its pending pods, placed or not: a constant, so that the cost is linear.
+      used: domains of the level in which its members run already.
     """
-    by_gang = weights_by_gang(problem)
-    inside = problem.classes.subgroup != NONE
-    worth = problem.classes.weight[inside] * problem.classes.count[inside]
-    by_sub = np.bincount(problem.classes.subgroup[inside], worth, minlength=len(problem.subgroups.gang))
-    entities = [(g, NONE, int(level), float(by_gang[g])) for g, level in enumerate(problem.gangs.preferred)]
-    entities += [
-        (int(gang), s, int(level), float(by_sub[s]))
-        for s, (gang, level) in enumerate(
-            zip(problem.subgroups.gang, problem.subgroups.preferred, strict=True)
-        )
-    ]
+
+    classes: BoolArray
+    level: int
+    weight: float
+    used: tuple[int, ...]
+
+
+def list_topology_preferences(problem: Problem) -> list[TopologyPreference]:
+    """Return the gangs and subgroups that prefer a topology level, or that have slices."""
     preferences = []
-    for gang, sub, level, weight in entities:
-        if level == NONE:
-            continue
-        members = (
-            (problem.used_domains.gang == gang)
-            & (problem.used_domains.subgroup == sub)
-            & (problem.used_domains.level == level)
-        )
-        used = tuple(sorted(set(problem.used_domains.domain[members].tolist())))
-        preferences.append((gang, sub, level, weight, used))
+    gangs, parts, classes = problem.gangs, problem.subgroups, problem.classes
+    worth = classes.weight * classes.count
+    entities = [(gang, NONE) for gang in np.flatnonzero(gangs.preferred != NONE).tolist()]
+    entities += [(int(parts.gang[s]), s) for s in np.flatnonzero(parts.preferred != NONE).tolist()]
+    for gang, sub in entities:
+        level = int(gangs.preferred[gang] if sub == NONE else parts.preferred[sub])
+        own = classes.gang == gang if sub == NONE else _classes_below(problem, sub)
+        used = problem.used_domains
+        members = (used.gang == gang) & (used.subgroup == sub) & (used.level == level)
+        domains = tuple(sorted(set(used.domain[members].tolist())))
+        # Summed as by `weights_by_gang`.
+        weight = float(np.bincount(np.zeros(int(own.sum()), np.int64), worth[own], minlength=1)[0])
+        preferences.append(TopologyPreference(own, level, weight, domains))
+    sliced = [(gang, NONE) for gang in np.flatnonzero(gangs.slice_size > 0).tolist()]
+    sliced += [(int(parts.gang[s]), s) for s in np.flatnonzero(parts.slice_size > 0).tolist()]
+    for gang, sub in sliced:
+        level = int(gangs.slice_level[gang] if sub == NONE else parts.slice_level[sub])
+        own = classes.gang == gang if sub == NONE else classes.subgroup == sub
+        running = problem.running_slices
+        members = (running.gang == gang) & (running.subgroup == sub)
+        domains = tuple(sorted(set(running.domain[members].tolist())))
+        preferences.append(TopologyPreference(own, level, float(worth[own].sum()), domains))
     return preferences
+
+
+def _classes_below(problem: Problem, subgroup: int) -> BoolArray:
+    """The classes [C] of a subgroup and of all subgroups below it."""
+    parent = problem.subgroups.parent
+    below = {subgroup}
+    while len(more := below | set(np.flatnonzero(np.isin(parent, list(below))).tolist())) > len(below):
+        below = more
+    return np.asarray(np.isin(problem.classes.subgroup, list(below)))
 
 
 def preferred_level_cost(problem: Problem, solution: Solution) -> float:
     """Return the penalty for gangs spread over domains of their preferred level: Σ weight × (domains used - 1).
 
-    The sum is over gangs and subgroups that prefer a level. A domain counts if a member already runs there or a pod
-    is placed there. Nodes without the label count together as one more domain. Without any used domain the cost is 0.
+    The sum is over gangs and subgroups that prefer a level or have slices. A domain counts if a member already runs
+    there or a pod is placed there. Nodes without the label count together as one more domain. Without any used domain
+    the cost is 0.
     """
     cost = 0.0
-    for gang, sub, level, weight, used in list_topology_preferences(problem):
-        members = problem.classes.gang[solution.classes] == gang
-        if sub != NONE:
-            members &= problem.classes.subgroup[solution.classes] == sub
-        domains = set(problem.nodes.levels[level][solution.nodes[members]].tolist()) | set(used)
-        cost += weight * max(0, len(domains) - 1)
+    for preference in list_topology_preferences(problem):
+        members = preference.classes[solution.classes]
+        place = problem.nodes.levels[preference.level][solution.nodes[members]]
+        domains = set(place.tolist()) | set(preference.used)
+        cost += preference.weight * max(0, len(domains) - 1)
     return cost
 
 

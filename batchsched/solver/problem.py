@@ -108,6 +108,12 @@ class ProblemTable:
         columns: tuple[str, ...] = self.__slots__
         return type(self)(*[getattr(self, column)[rows] for column in columns])
 
+    def _fill(self, length: int, **columns: int) -> None:
+        """Fill columns that the caller left out with one value each."""
+        for column, value in columns.items():
+            if len(getattr(self, column)) != length:
+                object.__setattr__(self, column, np.full(length, value, np.int32))
+
 
 def _indices() -> IndexArray:
     return np.zeros(0, np.int32)
@@ -217,6 +223,9 @@ class ProblemGangs(ProblemTable):
       pinned: [G] the domain of the required level where members already run, or -1.
       fresh: [G] False if members already run: the gang does not add to the gang counts of its quotas.
       allowed: [G] False: the gang must not be taken (it was refused before the solver was called).
+      min_children: [G] subgroups without a parent that must run for the gang to run, NONE for all of them.
+      slice_level: [G] level at which each slice of a gang without subgroups is in one domain, NONE without slices.
+      slice_size: [G] pods in a slice, 0 without slices.
     """
 
     need: IndexArray
@@ -227,21 +236,32 @@ class ProblemGangs(ProblemTable):
     pinned: IndexArray
     fresh: BoolArray
     allowed: BoolArray
+    min_children: IndexArray = field(default_factory=_indices)
+    slice_level: IndexArray = field(default_factory=_indices)
+    slice_size: IndexArray = field(default_factory=_indices)
+
+    def __post_init__(self) -> None:
+        self._fill(len(self.need), min_children=NONE, slice_level=NONE, slice_size=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemSubgroups(ProblemTable):
     """The subgroups of all gangs of a problem, as columns with one entry for each subgroup.
 
-    Columns have the meaning of those in `ProblemGangs`, for the pods of the classes in each subgroup. The gang's own
-    level applies to them too. A gang needs no less than its subgroups need together, whatever its own `need` is.
+    Columns have the meaning of those in `ProblemGangs`, for the pods of the classes in each subgroup. The levels of the
+    gang and of the subgroups above apply to them too. A gang needs no less than its subgroups need together, whatever
+    its own `need` is, unless it is a tree (`solver.gang_tree`): then its own `need` counts.
 
     Args:
       gang: [S] index into `ProblemGangs`.
-      need: [S] pods of the subgroup that must still be placed.
+      need: [S] pods of the subgroup that must still be placed; 0 for a subgroup with children.
       required: [S] required level or -1.
       preferred: [S] preferred level or -1.
       pinned: [S] the domain of the required level where members already run, or -1.
+      parent: [S] the subgroup above, NONE for none.
+      min_children: [S] children that must run for the subgroup to run, NONE for all of them.
+      slice_level: [S] level at which each slice of a subgroup without children is in one domain, NONE without slices.
+      slice_size: [S] pods in a slice, 0 without slices.
     """
 
     gang: IndexArray = field(default_factory=_indices)
@@ -249,6 +269,30 @@ class ProblemSubgroups(ProblemTable):
     required: IndexArray = field(default_factory=_indices)
     preferred: IndexArray = field(default_factory=_indices)
     pinned: IndexArray = field(default_factory=_indices)
+    parent: IndexArray = field(default_factory=_indices)
+    min_children: IndexArray = field(default_factory=_indices)
+    slice_level: IndexArray = field(default_factory=_indices)
+    slice_size: IndexArray = field(default_factory=_indices)
+
+    def __post_init__(self) -> None:
+        self._fill(len(self.gang), parent=NONE, min_children=NONE, slice_level=NONE, slice_size=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningSlices(ProblemTable):
+    """The running pods of gangs and subgroups with slices, by domain of the slices' level.
+
+    Args:
+      gang: [V] index into `ProblemGangs`.
+      subgroup: [V] index into `ProblemSubgroups`, -1 for the gang itself.
+      domain: [V] the domain.
+      pods: [V] pods of the gang or subgroup that run there.
+    """
+
+    gang: IndexArray = field(default_factory=_indices)
+    subgroup: IndexArray = field(default_factory=_indices)
+    domain: IndexArray = field(default_factory=_indices)
+    pods: IndexArray = field(default_factory=_indices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,6 +347,7 @@ class Problem:
       gangs: minimum, tier, topology of each gang.
       subgroups: minimum and topology of each subgroup.
       used_domains: domains of preferred levels that are used by running members.
+      running_slices: running pods of gangs and subgroups with slices.
       quotas: what queues may still use.
       rows: linear rows that plugins add.
       cuts: placements that the pipeline refused.
@@ -317,6 +362,7 @@ class Problem:
     gangs: ProblemGangs
     subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)
     used_domains: UsedDomains = field(default_factory=UsedDomains)
+    running_slices: RunningSlices = field(default_factory=RunningSlices)
     quotas: ProblemQuotas = field(default_factory=ProblemQuotas)
     rows: tuple[ConstraintRow, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -353,6 +399,7 @@ class Problem:
         gang = _renumbered(gangs, len(self.gangs.need))
         subgroup = _renumbered(subgroups, len(self.subgroups.gang))
         used = self.used_domains.take(np.flatnonzero(gang[self.used_domains.gang] != NONE))
+        running = self.running_slices.take(np.flatnonzero(gang[self.running_slices.gang] != NONE))
         own, parts = self.classes.take(classes), self.subgroups.take(subgroups)
         # Few classes have few kinds: Python sorts them faster than numpy.
         kinds = sorted(set(own.kind.tolist()))
@@ -367,8 +414,9 @@ class Problem:
                 subgroup=subgroup[own.subgroup],
             ),
             gangs=self.gangs.take(gangs),
-            subgroups=replace(parts, gang=gang[parts.gang]),
+            subgroups=replace(parts, gang=gang[parts.gang], parent=subgroup[parts.parent]),
             used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
+            running_slices=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),
             quotas=self.quotas.restrict_to_gangs(gangs),
             rows=(),
             cuts=(),

@@ -34,6 +34,7 @@ from batchsched.solver.problem import (
     Problem,
     ProblemClassKinds,
     ProblemNodes,
+    RunningSlices,
     Solution,
     UsedDomains,
 )
@@ -185,14 +186,19 @@ def merge_nodes(problem: Problem) -> Problem:
             required=np.full_like(gangs.required, NONE),
             preferred=np.full_like(gangs.preferred, NONE),
             pinned=np.full_like(gangs.pinned, NONE),
+            slice_level=np.full_like(gangs.slice_level, NONE),
+            slice_size=np.zeros_like(gangs.slice_size),
         ),
         subgroups=replace(
             subgroups,
             required=np.full_like(subgroups.required, NONE),
             preferred=np.full_like(subgroups.preferred, NONE),
             pinned=np.full_like(subgroups.pinned, NONE),
+            slice_level=np.full_like(subgroups.slice_level, NONE),
+            slice_size=np.zeros_like(subgroups.slice_size),
         ),
         used_domains=UsedDomains(),
+        running_slices=RunningSlices(),
         rows=(),
         cuts=(),
     )

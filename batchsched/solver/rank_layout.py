@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
+from batchsched.solver.gang_tree import find_trees
 from batchsched.solver.objective import preferred_level_cost
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray, Problem, Solution, pods_that_fit
 
@@ -53,7 +54,7 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedC
     """Return the solution with the pods of ranked classes moved so that their hops cost less.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
-    plugin's row or a cut reads its placement.
+    plugin's row or a cut reads its placement, or if its gang is a tree or has slices.
 
     Args:
       problem: the problem.
@@ -64,7 +65,9 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedC
         return solution
     layout = _Layout(problem, solution)
     gangs, gang_of_class = problem.gangs, problem.classes.gang
-    held = layout.classes_of_rows_and_cuts()
+    # The pods of a tree keep their nodes: slices must stay whole and even, and levels above a subgroup apply.
+    trees = np.flatnonzero(find_trees(problem)[gang_of_class]).tolist()
+    held = layout.classes_of_rows_and_cuts().union(trees)
     for item in sorted(
         ranked,
         key=lambda item: (

@@ -26,6 +26,7 @@ from batchsched.solver.problem import (
     VictimProblem,
     VictimSolution,
 )
+from batchsched.solver.verify_trees import check_slices, check_trees, is_tree, subgroups_within
 
 _TOLERANCE: Final = 1e-9
 _MAX_FAULTS_PER_CHECK: Final = 20
@@ -83,6 +84,8 @@ def _placement_checks(problem: Problem, solution: Solution) -> tuple[Iterator[st
         _capacity(problem, solution),
         _all_or_nothing(problem, solution),
         _parts(problem, solution),
+        check_trees(problem, solution),
+        check_slices(problem, solution),
         _domains(problem, solution),
         _quotas(problem, solution),
     )
@@ -151,10 +154,10 @@ def _placed(problem: Problem, solution: Solution) -> IntArray:
 
 
 def _minimum(problem: Problem) -> list[int]:
-    """Pods that each gang still needs, never less than its subgroups need together."""
-    inside = [0] * len(problem.gangs.need)
+    """Pods that each gang still needs, never less than its subgroups need together; of a tree, its own minimum."""
+    inside, tree = [0] * len(problem.gangs.need), is_tree(problem)
     for gang, need in zip(problem.subgroups.gang.tolist(), problem.subgroups.need.tolist(), strict=True):
-        inside[gang] += need
+        inside[gang] += 0 if tree[gang] else need
     return [max(one, other) for one, other in zip(problem.gangs.need.tolist(), inside, strict=True)]
 
 
@@ -180,10 +183,15 @@ def _parts(problem: Problem, solution: Solution) -> Iterator[str]:
     inside = problem.classes.subgroup[solution.classes]
     member = inside != NONE
     placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.subgroups.gang))
-    minimum = _minimum(problem)
+    minimum, tree = _minimum(problem), is_tree(problem)
     for s in range(len(problem.subgroups.gang)):
         gang = int(problem.subgroups.gang[s])
-        if minimum[gang] and solution.taken[gang] and placed[s] < problem.subgroups.need[s]:
+        if (
+            not tree[gang]
+            and minimum[gang]
+            and solution.taken[gang]
+            and placed[s] < problem.subgroups.need[s]
+        ):
             yield f"subgroup {s} of gang {gang} needs {problem.subgroups.need[s]} pods and {placed[s]} are placed"
 
 
@@ -196,7 +204,8 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
             problem, f"gang {g}", nodes, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
         )
     for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
-        nodes, pinned = solution.nodes[subs == s], int(problem.subgroups.pinned[s])
+        nodes = solution.nodes[np.isin(subs, subgroups_within(problem, s))]
+        pinned = int(problem.subgroups.pinned[s])
         yield from _required_domain(
             problem, f"subgroup {s}", nodes, int(problem.subgroups.required[s]), pinned
         )

@@ -1,6 +1,6 @@
 """Free capacity of the nodes while pods are placed, with undo."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -243,11 +243,18 @@ class FreeCapacity:
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Undo all placements of some gangs and return them; placements of other gangs stay."""
+        return self._withdraw(lambda entry: entry.gang in gangs)
+
+    def withdraw_classes(self, classes: Collection[int]) -> list[TrailEntry]:
+        """Undo all placements of some pod classes and return them; their gangs still count as placed."""
+        return self._withdraw(lambda entry: entry.class_index in classes)
+
+    def _withdraw(self, leaves: Callable[[TrailEntry], bool]) -> list[TrailEntry]:
         kept: list[TrailEntry] = []
         withdrawn: list[TrailEntry] = []
         unchanged = len(self.trail)  # entries before the first withdrawn one keep their positions
         for position, entry in enumerate(self.trail):
-            if entry.gang in gangs:
+            if leaves(entry):
                 self.apply_trail_entry(entry, -1)
                 withdrawn.append(entry)
                 unchanged = min(unchanged, position)

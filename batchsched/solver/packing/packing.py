@@ -6,9 +6,11 @@ from functools import partial
 
 import numpy as np
 
+from batchsched.solver.gang_tree import GangTrees
 from batchsched.solver.objective import max_tier_values, required_pods, tier_values
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
+from batchsched.solver.packing.tree_packing import TreePacking
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_positions
 
 
@@ -35,17 +37,21 @@ class GangMembers:
 
 
 def find_members(
-    problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int]
+    problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int], *, tree: bool
 ) -> GangMembers:
-    """Return the pod classes and subgroups of a gang in the order in which they are placed."""
+    """Return the pod classes and subgroups of a gang in the order in which they are placed.
+
+    `tree` says whether the gang is a tree (`solver.gang_tree`).
+    """
     classes = sorted(owned, key=partial(_size, slots))
     inner = problem.subgroups
+    # `TreePacking` places a tree: here its subgroups set no minimum and no level, so that every placement of it is one.
     parts = [
         SubgroupMembers(
             index=s,
-            need=int(inner.need[s]),
-            required=int(inner.required[s]),
-            preferred=int(inner.preferred[s]),
+            need=0 if tree else int(inner.need[s]),
+            required=NONE if tree else int(inner.required[s]),
+            preferred=NONE if tree else int(inner.preferred[s]),
             pinned=int(inner.pinned[s]),
             classes=tuple(c for c in classes if problem.classes.subgroup[c] == s),
         )
@@ -56,8 +62,10 @@ def find_members(
         parts.append(SubgroupMembers(-1, 0, NONE, NONE, NONE, loose))
     parts.sort(key=lambda part: (part.required == NONE, -part.required, _size(slots, part.classes[0])
                                  if part.classes else (0, 0.0, 0)))  # fmt: skip
-    levelled = bool(problem.gangs.required[gang] != NONE or problem.gangs.preferred[gang] != NONE) or any(
-        part.required != NONE or part.preferred != NONE for part in parts
+    levelled = (
+        tree
+        or bool(problem.gangs.required[gang] != NONE or problem.gangs.preferred[gang] != NONE)
+        or any(part.required != NONE or part.preferred != NONE for part in parts)
     )
     return GangMembers(
         tuple(classes), tuple(parts), sum(int(problem.classes.count[c]) for c in classes), levelled
@@ -108,6 +116,7 @@ class Packing:
         gangs = len(problem.gangs.need)
         self._classes_of = [own.tolist() for own in group_positions(problem.classes.gang, gangs)]
         self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
+        self.trees = GangTrees(problem)
 
     def mark(self) -> int:
         """Return the number of changes so far, with which `rollback` undoes all later changes."""
@@ -124,7 +133,7 @@ class Packing:
         """Remove all pods of some gangs from their nodes; `reinstate` puts them back if the room is still free."""
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
-        parts = {part.index for g in gangs for part in self.members(g).parts}
+        parts = {subgroup for g in gangs for subgroup in self._parts_of[g]}
         inner = {s: d for s, d in self.domain_of_subgroup.items() if s in parts}
         for g in sorted(gangs):
             self._forget(g)
@@ -143,8 +152,8 @@ class Packing:
         if self.needs[gang] > 0:
             self.taken[gang] = False
         self.domain_of.pop(gang, None)
-        for part in self.members(gang).parts:
-            self.domain_of_subgroup.pop(part.index, None)
+        for subgroup in self._parts_of[gang]:
+            self.domain_of_subgroup.pop(subgroup, None)
 
     def place_gang(self, gang: int) -> list[TrailEntry] | None:
         """Place the minimum number of pods of a gang, or no pod at all.
@@ -165,9 +174,7 @@ class Packing:
         mark = room.mark()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
         room.count_gang(gang)
-        if (self._in_domains(gang, members) if members.levelled else self._minimum(members, need, None)) and (
-            not room.rows.rows or room.rows.is_satisfied(gang)
-        ):
+        if self._place_minimum(gang, members) and (not room.rows.rows or room.rows.is_satisfied(gang)):
             self.taken[gang] = True
             return room.trail[mark:]
         self._forget(gang)
@@ -188,6 +195,9 @@ class Packing:
             return 0
         if not any(self.room.waiting[class_index] for class_index in self._classes_of[gang]):
             return 0
+        tree = self.trees.tree_of_gang(gang)
+        if tree is not None:
+            return TreePacking(self, gang).place_surplus(tree)
         placed = 0
         for part in self.members(gang).parts:
             for class_index in part.classes:
@@ -245,18 +255,26 @@ class Packing:
             and level != NONE
             and self.domain_of.get(gang, int(self.problem.gangs.pinned[gang])) == NONE
         ):
-            capacity = self._capacity(class_index, level, None)
+            capacity = self.capacity_of_domains(class_index, level, None)
             if not capacity.any():
                 return 0
             self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
             return self._surplus(gang, part, class_index, want, check)
-        capacity = self._capacity(class_index, part.required, cell)
+        capacity = self.capacity_of_domains(class_index, part.required, cell)
         if not capacity.any():
             return 0
         self.domain_of_subgroup[part.index] = int(np.argmax(np.minimum(capacity, want)))
         return self._surplus(gang, part, class_index, want, check)
 
     # ------------------------------------------------------------------------------------ minimum
+
+    def _place_minimum(self, gang: int, members: GangMembers) -> bool:
+        tree = self.trees.tree_of_gang(gang)
+        if tree is not None:
+            return TreePacking(self, gang).place_minimum(tree)
+        if members.levelled:
+            return self._in_domains(gang, members)
+        return self._minimum(members, self.needs[gang], None)
 
     def _minimum(self, members: GangMembers, need: int, nodes: IntArray | None) -> bool:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
@@ -268,13 +286,14 @@ class Packing:
             )
         placed = 0
         for part in members.parts:
-            got = self._place_any(part.classes, part.need, nodes)
+            got = self.place_any(part.classes, part.need, nodes)
             if got < part.need:
                 return False
             placed += got
-        return placed >= need or self._place_any(members.classes, need - placed, nodes) >= need - placed
+        return placed >= need or self.place_any(members.classes, need - placed, nodes) >= need - placed
 
-    def _place_any(self, classes: tuple[int, ...], want: int, nodes: IntArray | None) -> int:
+    def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
+        """Place up to `want` pods of some classes, in the given order of classes; return how many were placed."""
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
@@ -310,7 +329,7 @@ class Packing:
         required, pinned = level
         for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, required, cell):
             mark = self.room.mark()
-            yield domain, self._inside(required, [domain], cell)
+            yield domain, self.nodes_inside(required, [domain], cell)
             self.room.rollback(mark)
 
     def _in_cell(self, gang: int, members: GangMembers, need: int, cell: IntArray | None) -> bool:
@@ -325,7 +344,7 @@ class Packing:
             if part in own:
                 if least and not self._part(gang, part, least, cell):
                     return False
-            elif self._place_any(part.classes, least, cell) < least:
+            elif self.place_any(part.classes, least, cell) < least:
                 return False
             placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
@@ -361,14 +380,14 @@ class Packing:
         used = self._used(gang, part, level)
         if not used:
             for domain in self.fitting_domains(members, need, level, cell)[:8]:
-                if self._attempt(members, need, self._inside(level, [domain], cell)):
+                if self._attempt(members, need, self.nodes_inside(level, [domain], cell)):
                     return True
         roomy = self._roomiest(members, level, cell)
         order = used + [d for d in roomy if d not in set(used)]
         # Doubling the number of domains finds a small number in few attempts; the last attempt uses all nodes.
         share = max(len(used), 1)
         while share < len(order):
-            if self._attempt(members, need, self._inside(level, order[:share], cell)):
+            if self._attempt(members, need, self.nodes_inside(level, order[:share], cell)):
                 return True
             share *= 2
         return self._minimum(members, need, cell)
@@ -390,14 +409,15 @@ class Packing:
         domains = self._nodes_of[level]
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
-    def _inside(self, level: int, domains: list[int], cell: IntArray | None) -> IntArray:
+    def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
+        """Return the nodes of some domains of a level, ascending; those in `cell` only unless it is None."""
         nodes = self.domain_nodes(level, domains[0])
         if len(domains) > 1:
             nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
-    def _capacity(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
-        """Pods of a class that fit in each domain of a level, [D]."""
+    def capacity_of_domains(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
+        """Return how many pods of a class fit in each domain [D] of a level, on the nodes of `cell` or on all."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.nodes_with_room(class_index, cell)
@@ -417,7 +437,7 @@ class Packing:
             waiting = self.room.waiting[c]
             if not waiting:
                 continue
-            capacity = self._capacity(c, level, cell)
+            capacity = self.capacity_of_domains(c, level, cell)
             within = np.minimum(capacity, waiting)
             total = within if total is None else total + within
             if rigid:
@@ -436,7 +456,7 @@ class Packing:
         for c in members.classes:
             waiting = self.room.waiting[c]
             if waiting:
-                share += np.minimum(self._capacity(c, level, cell), waiting)
+                share += np.minimum(self.capacity_of_domains(c, level, cell), waiting)
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
@@ -457,14 +477,14 @@ class Packing:
         missing, used_first = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in used_first:
             if missing > 0:
-                missing -= self.room.place(class_index, missing, self._inside(level, [domain], cell))
+                missing -= self.room.place(class_index, missing, self.nodes_inside(level, [domain], cell))
         while missing > 0:
-            capacity = self._capacity(class_index, level, cell)
+            capacity = self.capacity_of_domains(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= missing)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place(class_index, missing, self._inside(level, [tightest], cell))
+            placed = self.room.place(class_index, missing, self.nodes_inside(level, [tightest], cell))
             if placed == 0:
                 break
             missing -= placed
@@ -487,7 +507,12 @@ class Packing:
         """Return the pod classes and subgroups of a gang in the order in which they are placed."""
         if gang not in self._members:
             self._members[gang] = find_members(
-                self.problem, self.room.slots, gang, self._classes_of[gang], self._parts_of[gang]
+                self.problem,
+                self.room.slots,
+                gang,
+                self._classes_of[gang],
+                self._parts_of[gang],
+                tree=bool(self.trees.is_tree[gang]),
             )
         return self._members[gang]
 

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.objective import required_pods
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
@@ -26,7 +27,12 @@ from batchsched.solver.problem import (
     UsedDomains,
     group_positions,
 )
-from batchsched.solver.relaxation.budget import ExplanationBudget, probe_work
+from batchsched.solver.relaxation.budget import (
+    WORK_PER_EFFORT,
+    WORK_PER_VARIABLE,
+    ExplanationBudget,
+    probe_work,
+)
 from batchsched.solver.relaxation.changes import (
     AddedPods,
     CombinedChange,
@@ -44,6 +50,7 @@ from batchsched.solver.relaxation.search import (
     find_smallest_change,
     propose_change_families,
 )
+from batchsched.solver.tree_search import SEARCH_EFFORT, find_searched_gangs, search_gang
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
@@ -239,6 +246,21 @@ class RefusalEvidence:
     relaxation: Relaxation | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchEvidence:
+    """What the exact search says of a refused gang with nested subgroups, slices or levels of subgroups.
+
+    Args:
+      proved: there is provably no placement on what is free.
+      subgroup: the subgroup with slices without which a placement is found, NONE for the gang itself.
+      slice_level: the level of these slices; NONE if the slices are not what excludes a placement.
+    """
+
+    proved: bool
+    subgroup: int = NONE
+    slice_level: int = NONE
+
+
 class RefusalExplainer:
     """Explains why a solution of the solver does not place certain gangs."""
 
@@ -299,6 +321,25 @@ class RefusalExplainer:
                 break
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
+    def search_gang(self, gang: int, seed: int = 0) -> SearchEvidence | None:
+        """Search for a placement of a refused gang exactly; None for a gang that the greedy decides."""
+        isolated = self._after.isolate(gang)
+        problem = isolated.problem
+        if not find_searched_gangs(problem)[0] or not self._problem.gangs.allowed[gang]:
+            return None
+        if self._budget.is_spent():
+            return SearchEvidence(proved=False)
+        search = search_gang(problem, SEARCH_EFFORT, seed)
+        self._budget.spend(WORK_PER_EFFORT * search.effort + WORK_PER_VARIABLE * search.variables)
+        proved = search.proved
+        sliced = [NONE] if problem.gangs.slice_size[0] else []
+        for subgroup in sliced + np.flatnonzero(problem.subgroups.slice_size).tolist():
+            whole, level = _without_slices(problem, subgroup)
+            if Packing(whole).place_gang(0) is not None:
+                number = NONE if subgroup == NONE else int(isolated.subgroups[subgroup])
+                return SearchEvidence(proved, number, level)
+        return SearchEvidence(proved)
+
     def fits_without_plugins_and_level(self, gang: int) -> bool:
         """Tell whether a refused gang would fit without plugin constraints and without its required topology level."""
         problem = self._after.isolate(gang).problem
@@ -344,6 +385,18 @@ class RefusalExplainer:
             nodes=replace(own.nodes, free=whole.nodes.free),
             quotas=replace(own.quotas, free=free, gangs=gangs),
         )
+
+
+def _without_slices(problem: Problem, subgroup: int) -> tuple[Problem, int]:
+    """A gang's problem without the slices of a subgroup, NONE for the gang itself, and the level of these slices."""
+    table = problem.gangs if subgroup == NONE else problem.subgroups
+    size, level, index = table.slice_size.copy(), table.slice_level.copy(), max(subgroup, 0)
+    removed = int(level[index])
+    size[index], level[index] = 0, NONE
+    if subgroup == NONE:
+        return replace(problem, gangs=replace(problem.gangs, slice_size=size, slice_level=level)), removed
+    parts = replace(problem.subgroups, slice_size=size, slice_level=level)
+    return replace(problem, subgroups=parts), removed
 
 
 _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact import solve_exact
+from batchsched.solver.gang_tree import find_trees
 from batchsched.solver.node_model import count_fitting
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
@@ -107,14 +108,20 @@ class ResidualProblem:
     @cached_property
     def minimum_by_class(self) -> IntArray:
         """The number of pods of each pod class [C] in the gang's minimum, if the smallest pods are chosen."""
-        classes, subgroups = self.problem.classes, self.problem.subgroups
+        classes = self.problem.classes
         chosen = np.zeros(len(classes.count), np.int64)
         if self.pods_needed >= int(classes.count.sum()):
             return chosen + classes.count
         order = np.argsort(self._pod_sizes, kind="stable")
-        for subgroup, need in enumerate(subgroups.need.tolist()):
+        for subgroup, need in enumerate(self._subgroup_needs):
             chosen += self._first_pods(order[classes.subgroup[order] == subgroup], need, chosen)
         return chosen + self._first_pods(order, self.pods_needed - int(chosen.sum()), chosen)
+
+    @property
+    def _subgroup_needs(self) -> list[int]:
+        """Pods that each subgroup [S] must get: of a tree none, since other subgroups may run in its place."""
+        needs: list[int] = self.problem.subgroups.need.tolist()
+        return [0] * len(needs) if find_trees(self.problem)[0] else needs
 
     def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
         """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
@@ -294,8 +301,10 @@ class ResidualProblem:
     @property
     def counting_suffices(self) -> bool:
         """Whether counting pods decides if the gang fits: no plugin constraint or subgroup's level applies."""
-        return not self.problem.rows and all(
-            level == NONE for level in self.problem.subgroups.required.tolist()
+        return (
+            not self.problem.rows
+            and not find_trees(self.problem)[0]
+            and all(level == NONE for level in self.problem.subgroups.required.tolist())
         )
 
     @cached_property
@@ -341,9 +350,9 @@ class ResidualProblem:
     @cached_property
     def missing_pods(self) -> IntArray:
         """The number of pods of each pod class [C] that do not exist yet and that the gang's minimum needs."""
-        classes, subgroups = self.problem.classes, self.problem.subgroups
+        classes = self.problem.classes
         missing = np.zeros(len(classes.count), np.int64)
-        for subgroup, need in enumerate(subgroups.need.tolist()):
+        for subgroup, need in enumerate(self._subgroup_needs):
             members = np.flatnonzero(classes.subgroup == subgroup)
             lacking = need - int(classes.count[members].sum())
             if len(members) and lacking > 0:

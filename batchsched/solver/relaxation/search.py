@@ -40,6 +40,7 @@ class RefusalCause(StrEnum):
     POD_TOO_LARGE = "a pod is larger than any node"
     QUOTA = "quota"
     TOPOLOGY = "topology level"
+    STRUCTURE = "levels and slices of subgroups"
     ROW = "rule of a plugin"
     CAPACITY = "capacity"
     FRAGMENTED = "capacity, in pieces too small"

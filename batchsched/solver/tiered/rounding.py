@@ -251,12 +251,15 @@ def round_to_nodes(
     problem = aggregate.problem
     packing = Packing(problem)
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
-    lost = {g for g in chosen if not _begin(packing, g)}
+    # Trees first: they have the fewest places, and the model knows only the levels of whole gangs.
+    trees = packing.trees.is_tree
+    lost = {g for g in chosen if trees[g] and not packing.taken[g] and packing.place_gang(g) is None}
+    shortages = [PodShortage(g, c, packing.room.waiting[c]) for g in lost for c in packing.members(g).classes]
+    lost |= {g for g in chosen if not trees[g] and not _begin(packing, g)}
     search = LocalSearch(packing)
-    shortages = []
     elsewhere: set[int] = set()
     for order in _orders(aggregate, values):
-        if order.gang in lost or order.gang in elsewhere:
+        if order.gang in lost or order.gang in elsewhere or trees[order.gang]:
             continue
         placed = _place(packing, aggregate, order, split[order.class_index], prefer)
         if placed < order.pods:

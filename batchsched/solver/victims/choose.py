@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
+from batchsched.solver.gang_tree import find_trees
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
 from batchsched.solver.victims.model import VictimModel
+from batchsched.solver.victims.tree_victims import choose_tree_victims
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState, place_after_eviction
 
 Greedy = Callable[[VictimSearchInput], VictimState | None]
@@ -222,6 +224,8 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
         if search.best is None or least < search.best.cost:
             search.try_greedies(search_input)
     greedy = search.best.cost if search.best is not None else -1
+    if budget.exact and find_trees(problem.pending)[0]:
+        return _choose_for_tree(problem, budget, search, greedy)
     bounds = (
         [search.search_exactly(search_input, least) for least, _, search_input in ranked]
         if budget.exact
@@ -239,6 +243,20 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
         greedy=greedy,
         guard=search.guard_fired,
     )
+
+
+def _choose_for_tree(
+    problem: VictimProblem, budget: VictimBudget, search: "_Search", greedy: int
+) -> VictimSolution | None:
+    """Search for victims that are cheaper than the greedy's, by the model that knows the tree of the gang."""
+    below = greedy if greedy >= 0 else int(problem.cost.sum()) + 1
+    answer, bound = choose_tree_victims(problem, search.spending, budget.gap, below)
+    if answer is None and search.best is None:
+        return None
+    if answer is None and search.best is not None:
+        answer = replace(_victims(problem, search.best.evicted, _settled(search.best)), stage="greedy")
+        answer = replace(answer, cost=int(problem.cost[answer.units].sum()), bound=min(bound, answer.cost))
+    return None if answer is None else replace(answer, greedy=greedy, guard=search.guard_fired)
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
@@ -275,14 +293,14 @@ class _Search:
 
     def __init__(self, budget: VictimBudget, seed: int) -> None:
         self._budget = budget
-        self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
+        self.spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self.best: VictimState | None = None
         self._best_by_terms: dict[int, VictimState] = {}
 
     @property
     def guard_fired(self) -> bool:
         """Whether the wall-clock guard ended a call of CP-SAT."""
-        return self._spending.guard
+        return self.spending.guard
 
     def try_greedies(self, search_input: VictimSearchInput) -> None:
         """Run all greedy heuristics and keep the cheapest set of victims."""
@@ -312,12 +330,12 @@ class _Search:
         model: VictimModel | None = None
         cut = bool(search_input.problem.cuts)
         for _ in range(self._budget.rounds):
-            if self._spending.remaining <= 0:
+            if self.spending.remaining <= 0:
                 return bound
             model = model or VictimModel(search_input)
             below = self.best.cost if self.best is not None else most
             answer = model.solve(
-                self._best_by_terms.get(id(search_input)), below, self._spending, self._budget.gap
+                self._best_by_terms.get(id(search_input)), below, self.spending, self._budget.gap
             )
             if not cut:  # cuts say what the greedy's hand cannot place: no bound may rest on them
                 bound = max(bound, below if answer.infeasible else -answer.bound)

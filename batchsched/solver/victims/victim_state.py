@@ -81,6 +81,7 @@ class VictimSearchInput:
             and not pending.rows
             and not pending.cuts
             and not len(pending.subgroups.gang)
+            and not pending.gangs.slice_size[0]
             and (rigid or not len(pending.quotas.gangs))
             and _one_domain(pending, sites)
         )

@@ -1,0 +1,170 @@
+"""The tree of a gang: its subgroups, those below them, and equal slices.
+
+A gang is a *tree* here if a subgroup has a parent, if fewer subgroups are needed than there are, or if its pods or
+those of a subgroup are divided into slices. Every other gang keeps the simpler rules of `ProblemSubgroups`.
+
+The rule of trees: a pod is placed only if afterwards the gang and every subgroup above the pod run. A subgroup without
+children runs if it has its minimum, one with children if enough of these run, and the gang if enough of the subgroups
+without a parent run and it has its own minimum.
+
+Shapes: C classes, G gangs, S subgroups.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem
+
+
+def find_trees(problem: Problem) -> BoolArray:
+    """Return which gangs [G] are trees or have slices."""
+    gangs, parts = problem.gangs, problem.subgroups
+    trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
+    trees[parts.gang[(parts.parent != NONE) | (parts.min_children != NONE) | (parts.slice_size > 0)]] = True
+    return trees
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A gang or a subgroup with its pods, and the subgroups below it.
+
+    Args:
+      subgroup: its number, NONE for the gang itself.
+      need: pods that must still be placed; for a subgroup with children 0.
+      min_children: how many of the children must run.
+      required, preferred: levels or NONE.
+      pinned: the domain of the required level where members already run, or NONE.
+      slice_level, slice_size: the slices of its own pods; NONE and 0 without.
+      classes: its own classes, without those of the subgroups below.
+      counts: pods of each of these classes.
+      children: the subgroups below.
+      running: running pods in slices, by domain.
+    """
+
+    subgroup: int
+    need: int
+    min_children: int
+    required: int
+    preferred: int
+    pinned: int
+    slice_level: int
+    slice_size: int
+    classes: tuple[int, ...]
+    counts: tuple[int, ...]
+    children: tuple["TreeNode", ...]
+    running: tuple[tuple[int, int], ...] = ()
+
+    @cached_property
+    def runs(self) -> bool:
+        """Whether it runs without any further pod."""
+        running = sum(child.runs for child in self.children)
+        return self.need == 0 and running >= self.min_children
+
+    @cached_property
+    def pods(self) -> int:
+        """The number of pending pods of it and of all subgroups below it."""
+        return sum(self.counts) + sum(child.pods for child in self.children)
+
+    @cached_property
+    def least_pods(self) -> int:
+        """The least number of pods that must be placed so that it runs; more than there are if it cannot run."""
+        below = sorted(child.least_pods for child in self.children)[: self.min_children]
+        own = self.completed_slices(self.need) if self.slice_size and self.need else self.need
+        return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
+
+    @cached_property
+    def all_classes(self) -> tuple[int, ...]:
+        """The classes of it and of all subgroups below it."""
+        return self.classes + tuple(c for child in self.children for c in child.all_classes)
+
+    def iterate(self) -> Iterator["TreeNode"]:
+        """Yield it and all subgroups below it."""
+        yield self
+        for child in self.children:
+            yield from child.iterate()
+
+    @property
+    def started(self) -> dict[int, int]:
+        """The number of slices in each domain with running pods, those with missing pods included."""
+        return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
+
+    @property
+    def gaps(self) -> dict[int, int]:
+        """The missing pods of the slices that run in part, by domain."""
+        return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
+
+    def completed_slices(self, pods: int) -> int:
+        """Return the least number of pods, at least `pods`, that complete all started slices and form whole ones."""
+        missing = sum(self.gaps.values())
+        return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
+
+
+class GangTrees:
+    """The trees of a problem, by gang."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.is_tree = find_trees(problem)
+        self._trees: dict[int, TreeNode] = {}
+
+    def tree_of_gang(self, gang: int) -> TreeNode | None:
+        """Return the tree of a gang, None for a gang that is none."""
+        if not self.is_tree[gang]:
+            return None
+        if gang not in self._trees:
+            self._trees[gang] = self._build(gang)
+        return self._trees[gang]
+
+    def _build(self, gang: int) -> TreeNode:
+        problem = self._problem
+        parts, gangs = problem.subgroups, problem.gangs
+        owned = np.flatnonzero(problem.classes.gang == gang)
+        children: dict[int, list[int]] = {}
+        for s in np.flatnonzero(parts.gang == gang).tolist():
+            children.setdefault(int(parts.parent[s]), []).append(s)
+        below = tuple(self._node(s, owned, children) for s in children.get(NONE, ()))
+        least = int(gangs.min_children[gang])
+        return TreeNode(
+            subgroup=NONE,
+            need=int(gangs.need[gang]),
+            min_children=len(below) if least == NONE else least,
+            required=int(gangs.required[gang]),
+            preferred=int(gangs.preferred[gang]),
+            pinned=int(gangs.pinned[gang]),
+            slice_level=int(gangs.slice_level[gang]),
+            slice_size=int(gangs.slice_size[gang]),
+            children=below,
+            running=self._running(gang, NONE),
+            **self._own(NONE, owned),
+        )
+
+    def _node(self, s: int, owned: IntArray, children: dict[int, list[int]]) -> TreeNode:
+        parts = self._problem.subgroups
+        below = tuple(self._node(child, owned, children) for child in children.get(s, ()))
+        least = int(parts.min_children[s])
+        return TreeNode(
+            subgroup=s,
+            need=0 if below else int(parts.need[s]),
+            min_children=len(below) if least == NONE else least,
+            required=int(parts.required[s]),
+            preferred=int(parts.preferred[s]),
+            pinned=int(parts.pinned[s]),
+            slice_level=int(parts.slice_level[s]),
+            slice_size=int(parts.slice_size[s]),
+            children=below,
+            running=self._running(int(parts.gang[s]), s),
+            **self._own(s, owned),
+        )
+
+    def _own(self, subgroup: int, owned: IntArray) -> dict[str, tuple[int, ...]]:
+        classes = owned[self._problem.classes.subgroup[owned] == subgroup]
+        counts = self._problem.classes.count[classes]
+        return {"classes": tuple(classes.tolist()), "counts": tuple(counts.tolist())}
+
+    def _running(self, gang: int, subgroup: int) -> tuple[tuple[int, int], ...]:
+        table = self._problem.running_slices
+        own = (table.gang == gang) & (table.subgroup == subgroup) & (table.domain != NONE)
+        return tuple(zip(table.domain[own].tolist(), table.pods[own].tolist(), strict=True))
