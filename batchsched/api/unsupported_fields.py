@@ -18,27 +18,6 @@ KUEUE_PLACED: Final = "kueue.x-k8s.io/tas"
 """Label by which Kueue marks pods that it assigns to topology domains itself, by node selectors."""
 
 
-def unsupported_group_field(group: PodGroup) -> str:
-    """Return a sentence about the first field of a PodGroup that is read, but not supported yet; "" if none."""
-    spec = group.spec
-    if spec.min_sub_groups is not None:
-        return f"spec.minSubGroups: {_NOT_YET}"
-    if spec.slices is not None:
-        return f"spec.topology.slices: {_NOT_YET}"
-    for index, sub in enumerate(spec.sub_groups):
-        for field, value in (
-            ("parent", sub.parent),
-            ("minSubGroups", sub.min_sub_groups),
-            ("topology.slices", sub.slices),
-        ):
-            if value is not None:
-                return f"spec.subGroups[{index}].{field}: {_NOT_YET}"
-    return ""
-
-
-_NOT_YET: Final = "batchsched does not place such gangs yet; remove the field"
-
-
 def unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
     """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.crd.subgroup_tree import SubgroupTree
 from batchsched.framework.status import SUCCESS, Code, Status
 
 
@@ -20,6 +21,7 @@ class GangPodCounts:
       placed: pods that are bound, or have passed Reserve in this session.
       timeout_seconds: maximum time for which pods may wait at Permit.
       sub_minimum, sub_existing, sub_placed: the same numbers by subGroup name.
+      tree: the subGroups if they are nested, or if not all of them must run; None otherwise.
     """
 
     key: str
@@ -30,21 +32,40 @@ class GangPodCounts:
     sub_minimum: dict[str, int] = field(default_factory=dict)
     sub_existing: dict[str, int] = field(default_factory=dict)
     sub_placed: dict[str, int] = field(default_factory=dict)
+    tree: SubgroupTree | None = None
 
     @property
     def complete(self) -> bool:
-        """True if at least the minimum number of pods is placed, for the gang and for each of its subGroups."""
+        """True if at least the minimum number of pods is placed, for the gang and for each of its subGroups.
+
+        Of nested subGroups, enough must have their minimum.
+        """
         if not self.sub_minimum:  # a pod at Permit asks this
             return self.placed >= self.minimum
+        if self.tree is not None:
+            return self.placed >= self.minimum and not self.tree.missing(self.sub_placed)
         return self.placed >= self.minimum and all(
             self.sub_placed.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
     @property
     def has_enough_pods(self) -> bool:
-        """True if at least the minimum number of pods exists, for the gang and for each of its subGroups."""
+        """True if at least the minimum number of pods exists, for the gang and for each of its subGroups.
+
+        Of nested subGroups, enough must have their minimum.
+        """
+        if self.tree is not None:
+            return self.existing >= self.minimum and not self.tree.missing(self.sub_existing)
         return self.existing >= self.minimum and all(
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
+        )
+
+    def first_lacking_subgroup(self) -> tuple[str, int]:
+        """Return the first subGroup that has fewer existing pods than its minimum, with this minimum."""
+        return next(
+            (name, least)
+            for name, least in self.sub_minimum.items()
+            if self.sub_existing.get(name, 0) < least
         )
 
     def change_placed(self, pod: Pod, change: int) -> None:
@@ -121,6 +142,10 @@ class WaitingPods:
     def pods_of_gang(self, gang: str) -> Iterable[WaitingPod]:
         """The pods of a gang that wait at Permit, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
+
+    def discard(self, gang: str, pod: str) -> None:
+        """Remove one pod `namespace/name` of a gang, if it waits at Permit."""
+        self._gangs.get(gang, {}).pop(pod, None)
 
     def allow(self, gang: str, plugin: str) -> None:
         """Allow all pods of a gang that wait at Permit, on behalf of one plugin."""

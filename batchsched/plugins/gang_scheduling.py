@@ -45,11 +45,7 @@ class GangScheduling:
         if gang.existing < gang.minimum:
             reason = NOT_ENOUGH.format(existing=gang.existing, minimum=gang.minimum)
         else:
-            name, least = next(
-                (name, least)
-                for name, least in gang.sub_minimum.items()
-                if gang.sub_existing.get(name, 0) < least
-            )
+            name, least = gang.first_lacking_subgroup()
             reason = NOT_ENOUGH_SUB.format(existing=gang.sub_existing.get(name, 0), minimum=least, name=name)
         return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
 
@@ -96,10 +92,11 @@ def _member_came(pod: Pod, _old: None, new: Pod) -> Hint:
     )
 
 
+def _minimums(group: PodGroup) -> Hashable:
+    return group.spec.min_member, group.spec.min_sub_groups, group.spec.sub_groups
+
+
 def _group_stated(pod: Pod, old: PodGroup | None, new: PodGroup) -> Hint:
-    changed = old is None or (old.spec.min_member, old.spec.sub_groups) != (
-        new.spec.min_member,
-        new.spec.sub_groups,
-    )
+    changed = old is None or _minimums(old) != _minimums(new)
     is_own_group = (pod.namespace, pod.metadata.label(POD_GROUP_LABEL)) == (new.namespace, new.name)
     return Hint.queue_if(changed and is_own_group)

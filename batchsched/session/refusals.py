@@ -29,7 +29,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RowChange,
 )
-from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, SearchEvidence
 from batchsched.solver.relaxation.search import RefusalCause
 
 REASON_OF: Mapping[RefusalCause, str] = {
@@ -40,6 +40,7 @@ REASON_OF: Mapping[RefusalCause, str] = {
     RefusalCause.CAPACITY: "InsufficientResources",
     RefusalCause.FRAGMENTED: "InsufficientResources",
     RefusalCause.TOPOLOGY: "InsufficientTopologyCapacity",
+    RefusalCause.STRUCTURE: "InsufficientTopologyCapacity",
     RefusalCause.ROW: "PluginConstraint",
     RefusalCause.NOT_ALLOWED: "PluginConstraint",
 }
@@ -47,6 +48,12 @@ REASON_OF: Mapping[RefusalCause, str] = {
 
 OUTBID: Final = "; gangs that go first took the room"
 """The end of the message about a gang that only other gangs of its session stop; an explanation names them."""
+
+
+PROVED: Final = "; proved: no placement on the free nodes keeps all its minimums, levels and slices"
+"""The end of the message about a gang for which the exact search ended without a placement."""
+NOT_PROVED: Final = "; not proved: the search for a placement was ended by its budget"
+"""The end of the message about a gang for which the exact search did not end."""
 
 
 class RefusalMessages:
@@ -75,6 +82,8 @@ class RefusalMessages:
                 return self._quota(evidence)
             case RefusalCause.TOPOLOGY:
                 return self._topology(evidence, fit, missing)
+            case RefusalCause.STRUCTURE:
+                return f"{fit}, but not in the domains that its subGroups and slices require"
             case RefusalCause.POD_TOO_LARGE:
                 return f"a pod asks for more than any node that it may use has; missing: {missing}"
             case RefusalCause.NO_NODE:
@@ -89,6 +98,17 @@ class RefusalMessages:
             case RefusalCause.CAPACITY if evidence.level != NONE:
                 return self._topology(evidence, fit, missing)
         return f"{fit}; missing: {missing}" if missing else fit
+
+    def proof_message(self, search: SearchEvidence) -> str:
+        """Return what the exact search found out about a gang with nested subGroups, slices or levels of subGroups."""
+        slices = ""
+        if search.slice_level != NONE:
+            owner = (
+                "the gang" if search.subgroup == NONE else f"subGroup {self._subgroup_name(search.subgroup)}"
+            )
+            level = self._context.levels.names[search.slice_level][1]
+            slices = f"; its pods would fit without the slices of {owner} in one {level} each"
+        return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
         """Return the message for a gang that a rule between its pods restricts to one topology domain."""
@@ -151,7 +171,7 @@ class RefusalMessages:
             case None:
                 return ""
             case LevelChange(_, level, subgroup):
-                part = f" for its subGroup {self._subgroup(change)}" if subgroup != NONE else ""
+                part = f" for its subGroup {self._subgroup_name(subgroup)}" if subgroup != NONE else ""
                 if level == NONE:
                     return f"fits without a required level{part}"
                 return f"fits at level {self._context.levels.names[level][1]}{part}"
@@ -186,12 +206,10 @@ class RefusalMessages:
             parts.append(f"waits until queue {limit.name} may run {many} more {noun} (maxRunningPodGroups)")
         return " and ".join(parts)
 
-    def _subgroup(self, change: LevelChange) -> str:
-        problem = self._formulation.problem
-        place = int(
-            (problem.subgroups.gang[: change.subgroup] == problem.subgroups.gang[change.subgroup]).sum()
-        )
-        group = self._formulation.gangs[change.gang].members.group
+    def _subgroup_name(self, subgroup: int) -> str:
+        owners = self._formulation.problem.subgroups.gang
+        place = int((owners[:subgroup] == owners[subgroup]).sum())
+        group = self._formulation.gangs[int(owners[subgroup])].members.group
         return group.spec.sub_groups[place].name if group is not None else str(place)
 
     def _nodes(self, change: NodeChange) -> str:
@@ -393,10 +411,13 @@ def _refusal(
         return Refusal(
             pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)
         )
+    proof = explainer.search_gang(number) if evidence.cause in ROOM_CAUSES else None
+    if proof is not None and evidence.fits >= evidence.need:
+        evidence = replace(evidence, cause=RefusalCause.STRUCTURE)
     return Refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],
-        message=wording.message(evidence),
+        message=wording.message(evidence) + (wording.proof_message(proof) if proof is not None else ""),
         missing=wording.missing_resources(evidence),
         relaxation=wording.relaxation_message(evidence.relaxation),
     )

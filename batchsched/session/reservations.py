@@ -75,6 +75,7 @@ def fits_single_gang(problem: Problem, free: IntArray) -> bool:
     simple = (
         len(problem.classes.kind) == 1
         and problem.gangs.required[0] < 0
+        and not problem.gangs.slice_size[0]
         and not problem.rows
         and not len(problem.subgroups.gang)
     )

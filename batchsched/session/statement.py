@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.gang import GangPhase, PhaseChange, phase_after
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
@@ -202,6 +202,11 @@ class Statement:
             self._failed[gang.members.identity] = placement
             self._roll_back(placement)
             return placement
+        # Slices are even only with all the pods that the solver proposed.
+        group, planned = gang.members.group, sum(sum(plan.counts) for plan in plans)
+        if group is not None and group.spec.is_structured and len(placement.placed) < planned:
+            self._roll_back(placement)
+            return placement
         self.keep_if_complete(placement)
         return placement
 
@@ -221,8 +226,9 @@ class Statement:
     def keep_if_complete(self, placement: GangPlacement) -> bool:
         """Keep a gang if its placed pods reach its minimum number of pods, otherwise roll it back.
 
-        Return whether the gang is kept.
+        Pods of a subGroup that does not run with them are taken back first. Return whether the gang is kept.
         """
+        self._take_back_incomplete_subgroups(placement)
         rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
         if not rejection.ok:
             placement.refusal, placement.final = rejection, True
@@ -261,6 +267,21 @@ class Statement:
             elif waiting.all_allowed(identity):
                 placement.state, placement.held_by = phase_after(placement.state, PhaseChange.ALLOW), ""
                 waiting.remove_gang(identity)
+
+    def _take_back_incomplete_subgroups(self, placement: GangPlacement) -> None:
+        """Take back the pods of nested or optional subGroups that would be placed in part."""
+        count = self._tables.counts.count_for_gang(placement.gang.members)
+        tree = count.tree
+        while tree is not None:
+            touched = {placed.pod.labels.get(SUB_GROUP_LABEL, "") for placed in placement.placed}
+            names = tree.find_incomplete(count.sub_placed, touched)
+            if not names:
+                return
+            waiting, identity = self._tables.node_table.waiting, placement.gang.members.identity
+            for placed in [one for one in placement.placed if one.pod.labels.get(SUB_GROUP_LABEL) in names]:
+                placement.placed.remove(placed)
+                waiting.discard(identity, placed.pod.key)
+                self._take_back(placed)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
         return self._tables.counts.count_for_gang(placement.gang.members).complete

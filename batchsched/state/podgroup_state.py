@@ -109,10 +109,7 @@ def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
     missing = max(0, (group.min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing
-    by_sub_group = sum(
-        max(0, sub_group.min_member - placed.get(sub_group.name, 0)) for sub_group in group.spec.sub_groups
-    )
-    return max(missing, by_sub_group)
+    return max(missing, group.spec.tree.missing(placed))
 
 
 def _counts_alike(before: Pod, after: Pod) -> bool:

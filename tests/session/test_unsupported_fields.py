@@ -50,12 +50,12 @@ def pod_group(api_version: str = "scheduling.batchsched.dev/v1alpha1", **spec: A
     return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
-def decide_manifests(tmp_path, *objects: dict[str, Any]) -> Any:
+def decide_manifests(tmp_path, *objects: dict[str, Any], profile: Profile | None = None) -> Any:
     path = tmp_path / "input.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [NODE, TOPOLOGY, *objects]}))
     read = read_manifests([path])
     assert read.snapshot.set_aside == ()
-    return decide(read.snapshot, Profile(), NOW, 0)
+    return decide(read.snapshot, profile or Profile(), NOW, 0)
 
 
 VOLCANO, KAI = "scheduling.volcano.sh/v1beta1", "scheduling.run.ai/v2alpha2"
@@ -265,8 +265,6 @@ def test_running_pod_with_a_claim_counts_and_does_not_refuse_its_gang(tmp_path):
 @pytest.mark.parametrize(
     "spec, field",
     [
-        ({"minSubGroups": 1, "subGroups": [{"name": "a"}, {"name": "b"}]}, "spec.minSubGroups"),
-        ({"subGroups": [{"name": "a"}, {"name": "b", "parent": "a"}]}, "spec.subGroups[1].parent"),
         ({"topology": {"slices": {"level": "rack", "size": 1}}}, "spec.topology.slices"),
         (
             {"subGroups": [{"name": "a", "topology": {"slices": {"level": "rack", "count": 1}}}]},
@@ -274,8 +272,10 @@ def test_running_pod_with_a_claim_counts_and_does_not_refuse_its_gang(tmp_path):
         ),
     ],
 )
-def test_gang_with_a_tree_or_slices_is_refused_with_the_field(tmp_path, spec, field):
-    decision = decide_manifests(tmp_path, pod_group(**spec), pod(labels=OWN_LABEL))
+def test_without_the_solver_a_gang_with_slices_is_refused_with_the_field(tmp_path, spec, field):
+    labels = OWN_LABEL | {"scheduling.batchsched.dev/sub-group": "a"}
+    pod_by_pod = Profile.model_validate({"solver": {"enabled": False}})
+    decision = decide_manifests(tmp_path, pod_group(**spec), pod(labels=labels), profile=pod_by_pod)
     assert placed(decision) == {}
     assert [refusal.reason for refusal in decision.refusals] == ["UnsupportedField"]
     assert decision.refusals[0].message.startswith(f"{field}: ")

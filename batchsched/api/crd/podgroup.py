@@ -274,6 +274,15 @@ class PodGroupSpec(StrictModel):
         return self.topology.slices if self.topology is not None else None
 
     @cached_property
+    def is_structured(self) -> bool:
+        """Whether the gang has nested or optional subGroups, or slices."""
+        return (
+            self.slices is not None
+            or self.tree.is_nested
+            or any(sub.slices is not None for sub in self.sub_groups)
+        )
+
+    @cached_property
     def tree(self) -> SubgroupTree:
         """The subGroups as a tree. Its minimum is that of the subGroups that must run."""
         return SubgroupTree.from_parents(

@@ -1,6 +1,7 @@
 """The subgroups of a gang as a tree, and how many pods are missing until enough of them run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Self
 
@@ -63,6 +64,11 @@ class SubgroupTree:
         )
 
     @property
+    def is_nested(self) -> bool:
+        """Whether a subgroup has a parent, or fewer of the roots must run than there are."""
+        return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
+
+    @property
     def minimum(self) -> int:
         """The least number of pods of the gang with which enough of its subgroups run."""
         return self.missing({})
@@ -73,14 +79,40 @@ class SubgroupTree:
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.
         """
-        return self._least(self.roots, self.min_roots, placed.get)
+        return self._least(self.roots, self.min_roots, placed)
 
-    def _least(self, group: Sequence[int], needed: int, placed: Callable[[str, int], int]) -> int:
+    def names_below(self, number: int) -> tuple[str, ...]:
+        """Return the names of a subgroup and of all subgroups below it."""
+        below = (name for child in self.children[number] for name in self.names_below(child))
+        return (self.names[number], *below)
+
+    def list_above(self, number: int) -> list[int]:
+        """Return the subgroups above a subgroup, the nearest first."""
+        above, parent = [], self.parents[number]
+        while parent >= 0:
+            above.append(parent)
+            parent = self.parents[parent]
+        return above
+
+    def find_incomplete(self, placed: Mapping[str, int], touched: AbstractSet[str]) -> tuple[str, ...]:
+        """Return the names of a subgroup that does not run, and of those below it; an inner one first.
+
+        Args:
+          placed: number of placed pods by name.
+          touched: only subgroups that have one of these names, or that are above one, are considered.
+        """
+        for number in sorted(range(len(self.names)), key=lambda number: len(self.names_below(number))):
+            names = self.names_below(number)
+            if not touched.isdisjoint(names) and self._missing_below(number, placed):
+                return names
+        return ()
+
+    def _missing_below(self, number: int, placed: Mapping[str, int]) -> int:
+        if self.children[number]:
+            return self._least(self.children[number], self.min_children[number], placed)
+        return max(0, self.minimums[number] - placed.get(self.names[number], 0))
+
+    def _least(self, group: Sequence[int], needed: int, placed: Mapping[str, int]) -> int:
         """Return the least number of pods with which a number of subgroups of a group run."""
-        missing = [
-            self._least(self.children[number], self.min_children[number], placed)
-            if self.children[number]
-            else max(0, self.minimums[number] - placed(self.names[number], 0))
-            for number in group
-        ]
+        missing = [self._missing_below(number, placed) for number in group]
         return sum(missing) if needed >= len(missing) else sum(sorted(missing)[:needed])

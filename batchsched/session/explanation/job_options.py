@@ -263,8 +263,11 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
     target = pod_group_reference(group.key)
     changes = [
         InputChange(set=target, path=json_pointer("spec", "subGroups", number, "minMember"), value=existing)
-        for number, subgroup in enumerate(group.spec.sub_groups)
-        if (existing := count.sub_existing.get(subgroup.name, 0)) < subgroup.min_member
+        for number, (subgroup, least) in enumerate(
+            zip(group.spec.sub_groups, group.spec.tree.minimums, strict=True)
+        )
+        # Slices divide minMember, so that it cannot be lowered to any number.
+        if (existing := count.sub_existing.get(subgroup.name, 0)) < least and subgroup.slices is None
     ]
     if "min_member" in group.spec.model_fields_set and count.existing < group.spec.min_member:
         # minMember may not be below the sum of the subgroups, which is at most the number of pods that exist now.

@@ -15,11 +15,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
-from batchsched.api.unsupported_fields import (
-    UNSUPPORTED_FIELD,
-    unsupported_group_field,
-    unsupported_pod_annotation,
-)
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, unsupported_pod_annotation
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -77,8 +73,6 @@ class Admission:
         if members.group is not None and UNSUPPORTED_FIELD in members.group.metadata.annotations:
             message = members.group.metadata.annotations[UNSUPPORTED_FIELD]
             return Refusal(pod_group=key, reason="UnsupportedField", message=message)
-        if members.group is not None and (field := unsupported_group_field(members.group)):
-            return Refusal(pod_group=key, reason="UnsupportedField", message=field)
         if members.queue not in self.tables.queues:
             return Refusal(pod_group=key, reason="QueueNotFound", message=self._queue_not_found(members))
         if not self.tables.queue_access.selects(members.queue, members.namespace):
@@ -198,6 +192,11 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     for part in parts:
         remaining[part.subgroup] += len(part.pods)
     count = gang.members.count_pods()
+    if count.tree is not None:
+        existing = Counter(count.sub_placed)
+        for index, name in enumerate(count.tree.names):
+            existing[name] += remaining[index]
+        return remaining.total() >= max(1, gang.need) and not count.tree.missing(existing)
     return remaining.total() >= max(1, gang.need) and all(
         remaining[index] + count.sub_placed[name] >= least
         for index, (name, least) in enumerate(count.sub_minimum.items())

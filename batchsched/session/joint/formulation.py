@@ -1,7 +1,7 @@
 """The formulation: turns gangs, queues and topology of a session into the solver's problem."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -32,6 +32,7 @@ from batchsched.solver.problem import (
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
+    RunningSlices,
     UsedDomains,
 )
 from batchsched.solver.rank_layout import RankedClass
@@ -295,12 +296,15 @@ def formulate(
             preferred=_ints([choice.preferred for choice in choices]),
             pinned=_ints(
                 [
-                    domain_of_bound_pods(context, gang.members, choice.required, "")
+                    domain_of_bound_pods(context, gang.members, choice.required, ())
                     for gang, choice in zip(gangs, choices, strict=True)
                 ]
             ),
             fresh=np.array([gang.has_no_bound_pod for gang in gangs], np.bool_),
             allowed=np.array([number not in failures for number in range(len(gangs))], np.bool_),
+            min_children=_ints([_least_subgroups(gang.members) for gang in gangs]),
+            slice_level=_ints([choice.slices for choice in choices]),
+            slice_size=_ints([_slice_size(gang.members) for gang in gangs]),
         ),
         subgroups=ProblemSubgroups(
             gang=_ints(subs.gang),
@@ -308,6 +312,10 @@ def formulate(
             required=_ints([choice.required for choice in subs.choices]),
             preferred=_ints([choice.preferred for choice in subs.choices]),
             pinned=_ints(subs.pinned),
+            parent=_ints(subs.parent),
+            min_children=_ints(subs.min_children),
+            slice_level=_ints([choice.slices for choice in subs.choices]),
+            slice_size=_ints(subs.slice_size),
         ),
         used_domains=UsedDomains(
             gang=_ints([entry[0] for entry in used + subs.used]),
@@ -315,6 +323,7 @@ def formulate(
             level=_ints([entry[2] for entry in used + subs.used]),
             domain=_ints([entry[3] for entry in used + subs.used]),
         ),
+        running_slices=_running_slices(context, gangs, choices, subs),
         quotas=ProblemQuotas(
             covers=context.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
             free=context.quotas.free,
@@ -444,6 +453,10 @@ class _Subgroups:
         self.need: list[int] = []
         self.choices: list[RequestedLevels] = []
         self.pinned: list[int] = []
+        self.parent: list[int] = []
+        self.min_children: list[int] = []
+        self.slice_size: list[int] = []
+        self.names: list[str] = []
         self.used: list[tuple[int, int, int, int]] = []
         self._first: list[int] = []
         for number, gang in enumerate(gangs):
@@ -451,44 +464,99 @@ class _Subgroups:
             group = gang.members.group
             if group is None or not group.spec.sub_groups:
                 continue
-            for sub, choice in zip(
-                group.spec.sub_groups, context.levels.levels_of_subgroups(group), strict=True
+            placed, tree = gang.members.count_placed_by_subgroup(), group.spec.tree
+            for index, (sub, choice) in enumerate(
+                zip(group.spec.sub_groups, context.levels.levels_of_subgroups(group), strict=True)
             ):
-                bound = sum(
-                    pod.labels.get(SUB_GROUP_LABEL) == sub.name for pod, _ in gang.members.bound.values()
-                )
-                self.used += _used(context, gang.members, choice.preferred, number, len(self.gang), sub.name)
+                names = tree.names_below(index)
+                self.used += _used(context, gang.members, choice.preferred, number, len(self.gang), names)
                 self.gang.append(number)
-                self.need.append(max(0, sub.min_member - bound))
+                self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))
                 self.choices.append(choice)
-                self.pinned.append(domain_of_bound_pods(context, gang.members, choice.required, sub.name))
+                self.pinned.append(domain_of_bound_pods(context, gang.members, choice.required, names))
+                self.parent.append(self.number(number, tree.parents[index]))
+                self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
+                self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
+                self.names.append(sub.name)
 
     def number(self, gang: int, subgroup: int) -> int:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
 
 
-def _domains_of(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> Counter[int]:
-    """Count bound pods by their domain at a level: pods of one subGroup, or all for ""."""
+def _least_subgroups(members: PodGroupState) -> int:
+    """The number of subGroups without a parent that must run, NONE for all of them."""
+    least = members.group.spec.min_sub_groups if members.group is not None else None
+    return NONE if least is None else least
+
+
+def _slice_size(members: PodGroupState) -> int:
+    spec = members.group.spec if members.group is not None else None
+    return spec.slices.slice_size(spec.min_member) if spec is not None and spec.slices is not None else 0
+
+
+def _running_slices(
+    context: SessionContext,
+    gangs: Sequence[PendingGang],
+    choices: Sequence[RequestedLevels],
+    subs: _Subgroups,
+) -> RunningSlices:
+    """The bound pods of gangs and subGroups with slices, by domain; pods that are being deleted do not count."""
+    groups = [(number, NONE, choice.slices, "") for number, choice in enumerate(choices)]
+    groups += [
+        (gang, sub, choice.slices, name)
+        for sub, (gang, choice, name) in enumerate(zip(subs.gang, subs.choices, subs.names, strict=True))
+    ]
+    rows = [
+        (gang, sub, domain, pods)
+        for gang, sub, level, name in groups
+        if level != NONE
+        for domain, pods in sorted(
+            _domains_of(
+                context, gangs[gang].members, level, (name,) if name else (), terminating=False
+            ).items()
+        )
+        if domain != NONE
+    ]
+    columns = [_ints(column) for column in zip(*rows, strict=True)]
+    return RunningSlices(*columns) if rows else RunningSlices()
+
+
+def _domains_of(
+    context: SessionContext,
+    members: PodGroupState,
+    level: int,
+    subgroups: Collection[str],
+    *,
+    terminating: bool = True,
+) -> Counter[int]:
+    """Count bound pods by their domain at a level: pods of some subGroups, or all pods for none.
+
+    `terminating` says whether pods that are being deleted count.
+    """
     domains = context.levels.domains[level]
     return Counter(
         int(domains[node])
         for pod, node in members.bound.values()
-        if node >= 0 and (not subgroup or pod.labels.get(SUB_GROUP_LABEL) == subgroup)
+        if node >= 0
+        and (not subgroups or pod.labels.get(SUB_GROUP_LABEL) in subgroups)
+        and (terminating or not pod.terminating)
     )
 
 
-def domain_of_bound_pods(context: SessionContext, members: PodGroupState, level: int, subgroup: str) -> int:
+def domain_of_bound_pods(
+    context: SessionContext, members: PodGroupState, level: int, subgroups: Collection[str]
+) -> int:
     """Return the domain of a topology level that has the most bound pods of a gang; NONE if no bound pod is in one.
 
     Args:
       context: the levels.
       members: the gang.
       level: number of the required level, NONE for none.
-      subgroup: the subGroup of the pods that count, "" for all.
+      subgroups: the subGroups of the pods that count, none for all.
     """
     if level == NONE or not members.bound:
         return NONE
-    domains = _domains_of(context, members, level, subgroup)
+    domains = _domains_of(context, members, level, subgroups)
     # Pods on nodes without the label are in no domain, so they cannot pin the gang to one.
     domains.pop(NONE, None)
     return min(domains, key=lambda domain: (-domains[domain], domain), default=NONE)
@@ -499,16 +567,21 @@ def _used_domains(
 ) -> list[tuple[int, int, int, int]]:
     used = []
     for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):
-        used += _used(context, gang.members, choice.preferred, number, NONE, "")
+        used += _used(context, gang.members, choice.preferred, number, NONE, ())
     return used
 
 
 def _used(
-    context: SessionContext, members: PodGroupState, level: int, gang: int, sub: int, subgroup: str
+    context: SessionContext,
+    members: PodGroupState,
+    level: int,
+    gang: int,
+    sub: int,
+    subgroups: Collection[str],
 ) -> list[tuple[int, int, int, int]]:
     if level == NONE or not members.bound:
         return []
-    return [(gang, sub, level, domain) for domain in sorted(_domains_of(context, members, level, subgroup))]
+    return [(gang, sub, level, domain) for domain in sorted(_domains_of(context, members, level, subgroups))]
 
 
 def _ints(values: Sequence[int]) -> IndexArray:

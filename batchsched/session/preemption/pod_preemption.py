@@ -271,4 +271,6 @@ def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> boo
     for key, (pod, _) in members.bound.items():
         if key in leaving:
             count.change_placed(pod, -1)
-    return count.complete
+    return count.complete and all(
+        members.is_whole_without(pod, count) for key, (pod, _) in members.bound.items() if key in leaving
+    )

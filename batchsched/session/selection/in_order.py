@@ -36,6 +36,7 @@ from batchsched.session.reservations import (
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.pending import OrderedGangs
+from batchsched.solver.completion import solve_single_gang
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Solution
 from batchsched.solver.rank_layout import lay_out_ranks
@@ -246,7 +247,7 @@ class InOrderSelection:
         if head_reservation is not None and shape in self._delays_head:
             return AttemptResult.IN_THE_WAY
         formulation = formulate(self._context, [gang], gang.created)
-        solution = solve_greedy(formulation.problem)
+        solution = solve_single_gang(formulation.problem)
         if not len(solution.counts):
             if self._room_only_shrinks(gang, formulation):
                 self._found_no_room.add(shape)
@@ -283,7 +284,10 @@ class InOrderSelection:
             or gang.need <= 0
             or not gang.has_no_bound_pod
         )
-        has_levels = len(problem.subgroups.gang) > 0 or bool((problem.gangs.required >= 0).any())
+        gangs = problem.gangs
+        has_levels = len(problem.subgroups.gang) > 0 or bool(
+            ((gangs.required >= 0) | (gangs.slice_size > 0)).any()
+        )
         feasibility = self._context.feasibility
         return (
             not depends_on_gang

@@ -8,9 +8,10 @@ Two rules are added to those of kube-scheduler: the limits of queues, and requir
 a gang led into a domain that is too small, the other domains are tried one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -42,35 +43,48 @@ from batchsched.solver.problem import NONE
 class AllowedDomains:
     """The topology domains that the pods of one gang may use.
 
-    Index -1 stands for the gang's own level, indexes from 0 for its subGroups.
+    Index -1 stands for the gang's own level, indexes from 0 for its subGroups. `above` are the subGroups above each.
     """
 
-    def __init__(self, domains: IndexArray, levels: dict[int, int], pins: dict[int, int]) -> None:
+    def __init__(
+        self,
+        domains: IndexArray,
+        levels: dict[int, int],
+        pins: dict[int, int],
+        above: Mapping[int, frozenset[int]],
+    ) -> None:
         self._domains = domains
         self._levels = levels
         self._pins = dict(pins)
+        self._above = above
 
     @classmethod
     def from_gang(cls, context: SessionContext, gang: PendingGang) -> "AllowedDomains":
         """Return the domains that a gang may use before any pod is placed: those of its bound pods, or else all."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
-            return cls(context.levels.domains, {}, {})
+            return cls(context.levels.domains, {}, {}, {})
         choices = {-1: context.levels.levels_of_gang(group)} | dict(
             enumerate(context.levels.levels_of_subgroups(group))
         )
-        names = {-1: ""} | {index: sub.name for index, sub in enumerate(group.spec.sub_groups)}
+        tree = group.spec.tree
+        names = {-1: ()} | {index: tree.names_below(index) for index in range(len(tree.names))}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
         pins = {
             index: domain_of_bound_pods(context, gang.members, level, names[index])
             for index, level in levels.items()
         }
-        return cls(context.levels.domains, levels, pins)
+        above = {index: frozenset(tree.list_above(index)) for index in range(len(tree.names))}
+        return cls(context.levels.domains, levels, pins, above)
+
+    def _indexes(self, subgroup: int) -> frozenset[int]:
+        """The gang, a subGroup and those above it, as far as they have a required level."""
+        return frozenset({-1, subgroup, *self._above.get(subgroup, ())}) & self._levels.keys()
 
     def allowed_nodes(self, subgroup: int) -> BoolArray | None:
         """Return a mask [N] of the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
         allowed: BoolArray | None = None
-        for index in {-1, subgroup} & set(self._levels):
+        for index in self._indexes(subgroup):
             domains, pin = self._domains[self._levels[index]], self._pins[index]
             inside = domains >= 0 if pin == NONE else domains == pin
             allowed = inside if allowed is None else allowed & inside
@@ -78,7 +92,7 @@ class AllowedDomains:
 
     def restrict_to_node(self, subgroup: int, node: int) -> None:
         """Restrict a gang, at its required levels, to the topology domains of a node."""
-        for index in {-1, subgroup} & set(self._levels):
+        for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[AllowedDomains]":
@@ -91,7 +105,7 @@ class AllowedDomains:
             return
         for domain in np.unique(self._domains[self._levels[index]]).tolist():
             if domain >= 0:
-                yield AllowedDomains(self._domains, self._levels, self._pins | {index: domain})
+                yield AllowedDomains(self._domains, self._levels, self._pins | {index: domain}, self._above)
 
 
 @dataclass(slots=True)
@@ -164,6 +178,8 @@ class PodByPodPlacer:
 
         Return the refusal of the gang, or None if it has a place.
         """
+        if field := _slices_field(gang):
+            return Refusal(pod_group=gang.key, reason="UnsupportedField", message=f"{field}: {_NO_SLICES}")
         reported_trial: GangTrial | None = None
         for fence in self._fences(gang):
             trial = self._try_fence(gang, fence)
@@ -319,6 +335,20 @@ class PodByPodSelection:
             return None
         unscored = not pipeline.scores and not pipeline.extenders
         return Sampling(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
+
+
+_NO_SLICES: Final = "pods that are placed one by one form no slices; enable the solver of the profile"
+
+
+def _slices_field(gang: PendingGang) -> str:
+    """Return the field by which a gang asks for slices, "" for none."""
+    spec = gang.members.group.spec if gang.members.group is not None else None
+    if spec is None:
+        return ""
+    if spec.slices is not None:
+        return "spec.topology.slices"
+    number = next((n for n, sub in enumerate(spec.sub_groups) if sub.slices is not None), None)
+    return "" if number is None else f"spec.subGroups[{number}].topology.slices"
 
 
 def _refusal(gang: PendingGang, trial: GangTrial, postfilter_message: str) -> Refusal:

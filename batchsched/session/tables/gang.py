@@ -1,6 +1,7 @@
 """Gangs of a session: their pods, what they still need before they may start, and what running ones use."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -185,11 +186,7 @@ class PodGroupState:
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        count = self.count_pods()
-        subgroup_need = sum(
-            max(0, minimum - count.sub_placed[name]) for name, minimum in count.sub_minimum.items()
-        )
-        return max(gang_need, subgroup_need)
+        return max(gang_need, self.group.spec.tree.missing(self.count_pods().sub_placed))
 
     @property
     def created(self) -> float:
@@ -224,11 +221,39 @@ class PodGroupState:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
+    def is_whole_without(self, pod: Pod, count: GangPodCounts) -> bool:
+        """Return True if no subGroup and no slice is left in part once a pod has left.
+
+        Args:
+          pod: a bound pod of the gang.
+          count: the gang's pod counts without the pod.
+        """
+        group = self.group
+        if group is None or not group.spec.is_structured:
+            return True
+        name = pod.labels.get(SUB_GROUP_LABEL, "")
+        sliced = {sub.name for sub in group.spec.sub_groups if sub.slices is not None}
+        return (
+            group.spec.slices is None
+            and name not in sliced
+            and count.sub_placed.get(name, 0) >= count.sub_minimum.get(name, 0)
+        )
+
+    def count_placed_by_subgroup(self) -> Mapping[str, int]:
+        """Return the number of bound pods by the subGroup that their labels name.
+
+        Pods that are being deleted count, except in trees and slices, where they would leave a subGroup in part.
+        """
+        if self.group is not None and self.group.spec.is_structured:
+            return self.count_pods().sub_placed
+        return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod, _ in self.bound.values())
+
     def count_pods(self) -> GangPodCounts:
         """Return the gang's pod counts, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
+        tree = group.spec.tree if group is not None and subgroups else None
         # Terminating pods count for no minimum: they are gone before the gang could use them.
         pending = [pod for pod in self.pending.values() if not pod.terminating]
         bound = self.nonterminating_bound_pods
@@ -246,9 +271,10 @@ class PodGroupState:
             existing=len(pending) + len(bound),
             placed=len(bound),
             timeout_seconds=float(group.spec.schedule_timeout_seconds if group else SCHEDULE_TIMEOUT),
-            sub_minimum={subgroup.name: subgroup.min_member for subgroup in subgroups},
+            sub_minimum=dict(zip(names, tree.minimums, strict=True)) if tree is not None else {},
             sub_existing=existing,
             sub_placed=placed,
+            tree=tree if tree is not None and tree.is_nested else None,
         )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.podgroup import PodGroup, SubGroupTopology, TopologyRequest
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.solver.problem import NONE, IndexArray
@@ -17,10 +17,11 @@ class UnknownLevel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestedLevels:
-    """The required and the preferred topology level of a gang or a subGroup, as numbers; NONE for no level."""
+    """The topology levels of a gang or a subGroup as numbers: required, preferred, of its slices; NONE for none."""
 
     required: int = NONE
     preferred: int = NONE
+    slices: int = NONE
 
 
 ANYWHERE: Final = RequestedLevels()
@@ -59,7 +60,7 @@ class Levels:
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
     def levels_of_gang(self, group: PodGroup | None) -> RequestedLevels:
-        """Return the required and the preferred topology level of a gang as a whole.
+        """Return the topology levels of a gang as a whole.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -67,10 +68,10 @@ class Levels:
         if group is None or group.spec.topology is None:
             return ANYWHERE
         topology = group.spec.topology
-        return self._choice(topology.name, topology.required, topology.preferred)
+        return self._choice(topology.name, topology)
 
     def levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
-        """Return the required and the preferred topology level of each subGroup of a gang.
+        """Return the topology levels of each subGroup of a gang.
 
         A subGroup that names no topology uses the gang's.
 
@@ -81,9 +82,7 @@ class Levels:
             return ()
         spec = group.spec
         return tuple(
-            ANYWHERE
-            if sub.topology is None
-            else self._choice(spec.topology_of_subgroup(sub), sub.topology.required, sub.topology.preferred)
+            ANYWHERE if sub.topology is None else self._choice(spec.topology_of_subgroup(sub), sub.topology)
             for sub in spec.sub_groups
         )
 
@@ -103,8 +102,13 @@ class Levels:
             self.domains = np.vstack([self.domains, domains[np.newaxis]])
         return self._index["", key]
 
-    def _choice(self, topology: str, required: str | None, preferred: str | None) -> RequestedLevels:
-        return RequestedLevels(self._level(topology, required), self._level(topology, preferred))
+    def _choice(self, topology: str, request: TopologyRequest | SubGroupTopology) -> RequestedLevels:
+        slices = request.slices.level if request.slices is not None else None
+        return RequestedLevels(
+            self._level(topology, request.required),
+            self._level(topology, request.preferred),
+            self._level(topology, slices),
+        )
 
     def _level(self, topology: str, level: str | None) -> int:
         if level is None:
