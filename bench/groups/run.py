@@ -1,0 +1,131 @@
+"""The bench: decide each case with the joint solver and pod by pod, check the placements, and print one table."""
+
+import argparse
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from batchsched.api.decision import Decision
+from batchsched.config.schema import Profile
+from batchsched.session.session import decide
+from bench.groups.cases import KINDS, Case, CaseGenerator, find_fault
+
+NOW = 1767225600.0
+PROVED = "proved: no placement"
+
+
+@dataclass(slots=True)
+class Tally:
+    """The figures of one row of the table."""
+
+    cases: int = 0
+    placed: Counter[str] = field(default_factory=Counter)
+    proved: int = 0
+    refused: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the bench and return 1 if a feasible gang is refused, or a placement is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m bench groups", description=__doc__)
+    parser.add_argument(
+        "--count", type=int, default=1000, help="feasible gangs, and candidates of infeasible ones"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
+    parser.add_argument("--skip-candidates", action="store_true", help="only the feasible gangs")
+    options = parser.parse_args(arguments)
+    faults: list[str] = []
+    seeds = range(options.seed, options.seed + options.count)
+    feasible = {kind: Tally() for kind in KINDS}
+    for seed in seeds:
+        case = CaseGenerator(seed).draw()
+        _run_feasible(case, feasible[case.kind], seed, faults)
+    _print_feasible(feasible)
+    if not options.skip_candidates:
+        candidates = {kind: Tally() for kind in KINDS}
+        for seed in seeds:
+            case = CaseGenerator(seed, feasible=False).draw()
+            _run_candidate(case, candidates[case.kind], seed, faults)
+        _print_candidates(candidates)
+    for fault in faults:
+        print(fault)
+    return int(bool(faults))
+
+
+PROFILES = {
+    "batchsched": Profile(),
+    "ordered": Profile(selection="ordered"),
+    "pod by pod": Profile.model_validate({"solver": {"enabled": False}}),
+}
+
+
+def _decide(case: Case, profile: Profile) -> tuple[Decision, float, str]:
+    """Return the decision, its CPU time, and what is wrong with its placement."""
+    start = time.process_time()
+    decision = decide(case.snapshot, profile, NOW, 0)
+    seconds = time.process_time() - start
+    nodes = {
+        assignment.pod.rpartition("/")[2]: int(assignment.node[1:]) for assignment in decision.assignments
+    }
+    return decision, seconds, find_fault(case, nodes) if nodes else "refused"
+
+
+def _run_feasible(case: Case, tally: Tally, seed: int, faults: list[str]) -> None:
+    tally.cases += 1
+    for name, profile in PROFILES.items():
+        decision, seconds, fault = _decide(case, profile)
+        tally.placed[name] += not fault
+        if name == "batchsched":
+            tally.seconds.append(seconds)
+        if fault and (fault != "refused" or name == "batchsched"):
+            text = decision.refusals[0].message if decision.refusals else ""
+            faults.append(f"seed {seed} ({case.kind}, load {case.load:.2f}), {name}: {fault}: {text}")
+
+
+def _run_candidate(case: Case, tally: Tally, seed: int, faults: list[str]) -> None:
+    decision, seconds, fault = _decide(case, PROFILES["batchsched"])
+    tally.cases += 1
+    tally.seconds.append(seconds)
+    if not fault:
+        tally.placed["batchsched"] += 1
+    elif fault == "refused":
+        tally.refused += 1
+        tally.proved += any(PROVED in refusal.message for refusal in decision.refusals)
+    else:
+        faults.append(f"seed {seed} ({case.kind}), candidate: {fault}")
+
+
+def _milliseconds(seconds: list[float]) -> str:
+    ordered = sorted(seconds) or [0.0]
+    return f"{statistics.median(ordered) * 1000:.0f} / {ordered[int(len(ordered) * 0.95)] * 1000:.0f}"
+
+
+def _print_feasible(tallies: dict[str, Tally]) -> None:
+    print("| gangs that fit | cases | placed | in order | pod by pod | CPU ms, median / p95 |")
+    print("|---|---|---|---|---|---|")
+    for kind, tally in [*tallies.items(), ("all", _sum(tallies))]:
+        each = " | ".join(str(tally.placed[name]) for name in PROFILES)
+        print(f"| {kind} | {tally.cases} | {each} | {_milliseconds(tally.seconds)} |")
+
+
+def _print_candidates(tallies: dict[str, Tally]) -> None:
+    print("\n| gangs that may not fit | cases | placed | refused | of these proved | CPU ms, median / p95 |")
+    print("|---|---|---|---|---|---|")
+    for kind, tally in [*tallies.items(), ("all", _sum(tallies))]:
+        placed = tally.placed["batchsched"]
+        print(
+            f"| {kind} | {tally.cases} | {placed} | {tally.refused} | {tally.proved} "
+            f"| {_milliseconds(tally.seconds)} |"
+        )
+
+
+def _sum(tallies: dict[str, Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies.values():
+        total.cases += tally.cases
+        total.placed += tally.placed
+        total.proved += tally.proved
+        total.refused += tally.refused
+        total.seconds += tally.seconds
+    return total
