@@ -39,7 +39,7 @@ _MODELS: Final[dict[str, type[BaseModel]]] = {"Queue": Queue, "Topology": Topolo
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The result of a conversion.
+    """The result of a conversion: the objects of batchsched, with warnings.
 
     Args:
       objects: the objects of batchsched, and PriorityClasses, Namespaces and labels of Nodes.
@@ -53,7 +53,7 @@ class Conversion:
 
 
 def convert_documents(documents: Iterable[Document | InvalidInput]) -> Conversion:
-    """Convert the objects of files.
+    """Convert the queues and topologies of other schedulers in files to objects of batchsched.
 
     Raises:
       InvalidInput: an object is invalid, or two converted objects have the same name.

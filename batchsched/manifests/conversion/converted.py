@@ -26,37 +26,37 @@ class SourceObject:
 
     @property
     def kind(self) -> str:
-        """The kind of the object."""
+        """The kind of the source object."""
         return str(self.manifest.get("kind", ""))
 
     @property
     def metadata(self) -> Manifest:
-        """The metadata of the object."""
+        """The metadata of the source object."""
         return as_mapping(self.manifest.get("metadata"))
 
     @property
     def name(self) -> str:
-        """The name of the object."""
+        """The name of the source object."""
         return str(self.metadata.get("name", ""))
 
     @property
     def title(self) -> str:
-        """The kind and the name of the object, for messages."""
+        """The kind and the name of the source object, for messages."""
         namespace = self.metadata.get("namespace")
         return f"{self.kind} {f'{namespace}/' if namespace else ''}{self.name}"
 
     @property
     def spec(self) -> Manifest:
-        """The spec of the object."""
+        """The spec of the source object."""
         return as_mapping(self.manifest.get("spec"))
 
     def warn(self, field_name: str, text: str) -> None:
-        """Record that a field is not converted, or not exactly."""
+        """Record a warning that a field of the source object is not converted, or not exactly."""
         where = f"{self.file}: " if self.file else ""
         self.warnings.append(f"{where}{self.title}: {field_name}: {text}")
 
     def warn_of_others(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
-        """Record the fields of the spec that are not converted.
+        """Record a warning for each field of the source object's spec that is not converted.
 
         Args:
           converted: the names of the fields that are.
@@ -68,7 +68,7 @@ class SourceObject:
                 self.warn(f"spec.{name}", remarks.get(name, "batchsched has no counterpart"))
 
     def amounts(self, field_name: str, amounts: object) -> dict[str, int]:
-        """Return quantities by resource as integers in base units.
+        """Convert the quantities in a mapping by resource to integers in base units.
 
         Raises:
           InvalidInput: a quantity is invalid.
@@ -79,7 +79,7 @@ class SourceObject:
         }
 
     def amount(self, field_name: str, resource: str, text: object) -> int:
-        """Return a quantity as an integer in base units.
+        """Convert the quantity of a resource to an integer in base units.
 
         Raises:
           InvalidInput: the quantity is invalid.
@@ -90,7 +90,7 @@ class SourceObject:
             raise self.invalid(field_name, error.message) from error
 
     def invalid(self, field_name: str, message: str) -> InvalidInput:
-        """Return the exception that names this object and a field of it."""
+        """Return an exception that names the source object and one of its fields."""
         return InvalidInput(message, file=self.file, object=self.title, field=field_name)
 
 
@@ -105,7 +105,7 @@ def as_mappings(value: object) -> Sequence[Manifest]:
 
 
 def format_amounts(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return amounts in base units as quantities by resource."""
+    """Format amounts in base units as Kubernetes quantities, by resource."""
     return {resource: format_quantity(resource, amounts[resource]) for resource in sorted(amounts)}
 
 
@@ -113,7 +113,10 @@ _DEFAULTS: Final[Mapping[str, object]] = {"weight": 1.0, "priority": 0}
 
 
 def new_queue(name: str, **fields: Any) -> dict[str, Any]:
-    """Return a Queue of batchsched with these fields of its spec. Empty fields and defaults are left out."""
+    """Return the manifest of a batchsched Queue with these fields in its spec.
+
+    Empty fields and defaults are left out.
+    """
     spec = {
         key: value
         for key, value in fields.items()
@@ -123,5 +126,5 @@ def new_queue(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def new_object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object of batchsched."""
+    """Return the manifest of a batchsched object."""
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}

@@ -21,7 +21,7 @@ _UNLIMITED: Final = -1
 
 
 def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Return the Queues of batchsched for the Queues of KAI."""
+    """Convert the Queues of KAI-Scheduler to Queues of batchsched."""
     return [_convert(queue) for queue in queues]
 
 

@@ -58,7 +58,7 @@ class _Quota:
 
 
 def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Return the objects of batchsched, and PriorityClasses and Namespaces, for the queues of Kueue.
+    """Convert the queues of Kueue to Queues of batchsched, PriorityClasses and labels of Namespaces.
 
     Raises:
       InvalidInput: a quantity is invalid.
@@ -82,7 +82,7 @@ class _Tree:
     cluster_queues: Sequence[SourceObject]
 
     def convert(self) -> list[dict[str, Any]]:
-        """Return the Queues of all cohorts and ClusterQueues, parents first."""
+        """Convert all cohorts and ClusterQueues of Kueue to Queues of batchsched, parents first."""
         parents = {cohort.name: _cohort_of(cohort) for cohort in self.cohorts}
         named = {_cohort_of(queue) for queue in (*self.cluster_queues, *self.cohorts)}
         # A cohort exists as soon as a ClusterQueue names it.

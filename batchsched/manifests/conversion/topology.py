@@ -12,7 +12,10 @@ VOLCANO_TOPOLOGY: Final = "volcano"
 
 
 def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Return the Topologies of batchsched for those of Kueue or KAI. The levels keep their node labels as names."""
+    """Convert the Topologies of Kueue or KAI-Scheduler to Topologies of batchsched.
+
+    The levels keep their node labels as names.
+    """
     converted = []
     for topology in topologies:
         topology.warn_of_others(("levels",), {})
@@ -23,7 +26,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
 
 
 def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Return a Topology with a level for each tier of HyperNodes, and the labels of the nodes that HyperNodes name.
+    """Convert the HyperNodes of Volcano to a Topology with a level for each tier, and to labels of nodes.
 
     The levels of a Topology are node labels, so each node needs a label for each tier.
     """

@@ -31,7 +31,7 @@ _REMARKS: Final = {
 
 
 def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Return the Queues of batchsched for the Queues of Volcano, and those of the annotations of hierarchies.
+    """Convert the Queues of Volcano, and the hierarchies in their annotations, to Queues of batchsched.
 
     Raises:
       InvalidInput: a quantity is invalid.
