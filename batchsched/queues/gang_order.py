@@ -332,7 +332,7 @@ class HeadroomOrder:
 
 
 class CandidatePolicy(StrictModel):
-    """A gang order that `auto` may choose."""
+    """A candidate of the gang order `auto`: another gang order that `auto` may choose."""
 
     name: str = Field(min_length=1, description="Name of a registered gang order, other than auto.")
     args: dict[str, Any] = Field(default={}, description="Arguments of this gang order.")
@@ -347,7 +347,7 @@ class CandidatePolicy(StrictModel):
 
     @property
     def label(self) -> str:
-        """The gang order with its arguments, written as on the command line, such as `headroom:share=0.25`."""
+        """The name of the candidate gang order with its arguments, as on the command line: `headroom:share=0.25`."""
         arguments = ",".join(f"{name}={value}" for name, value in self.args.items())
         order = f"{self.name}:{arguments}" if arguments else self.name
         return f"{order} (backfill {self.backfill})" if self.backfill is not None else order
@@ -396,7 +396,7 @@ class AutoArgs(StrictModel):
 
 
 class AutoOrder:
-    """The order of the candidate that did best in recent forecasts: `auto` follows the workload.
+    """Uses the gang order that did best in recent forecasts among several candidates, so that it follows the workload.
 
     A forecast simulates each candidate with the sessions of the scheduler: the running and pending gangs, and after
     them the K most recent gangs, which arrive again at the same intervals. Each gang is one pod, and all nodes with
@@ -430,7 +430,7 @@ class AutoOrder:
         self._chosen = self.args.candidates[0].label
 
     def choose(self, label: str) -> CandidatePolicy:
-        """Use the candidate with this label from the next session on, and return it.
+        """Use the candidate gang order with this label from the next session on, and return the candidate.
 
         A label of no candidate changes nothing.
         """
@@ -445,11 +445,11 @@ class AutoOrder:
         return headroom.horizon_seconds if headroom is not None else 0.0
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G] of the chosen candidate."""
+        """Return the sort keys [G] that the chosen candidate gang order computes."""
         return self._orders[self._chosen][1].key(gangs, now)
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return for each gang [G] the share that must remain free by the chosen candidate; 0 if it keeps none."""
+        """Return the share of the cluster that the chosen gang order keeps free for each gang [G]; 0 for none."""
         headroom = self._orders[self._chosen][2]
         if headroom is not None:
             return headroom.required_free_share(gangs, now)

@@ -19,7 +19,7 @@ from batchsched.session.session import Session
 
 
 class AutoScheduler(Scheduler):
-    """Passes everything on to a session, and tells it which candidate of `auto` to use.
+    """Wraps a session under the gang order `auto`: before each decision, it sets the gang order that forecasts chose.
 
     Args:
       session: the session.
@@ -60,7 +60,7 @@ class AutoScheduler(Scheduler):
 
 
 class SimulatedSchedulers:
-    """Makes the schedulers of a simulation under one profile, and keeps the last one.
+    """Creates the schedulers of a simulation under one profile, and keeps the last one for its results.
 
     Past usage of queues is passed on from one to the next.
 
@@ -88,11 +88,11 @@ class SimulatedSchedulers:
 
     @property
     def session(self) -> Session:
-        """The session of the last scheduler."""
+        """The `Session` of the scheduler that was created last."""
         assert self._session is not None  # a simulation makes its scheduler first
         return self._session
 
     @property
     def chosen_policies(self) -> dict[str, int]:
-        """The number of sessions under each candidate of `auto`; empty under other policies."""
+        """The number of sessions under each gang order that `auto` chose; empty under other gang orders."""
         return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

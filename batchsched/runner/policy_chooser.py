@@ -31,7 +31,7 @@ FIRST_FORECAST_GANGS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CandidateChoice:
-    """The result of the forecasts of all candidates at one time.
+    """The gang order that was chosen after the forecasts of all candidates, with the reason and the forecasts.
 
     Args:
       time: seconds since 1970.
@@ -49,7 +49,7 @@ class CandidateChoice:
 
     @property
     def is_change(self) -> bool:
-        """True if another candidate than before was chosen."""
+        """True if the chosen gang order differs from the one that was used before."""
         return self.policy != self.previous
 
 
@@ -67,7 +67,7 @@ def auto_arguments(profile: Profile) -> AutoArgs | None:
 
 
 class PolicyChooser:
-    """Chooses the candidate of `auto` for one profile.
+    """Chooses for one profile which candidate gang order the policy `auto` uses.
 
     Args:
       args: the arguments of `auto`.
@@ -88,7 +88,7 @@ class PolicyChooser:
         self._forecasts = 0
 
     def record_gangs(self, session: Session, identities: Iterable[str]) -> None:
-        """Record gangs that arrived; gangs that were recorded before are ignored.
+        """Record gangs that arrived, for use in forecasts; gangs that were recorded before are ignored.
 
         Args:
           session: a session; its tables contain the gangs.
@@ -113,7 +113,7 @@ class PolicyChooser:
         return self._since_forecast >= interval and now >= self._rest_until
 
     def begin_forecast(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
-        """Return the frozen input of the next forecast, and count the arrivals for the one after it from now."""
+        """Return the frozen input of a forecast that begins now, and restart the count of arrivals."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
         return forecast_input(session, cluster, recent, now)
@@ -121,7 +121,7 @@ class PolicyChooser:
     def forecast_all(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None
     ) -> dict[str, Forecast]:
-        """Simulate every candidate, and return the forecasts by label. Any thread may call this method.
+        """Simulate every candidate gang order, and return the forecasts by label. Any thread may call this method.
 
         Args:
           frozen: the frozen input.
@@ -134,7 +134,7 @@ class PolicyChooser:
         }
 
     def conclude_forecast(self, forecasts: Mapping[str, Forecast], now: float) -> CandidateChoice:
-        """Add forecasts to the scores, choose the candidate for the next sessions, and return the choice."""
+        """Update the scores by forecasts, choose the gang order of the next sessions, and return the choice."""
         self._forecasts += 1
         memory = min(self.args.memory, 1.0 - 1.0 / self._forecasts)
         for label, value in _forecast_scores(forecasts, self.args.delay_weight).items():

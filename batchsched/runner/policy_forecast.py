@@ -59,7 +59,7 @@ _UNFINISHED_SECONDS: Final = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class GangDemand:
-    """What a forecast knows about a gang.
+    """A gang as a forecast sees it: its requests, its queue, its submission and its expected run time.
 
     Args:
       key: `namespace/name` of the gang.
@@ -81,13 +81,13 @@ class GangDemand:
 
     @property
     def runtime(self) -> int:
-        """The run time in seconds that a forecast assumes."""
+        """The run time of the gang in seconds that a forecast assumes."""
         return max(1, self.estimate if self.estimate is not None else int(DEFAULT_RUNTIME_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
 class RunningDemand:
-    """What a running gang holds on one node of the forecast, and the seconds until its expected end."""
+    """The resources of a running gang on one node of a forecast, and the seconds until the gang's expected end."""
 
     node: str
     remaining: int
@@ -96,7 +96,7 @@ class RunningDemand:
 
 @dataclass(frozen=True, slots=True)
 class ForecastInput:
-    """The frozen input of the forecasts of all candidates.
+    """The frozen input of a forecast, which is the same for all candidate gang orders.
 
     Args:
       profile: the profile, of which forecasts replace the gang order.
@@ -119,7 +119,7 @@ class ForecastInput:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of simulating one candidate.
+    """The result of a forecast: the figures of a simulation under one candidate gang order.
 
     Args:
       slowdown: mean bounded slowdown of the pending and the arriving gangs.
@@ -133,7 +133,7 @@ class Forecast:
 
 
 def gang_demand(tables: SessionTables, members: PodGroupState) -> GangDemand | None:
-    """Return what a forecast needs to know about a pending gang; None if it has no pending pod."""
+    """Return a pending gang as a forecast sees it; None if the gang has no pending pod."""
     gang: PendingGang = tables.pending_gang(members)
     if not gang.parts:
         return None
@@ -192,7 +192,7 @@ def forecast_input(
 def forecast_candidate(
     frozen: ForecastInput, candidate: CandidatePolicy, progress: Progress | None = None
 ) -> Forecast:
-    """Simulate one candidate, and return its figures."""
+    """Simulate the next hours under one candidate gang order, and return the figures of the simulation."""
     demands = {gang.key: gang for gang in frozen.pending}
     arrivals = [
         *_running_arrivals(frozen),

@@ -9,6 +9,7 @@ are written. If the Lease is lost, only Events are still written; the process ex
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -46,6 +47,22 @@ EXIT_LEASE_LOST: Final = 1
 """Exit code after the Lease was lost."""
 GC_THRESHOLD_OBJECTS: Final = 20_000
 """Number of new objects after which the garbage collector checks the youngest generation."""
+MEMORY_RELEASE_SECONDS: Final = 60.0
+"""Seconds between two returns of free memory to the operating system."""
+
+
+def release_free_memory() -> bool:
+    """Return free memory inside the heaps of the C library to the operating system.
+
+    Returns:
+      False if the C library has no `malloc_trim`; that of GNU has it.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return False
+    trim(0)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +102,7 @@ class ReplicaProcess:
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
         follow = asyncio.create_task(service.follow_cluster(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
+        releasing = asyncio.create_task(self._release_memory(), name="release memory")
         try:
             await _first_ended(leaving, follow, asyncio.create_task(service.wait_until_synced(), name="sync"))
             # The listed objects live as long as the process. Frozen objects are not scanned, which saves seconds.
@@ -97,7 +115,7 @@ class ReplicaProcess:
                 return EXIT_OK
             return await self._lead(service, leaving, follow)
         finally:
-            await _cancel(follow, leaving)
+            await _cancel(follow, leaving, releasing)
 
     async def _lead(
         self, service: SchedulerApp, leaving: asyncio.Task[bool], follow: asyncio.Task[None]
@@ -121,6 +139,17 @@ class ReplicaProcess:
             await self.lease.release()
         await self._tell(service)
         return EXIT_OK
+
+    async def _release_memory(self) -> None:
+        """Return free memory to the operating system again and again.
+
+        Sessions and explanations run in threads, and each thread may have a heap of its own in the C library. After a
+        tenant submits large objects, each heap would keep its highest amount.
+        """
+        while True:
+            await self.clock.sleep(MEMORY_RELEASE_SECONDS)
+            if not await asyncio.to_thread(release_free_memory):
+                return
 
     async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:

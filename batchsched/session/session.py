@@ -109,7 +109,7 @@ class Session:
         self._held = held
 
     def choose_policy(self, label: str) -> None:
-        """Let the gang order `auto` use another of its candidates; other gang orders have no choice."""
+        """Set which candidate the gang order `auto` uses; under any other gang order, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.choose(label)

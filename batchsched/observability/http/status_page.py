@@ -6,7 +6,7 @@ It is one HTML file without external resources that reloads every 15 seconds, un
 import asyncio
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -84,7 +84,10 @@ class GangRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A row of the status page for a queue: its depth in the tree, guarantee, limit, usage and pending requests."""
+    """A row of the status page for a queue: its depth in the tree, guarantee, limit, usage and pending requests.
+
+    Usage, requests and waiting gangs include those of the descendants, as in the status of the Queue.
+    """
 
     name: str
     depth: int
@@ -239,21 +242,45 @@ def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) 
     for name in sorted({*specs, *(name for name, _ in usage), *gangs} - {NO_VALUE}):
         parent = specs[name].parent if name in specs else None
         below.setdefault(parent if parent in specs else None, []).append(name)
-    rows = [(name, 0) for name in reversed(below.get(None, ()))]
-    while rows:
-        name, depth = rows.pop()
-        rows += [(child, depth + 1) for child in reversed(below.get(name, ()))]
+    order = list(_depth_first(below))
+    allocated: dict[str, Counter[str]] = {name: Counter() for name, _ in order}
+    requested: dict[str, Counter[str]] = {name: Counter() for name, _ in order}
+    for (name, resource), (used, pending) in usage.items():
+        if name in allocated:
+            allocated[name][resource] += used
+            requested[name][resource] += pending
+    waiting = Counter(gangs)
+    # Children come after their parents, so that each queue is complete before its parent receives its sums.
+    for name, _ in reversed(order):
+        parent = specs[name].parent if name in specs else None
+        if parent in allocated:
+            allocated[parent].update(allocated[name])
+            requested[parent].update(requested[name])
+            waiting[parent] += waiting[name]
+    for name, depth in order:
         spec = specs.get(name)
-        used = {resource: amounts for (queue, resource), amounts in usage.items() if queue == name}
         yield QueueRow(
             name,
             depth,
             _amounts(parse_amounts(spec.guarantee)) if spec is not None else "",
             _amounts(parse_amounts(spec.limit)) if spec is not None else "",
-            _amounts({resource: amounts[0] for resource, amounts in used.items() if amounts[0]}),
-            _amounts({resource: amounts[1] for resource, amounts in used.items() if amounts[1]}),
-            gangs.get(name, 0),
+            _amounts(+allocated[name]),
+            _amounts(+requested[name]),
+            waiting[name],
         )
+
+
+def _depth_first(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, int]]:
+    """Yield each queue and its depth, children below their parents.
+
+    Args:
+      below: The children of each queue; those of None are the roots.
+    """
+    rows = [(name, 0) for name in reversed(below.get(None, ()))]
+    while rows:
+        name, depth = rows.pop()
+        rows += [(child, depth + 1) for child in reversed(below.get(name, ()))]
+        yield name, depth
 
 
 def _amounts(amounts: Mapping[str, int]) -> str:

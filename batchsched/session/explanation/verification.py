@@ -137,7 +137,7 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
 
 
 def first_share(snapshot: Snapshot, budget: ExplanationBudget) -> float:
-    """Return the work that one refused gang may use before all other gangs were explained."""
+    """Return the computing work that one refused gang may use before the other refused gangs had a first attempt."""
     return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decision_work(snapshot))
 
 

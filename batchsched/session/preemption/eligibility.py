@@ -150,7 +150,7 @@ class VictimCandidate:
 
 
 class EvictionUnits:
-    """Groups the bound pods of gangs into units, and computes what the eviction of each unit costs.
+    """Groups the bound pods of gangs into units that are evicted together, and computes the cost of each unit.
 
     It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
 
@@ -169,7 +169,7 @@ class EvictionUnits:
         self._largest = np.maximum(1, largest)
 
     def terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
-        """Return the pods of a gang that are being deleted as one unit, None if there are none."""
+        """Return the terminating pods of a gang as one unit; None if no pod of the gang is terminating."""
         bound = sorted(members.bound.items())
         pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
         if not pods:
@@ -179,7 +179,7 @@ class EvictionUnits:
     def list_units(
         self, members: PodGroupState, factor: int, preference: ElasticPodPreference
     ) -> tuple[EvictionUnit, ...]:
-        """Return the units of a gang: its elastic pods and then its minimum.
+        """Return the units of a gang that are evicted together: each elastic pod, then the pods of the minimum.
 
         Args:
           members: the gang.

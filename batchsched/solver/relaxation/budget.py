@@ -67,7 +67,7 @@ class ExplanationBudget:
 
     @contextmanager
     def limited_to(self, units: float) -> Iterator[None]:
-        """Withhold all but some units until the context ends."""
+        """Limit the remaining budget to a number of units until the context ends."""
         withheld = max(0.0, self.remaining - units)
         self.remaining -= withheld
         try:

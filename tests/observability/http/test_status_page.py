@@ -4,6 +4,7 @@ from html import escape
 
 from msgspec.structs import replace
 
+from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.decision import Refusal, refusal_text
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
@@ -77,6 +78,18 @@ def test_queues_are_below_their_parents_with_what_they_use():
     ]
     assert found["a"].limit == "64 cpu"
     assert found["default"].allocated == "1.5 cpu, 1 pods"
+
+
+def test_row_of_a_parent_queue_includes_its_descendants_as_its_status_does():
+    queues = (queue("a"), queue("b", parent="a"), queue("c", parent="b"))
+    running = [pod(f"x-{name}", on="n0", cpu="1500m", labels={QUEUE_LABEL: name}) for name in ("a", "b", "c")]
+    pending = gang("waiting", 2, requests={"cpu": "1"}, queue="c")
+    snapshot = cluster(nodes(1), pending, pods=running, queues=queues)
+    wait = PendingRow("team/waiting", "Active", "2026-01-01T00:00:00Z", 1, "", None)
+    rows = {row.name: row for row in seen(snapshot, {wait.key: wait}).queues}
+    assert [rows[name].allocated for name in "abc"] == ["4.5 cpu, 3 pods", "3 cpu, 2 pods", "1.5 cpu, 1 pods"]
+    assert {row.pending for row in rows.values()} == {"2 cpu, 2 pods"}
+    assert {row.gangs for row in rows.values()} == {1}
 
 
 def test_nodes_are_together_by_the_levels_of_each_topology():
