@@ -14,6 +14,8 @@ STORM ?= 600
 SECONDS ?= 3600
 NODES ?= 5000
 PODS ?= 50000
+# The release of kube-scheduler that `make oracle` compares with: 1.36 or 1.37; by default, that of the profile.
+RELEASE ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -89,8 +91,8 @@ sbom: $(READY) ## write the software bill of materials of the image to dist/batc
 conformance: $(READY) ## compare with recorded answers of kube-scheduler (CASES=DIR for other recordings)
 	@$(BIN)/python -m tests.conformance $(CASES) $(ARGS)
 
-oracle: $(READY) ## compare with kube-scheduler's plugins on random cases (ARGS="--count 1000 --areas spread")
-	@$(BIN)/python -m tests.conformance.oracle $(ARGS)
+oracle: $(READY) ## compare with kube-scheduler's plugins on random cases (RELEASE=1.36, ARGS="--count 1000 --areas spread")
+	@$(BIN)/python -m tests.conformance.oracle $(if $(RELEASE),--kubernetes-version $(RELEASE)) $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import contracts, prose, the Dockerfile
 	@$(BIN)/ruff check

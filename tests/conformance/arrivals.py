@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from batchsched.api.core.pod import Pod
+from batchsched.config.kubernetes_release import KubernetesVersion
 from batchsched.session.session import decide
 from tests.conformance import cycle, runner
 from tests.conformance.draw import AREAS, case
@@ -42,7 +43,7 @@ class Arrival:
         return ""
 
 
-def arrivals(seed: int, areas: tuple[str, ...]) -> Iterator[Arrival]:
+def arrivals(seed: int, areas: tuple[str, ...], version: KubernetesVersion) -> Iterator[Arrival]:
     """Draw a cluster and pods of a few templates that wait for it; decide over all of them at once.
 
     No preemption, which changes more than the pods that are there, and no volumes, which are bound only later.
@@ -50,6 +51,7 @@ def arrivals(seed: int, areas: tuple[str, ...]) -> Iterator[Arrival]:
     draw = Draw(f"{seed}, several")
     settled = sorted(AREAS.keys() - {"preemption", "volumes"})
     cluster = case(seed, areas or tuple(draw.sample(settled, draw.randint(1, 4))))
+    cluster["kubernetesVersion"] = version
     there = cluster.get("pods", [])
     templates = [cluster["pod"], *draw.sample(there, min(len(there), draw.randint(0, 3)))]
     waiting = [_named(draw.choice(templates), at) for at in range(draw.randint(2, 24))]

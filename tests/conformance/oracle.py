@@ -1,7 +1,7 @@
 """`make oracle`: random cases, evaluated by the plugins of kube-scheduler and of batchsched, and compared.
 
 Its plugins run in a small Go program next to the modules of the control plane (tests/controlplane/kubernetes/oracle),
-pinned to the version that the cases were recorded from. What it answers is in the format of the recorded cases.
+built from each release that the cases were recorded from. What it answers is in the format of the recorded cases.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Final, TextIO
 
 import msgspec
 
+from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, KubernetesVersion
 from batchsched.errors import PluginError
 from tests.conformance import __main__ as command
 from tests.conformance import arrivals, cycle, runner
@@ -25,29 +26,35 @@ from tests.controlplane import build
 _AT_ONCE: Final = 200
 
 
-def answers(cases: Sequence[Json]) -> list[Json]:
-    """Run the plugins of kube-scheduler; the answers are in the order of the cases.
+def answers(cases: Sequence[Json], version: KubernetesVersion) -> list[Json]:
+    """Run the plugins of a release of kube-scheduler; the answers are in the order of the cases.
 
     Raises:
       NoGo: there is no Go to build the program with.
       CalledProcessError: the program does not build, or refuses a case.
     """
     text = json.dumps(cases).encode()
-    done = subprocess.run([str(build.program("oracle"))], input=text, stdout=subprocess.PIPE, check=True)
+    oracle = str(build.program("oracle", version))
+    done = subprocess.run([oracle], input=text, stdout=subprocess.PIPE, check=True)
     found: list[Json] = json.loads(done.stdout)
     return found
 
 
-def recorded(seeds: range, areas: tuple[str, ...]) -> Iterator[Json]:
+def recorded(seeds: range, areas: tuple[str, ...], version: KubernetesVersion) -> Iterator[Json]:
     """Draw cases, and yield them with what is expected of them."""
     for start in range(seeds.start, seeds.stop, _AT_ONCE):
         drawn = [case(seed, areas) for seed in range(start, min(start + _AT_ONCE, seeds.stop))]
-        for one, expected in zip(drawn, answers(drawn), strict=True):
-            yield {**one, "expected": expected}
+        for one, expected in zip(drawn, answers(drawn, version), strict=True):
+            yield {**one, "kubernetesVersion": version, "expected": expected}
 
 
 def differences(stated: Json) -> list[str]:
-    """Return the differences of a case. Both schedulers must return an error, or neither; messages are not compared."""
+    """Return the differences of a case. Both schedulers must return an error, or neither; messages are not compared.
+
+    A case in which a plugin of kube-scheduler panics has no answer to compare with.
+    """
+    if stated["expected"].get("error", "").startswith("panic: "):
+        return []
     asked = msgspec.convert(stated, runner.Case)
     try:
         found = list(command.differences(asked))
@@ -63,6 +70,9 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     parser = argparse.ArgumentParser(prog="make oracle", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="how many cases")
     parser.add_argument("--seed", type=int, default=1, help="the first one's")
+    parser.add_argument(
+        "--kubernetes-version", choices=RELEASES, default=DEFAULT_VERSION, help="the release that answers"
+    )
     parser.add_argument("--areas", default="", help=f"of these alone: {', '.join(AREAS)}")
     parser.add_argument(
         "--several", action="store_true", help="several pods each, one after the other through decide"
@@ -77,7 +87,8 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
     outcomes: Counter[str] = Counter()
     wrong = 0
     seeds = range(asked.seed, asked.seed + asked.count)
-    for stated, found in (arrived if asked.several else compared)(seeds, areas):
+    draw = arrived if asked.several else compared
+    for stated, found in draw(seeds, areas, asked.kubernetes_version):
         outcomes[outcome(stated["expected"])] += 1
         if found:
             wrong += 1
@@ -86,22 +97,24 @@ def main(arguments: Sequence[str], out: TextIO = sys.stdout) -> int:
                 name = f"{stated['name']}-{stated['pod']['metadata']['name']}.json"
                 (asked.keep / name).write_text(json.dumps([stated]))
     counts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-    print(f"{outcomes.total()} cases: {counts}; {wrong} differ", file=out)
+    release = f"kube-scheduler {asked.kubernetes_version}"
+    print(f"{release}: {outcomes.total()} cases: {counts}; {wrong} differ", file=out)
     return 1 if wrong else 0
 
 
-def compared(seeds: range, areas: tuple[str, ...]) -> Iterator[tuple[Json, str]]:
+def compared(seeds: range, areas: tuple[str, ...], version: KubernetesVersion) -> Iterator[tuple[Json, str]]:
     """Yield cases with their answers, and what differs first, "" for nothing."""
-    for stated in recorded(seeds, areas):
+    for stated in recorded(seeds, areas, version):
         yield stated, next(iter(differences(stated)), "")
 
 
-def arrived(seeds: range, areas: tuple[str, ...]) -> Iterator[tuple[Json, str]]:
+def arrived(seeds: range, areas: tuple[str, ...], version: KubernetesVersion) -> Iterator[tuple[Json, str]]:
     """The same, of pods that wait together: a case for each of them, as it comes."""
     for seed in seeds:
-        waiting = list(arrivals.arrivals(seed, areas))
-        for one, expected in zip(waiting, answers([one.drawn for one in waiting]), strict=True):
-            yield {**one.drawn, "expected": expected}, one.difference(expected)
+        waiting = list(arrivals.arrivals(seed, areas, version))
+        expected = answers([one.drawn for one in waiting], version)
+        for one, answer in zip(waiting, expected, strict=True):
+            yield {**one.drawn, "expected": answer}, one.difference(answer)
 
 
 def outcome(expected: Json) -> str:

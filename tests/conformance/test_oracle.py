@@ -5,12 +5,14 @@ import json
 
 import pytest
 
+from batchsched.config.kubernetes_release import RELEASES
 from tests.conformance import oracle
 from tests.conformance.draw import AREAS, case
 from tests.controlplane import build
 
 needs_oracle = pytest.mark.skipif(
-    build.find("oracle") is None and not build.required(), reason="`make oracle` builds it"
+    any(build.find("oracle", version) is None for version in RELEASES) and not build.required(),
+    reason="`make controlplane` builds it",
 )
 
 
@@ -28,22 +30,25 @@ def test_every_area_draws_what_an_api_server_could_store(area):
 
 
 @needs_oracle
-def test_kube_scheduler_gives_the_same_answers_for_random_cases(tmp_path):
+@pytest.mark.parametrize("version", RELEASES)
+def test_kube_scheduler_gives_the_same_answers_for_random_cases(tmp_path, version):
     out = io.StringIO()
-    wrong = oracle.main(["--count", "100", "--seed", "1", "--keep", str(tmp_path)], out)
-    assert (wrong, list(tmp_path.iterdir())) == (0, []), out.getvalue()
+    arguments = ["--kubernetes-version", version, "--count", "60", "--keep", str(tmp_path)]
+    assert (oracle.main(arguments, out), list(tmp_path.iterdir())) == (0, []), out.getvalue()
 
 
 @needs_oracle
-def test_kube_scheduler_gives_the_same_answers_for_several_pending_pods():
+@pytest.mark.parametrize("version", RELEASES)
+def test_kube_scheduler_gives_the_same_answers_for_several_pending_pods(version):
     out = io.StringIO()
-    assert oracle.main(["--several", "--count", "12"], out) == 0, out.getvalue()
+    arguments = ["--kubernetes-version", version, "--several", "--count", "8"]
+    assert oracle.main(arguments, out) == 0, out.getvalue()
 
 
 @needs_oracle
 def test_differences_are_named_and_stored_as_a_case(tmp_path, monkeypatch):
-    def doubting(cases):
-        return [{**one, "total": [0] * len(one.get("total", ()))} for one in asked(cases)]
+    def doubting(cases, version):
+        return [{**one, "total": [0] * len(one.get("total", ()))} for one in asked(cases, version)]
 
     asked = oracle.answers
     monkeypatch.setattr(oracle, "answers", doubting)

@@ -1,7 +1,8 @@
 """The programs of a real control plane: found where envtest would look, or built once from pinned Go modules.
 
 `KUBEBUILDER_ASSETS` wins when it is set. Otherwise the programs stand in a cache outside the checkout, in a folder
-named after the hash of what they are made from; the first run builds them, about seven minutes on two cores.
+named after the hash of what they are made from; the first run builds them, about seven minutes on two cores. The
+programs of Kubernetes itself exist in two releases: the tests run against the newer, and a few against the older.
 """
 
 import fcntl
@@ -10,18 +11,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from batchsched.config.kubernetes_release import KubernetesVersion
+
 HERE: Final = Path(__file__).parent
-VERSION: Final = "v1.36.3"
+CURRENT: Final[KubernetesVersion] = "1.37"
+VERSIONS: Final[Mapping[KubernetesVersion, str]] = {CURRENT: "v1.37.2", "1.36": "v1.36.3"}
+"""The releases of Kubernetes, each pinned by `kubernetes/go.mod` or, an older one, by `kubernetes/go-VERSION.mod`."""
+VERSION: Final = VERSIONS[CURRENT]
 _STAMP: Final = "k8s.io/component-base/version"
-_MAJOR, _MINOR, _ = VERSION.removeprefix("v").split(".")
-_FLAGS: Final = (
-    f"-s -w -X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor={_MAJOR} -X {_STAMP}.gitMinor={_MINOR}"
-)
 PROGRAMS: Final = {
     "etcd": ("kubernetes", "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -33,6 +35,8 @@ PROGRAMS: Final = {
     "oracle": ("kubernetes", "./oracle"),
 }
 """Each program: the module that pins it, and the package that it is built from."""
+OLDER: Final[tuple[tuple[str, KubernetesVersion], ...]] = (("kube-apiserver", "1.36"), ("oracle", "1.36"))
+"""Programs that tests need of an older release as well."""
 _LEAST_GO: Final = (1, 26)
 
 
@@ -40,36 +44,48 @@ class NoGo(Exception):
     """There is no Go that could build the control plane."""
 
 
-def find(name: str) -> Path | None:
+def find(name: str, version: KubernetesVersion = CURRENT) -> Path | None:
     """Return the path of a program that is there already, None when it has to be built."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    folders = [*([Path(assets)] if assets else []), _cache(name)]
+    assets = os.environ.get("KUBEBUILDER_ASSETS") if version == CURRENT else None
+    folders = [*([Path(assets)] if assets else []), _cache(name, version)]
     return next((folder / name for folder in folders if (folder / name).exists()), None)
 
 
-def program(name: str) -> Path:
+def program(name: str, version: KubernetesVersion = CURRENT) -> Path:
     """Return the path of a program, building it when it is not there yet.
+
+    Args:
+      name: one of `PROGRAMS`.
+      version: the release of Kubernetes; without effect on the programs of other projects.
 
     Raises:
       NoGo: it has to be built, and there is no Go of the version that it needs.
       CalledProcessError: it does not build.
     """
-    found = find(name)
+    found = find(name, version)
     if found is None:
-        found = _cache(name) / name
+        found = _cache(name, version) / name
         found.parent.mkdir(parents=True, exist_ok=True)
         with _locked(found.parent / "lock"):
             if not found.exists():
-                _build(name, found)
+                _build(name, version, found)
     return found
 
 
-def _cache(name: str) -> Path:
+def _module_file(name: str, version: KubernetesVersion) -> Path:
+    """Return the go.mod that pins a program. Its go.sum is beside it."""
+    module, _ = PROGRAMS[name]
+    older = module == "kubernetes" and version != CURRENT
+    return HERE / module / (f"go-{version}.mod" if older else "go.mod")
+
+
+def _cache(name: str, version: KubernetesVersion) -> Path:
     """Return the folder of a program: named by the pinned modules, and by the sources that this repository contains."""
     module, package = PROGRAMS[name]
+    pins = _module_file(name, version)
     sources = (HERE / module / package).glob("*.go") if package.startswith("./") else ()
     pinned = hashlib.sha256()
-    for file in (HERE / module / "go.mod", HERE / module / "go.sum", *sorted(sources)):
+    for file in (pins, pins.with_suffix(".sum"), *sorted(sources)):
         pinned.update(file.read_bytes())
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "batchsched" / "controlplane" / pinned.hexdigest()[:16]
@@ -83,14 +99,29 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(name: str, path: Path) -> None:
+def _build(name: str, version: KubernetesVersion, path: Path) -> None:
     module, package = PROGRAMS[name]
-    sys.stderr.write(
-        f"building {name} {VERSION if module == 'kubernetes' else ''} (once; kept in {path.parent})\n"
-    )
+    release = VERSIONS[version]
+    shown = f"{name} {release}" if module == "kubernetes" else name
+    sys.stderr.write(f"building {shown} (once; kept in {path.parent})\n")
+    major, minor, _ = release.removeprefix("v").split(".")
+    stamped = {"gitVersion": release, "gitMajor": major, "gitMinor": minor}
     half = path.with_suffix(".half")
+    # Sources of this repository that differ between the releases choose by this tag.
+    tags = [f"-tags=kubernetes{version}"] if package.startswith("./") else []
     subprocess.run(
-        [_go(), "build", "-trimpath", "-ldflags", _FLAGS, "-o", str(half), package],
+        [
+            _go(),
+            "build",
+            f"-modfile={_module_file(name, version).name}",
+            *tags,
+            "-trimpath",
+            "-ldflags",
+            " ".join(["-s -w", *(f"-X {_STAMP}.{key}={text}" for key, text in stamped.items())]),
+            "-o",
+            str(half),
+            package,
+        ],
         cwd=HERE / module,
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"},
         check=True,
@@ -130,14 +161,19 @@ def _get_go() -> None:
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Build the missing programs; return 0, also if the build fails and the control plane is not required."""
+    """Build the missing programs; return 0, also if the build fails and the control plane is not required.
+
+    Args:
+      wanted: names of programs of the current release; without one, all of them, and those of `OLDER`.
+    """
+    chosen = [(name, CURRENT) for name in wanted] or [*((name, CURRENT) for name in PROGRAMS), *OLDER]
     try:
-        for name in wanted:
+        for name, version in chosen:
             try:
-                path = program(name)
+                path = program(name, version)
             except NoGo:
                 _get_go()
-                path = program(name)
+                path = program(name, version)
             sys.stderr.write(f"{name}: {path}\n")
     except (NoGo, OSError, subprocess.CalledProcessError) as error:
         sys.stderr.write(f"no control plane: {error}\n")
@@ -151,4 +187,4 @@ def required() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or tuple(PROGRAMS)))
+    sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from batchsched.api.crd.base import API_VERSION
+from batchsched.config.kubernetes_release import KubernetesVersion
 from tests.controlplane import build
 from tests.controlplane.objects import Manifest, custom, node, pod, pod_group
 from tests.controlplane.plane import Api, ApiFault, ControlPlane
@@ -20,6 +21,16 @@ QUEUES: Final = f"/apis/{API_VERSION}/queues"
 TOPOLOGIES: Final = f"/apis/{API_VERSION}/topologies"
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
+WORKLOAD_GATES: Final = (
+    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,WorkloadWithJob=true,"
+    "PodGroupPreemptionPolicy=true"
+)
+"""Feature gates of the Workload API, which are off by default in Kubernetes 1.37."""
+WORKLOAD_API: Final = (
+    f"--feature-gates={WORKLOAD_GATES}",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
+)
+"""Arguments of kube-apiserver with which it serves the Workload API."""
 _NUMBERS: Final = itertools.count(1)
 
 
@@ -68,12 +79,14 @@ def proxy(plane: ControlPlane) -> Iterator[Proxy]:
         yield between
 
 
-def start(home: Path, *arguments: str) -> ControlPlane:
+def start(home: Path, *arguments: str, version: KubernetesVersion = build.CURRENT) -> ControlPlane:
     """Return a control plane to start, its API server with more arguments.
 
     Without its programs the test is skipped, or fails where they are required.
     """
     missing = [name for name in _NEEDED if build.find(name) is None]
+    if build.find("kube-apiserver", version) is None:
+        missing.append(f"kube-apiserver {version}")
     if missing:
         reason = (
             f"no control plane ({', '.join(missing)}): run `make controlplane`, or set KUBEBUILDER_ASSETS"
@@ -81,7 +94,7 @@ def start(home: Path, *arguments: str) -> ControlPlane:
         if build.required():
             pytest.fail(reason)
         pytest.skip(reason)
-    return ControlPlane(home, arguments)
+    return ControlPlane(home, arguments, version)
 
 
 @dataclass(frozen=True, slots=True)

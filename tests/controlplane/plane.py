@@ -20,8 +20,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from batchsched.config.kubernetes_release import KubernetesVersion
 from tests.controlplane import audit
-from tests.controlplane.build import program
+from tests.controlplane.build import CURRENT, program
 
 ADMIN: Final = "admin-of-the-tests"
 """The bearer token of `system:masters`."""
@@ -100,10 +101,14 @@ class ControlPlane:
     Args:
       home: an empty folder for state, keys and logs.
       arguments: more arguments of kube-apiserver.
+      version: the release of kube-apiserver; everything else is of the current one.
     """
 
-    def __init__(self, home: Path, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home: Path, arguments: Sequence[str] = (), version: KubernetesVersion = CURRENT
+    ) -> None:
         self.home = home
+        self.version = version
         self._arguments = tuple(arguments)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._etcd, self._peer, self._port = (free_port() for _ in range(3))
@@ -257,14 +262,15 @@ class ControlPlane:
         path.write_text(yaml.safe_dump(settings))
         self._spawn("kube-scheduler", f"--config={path}", "--secure-port=0")
 
-    def start_controller_manager(self, *controllers: str) -> None:
-        """Start kube-controller-manager with some controllers."""
+    def start_controller_manager(self, *controllers: str, gates: str = "") -> None:
+        """Start kube-controller-manager with some controllers, and with feature gates such as `A=true,B=true`."""
         self._spawn(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig()}",
             f"--controllers={','.join(controllers)}",
             "--leader-elect=false",
             "--secure-port=0",
+            *([f"--feature-gates={gates}"] if gates else []),
         )
 
     def pid(self, name: str) -> int:
@@ -308,9 +314,10 @@ class ControlPlane:
         (self.home / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
 
     def _spawn(self, name: str, *arguments: str) -> None:
+        version = self.version if name == "kube-apiserver" else CURRENT
         with (self.home / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(program(name)), *arguments],
+                [str(program(name, version)), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

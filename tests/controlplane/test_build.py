@@ -26,6 +26,21 @@ def test_the_binaries_that_envtest_would_use_take_precedence(tmp_path, monkeypat
     assert build.find("kwok") != tmp_path / "kwok"
 
 
+def test_each_release_of_kubernetes_has_programs_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "_build", lambda name, version, path: path.write_text(f"{name} {version}"))
+    paths = {version: build.program("kube-apiserver", version) for version in build.VERSIONS}
+    assert [path.read_text() for path in paths.values()] == ["kube-apiserver 1.37", "kube-apiserver 1.36"]
+    assert build.program("kwok", "1.36") == build.program("kwok")
+
+
+def test_each_pinned_release_is_the_one_that_is_stamped():
+    for version, release in build.VERSIONS.items():
+        pins = build.HERE / "kubernetes" / ("go.mod" if version == build.CURRENT else f"go-{version}.mod")
+        assert f"require k8s.io/kubernetes {release}\n" in pins.read_text()
+        assert release.startswith(f"v{version}.")
+
+
 def test_a_failed_build_is_reported_and_is_an_error_only_if_required(nowhere, monkeypatch, capsys):
     assert build.main(["etcd"]) == 0
     assert "no control plane: there is no Go" in capsys.readouterr().err

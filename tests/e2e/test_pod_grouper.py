@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.controlplane.build import VERSIONS
 from tests.controlplane.fixtures import Namespace, eventually, start
-from tests.controlplane.plane import ControlPlane
 from tests.e2e.owners import TEMPLATE, install, job, make, members
 from tests.e2e.running import Scheduler, all_bound, bound, never, pods, running
 
@@ -11,7 +11,10 @@ pytestmark = pytest.mark.usefixtures("scheduler")
 
 POD_GROUPS = "scheduling.batchsched.dev/v1alpha1"
 LABEL = "scheduling.batchsched.dev/pod-group"
-GANGS = ("--feature-gates=GenericWorkload=true,GangScheduling=true",)
+ALPHA_GANGS = (
+    "--feature-gates=GenericWorkload=true,GangScheduling=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+)
 
 
 def groups(namespace):
@@ -125,10 +128,9 @@ def test_a_gang_of_coscheduling_is_bound_completely(namespace):
 
 
 @pytest.mark.slow
-def test_a_kubernetes_pod_group_is_bound_completely(tmp_path):
-    start(tmp_path)  # skips where there is no control plane
-    arguments = (*GANGS, "--runtime-config=scheduling.k8s.io/v1alpha2=true")
-    with ControlPlane(tmp_path / "plane", arguments) as plane:
+def test_a_kubernetes_pod_group_is_bound_completely_by_an_api_server_of_1_36(tmp_path):
+    with start(tmp_path / "plane", *ALPHA_GANGS, version="1.36") as plane:
+        assert plane.admin.get("/version")["gitVersion"] == VERSIONS["1.36"]
         plane.start_kwok()
         plane.install_definitions()
         plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "team"}})

@@ -85,14 +85,20 @@ type room struct {
 	pdbs      []*policyv1.PodDisruptionBudget
 }
 
-func ask(c *Case) (*Expected, error) {
+func ask(c *Case) (expected *Expected, err error) {
+	// VolumeBinding of 1.37 dereferences the capacity of a CSIStorageCapacity that states none.
+	defer func() {
+		if problem := recover(); problem != nil {
+			expected, err = &Expected{Error: fmt.Sprintf("panic: %v", problem)}, nil
+		}
+	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r, err := build(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	expected := &Expected{
+	expected = &Expected{
 		PreFilter: map[string]Answer{}, Filter: map[string]map[string]Answer{}, NodeStatus: map[string]Answer{},
 		PreScore: map[string]Answer{}, Raw: map[string][]int64{}, Normalized: map[string][]int64{},
 		Weights: map[string]int32{}, Feasible: []string{},
@@ -132,7 +138,7 @@ func build(ctx context.Context, c *Case) (*room, error) {
 		node := info.Pod.Status.NominatedNodeName
 		nominator.pods[node] = append(nominator.pods[node], info)
 	}
-	r.framework, err = frameworkruntime.NewFramework(ctx, r.capturing(), profile,
+	options := append(mutable(r.snapshot),
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, devices, factory)),
@@ -142,6 +148,7 @@ func build(ctx context.Context, c *Case) (*room, error) {
 		frameworkruntime.WithEventRecorder(events.NewEventBroadcasterAdapter(client).NewRecorder("oracle")),
 		frameworkruntime.WithParallelism(1),
 	)
+	r.framework, err = frameworkruntime.NewFramework(ctx, r.capturing(), profile, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +347,7 @@ func (r *room) refused(ctx context.Context, c *Case, state fwk.CycleState, diagn
 		_, status := r.framework.RunPostFilterPlugins(ctx, state, c.Pod, diagnosis.NodeToStatus)
 		found.Code, found.Message = status.Code().String(), status.Message()
 	} else {
-		found.Code = fwk.Success.String()
+		found.Code, found.Message = fwk.Success.String(), nominated(found.NominatedNode, len(chosen))
 		for _, victim := range chosen {
 			found.Victims = append(found.Victims, victim.Namespace+"/"+victim.Name)
 		}
