@@ -5,6 +5,7 @@ forbid a class in a namespace. Nothing judges the PriorityClass that a PodGroup 
 So the PriorityClass of a PodGroup can only lower the priority of a gang.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -12,7 +13,9 @@ from typing import Final
 from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external.pod_group import SOURCE_PRIORITY
 
+_INTEGER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
 """The lowest priority of system-critical pods. The API server lets users create only PriorityClasses below it."""
 SYSTEM_PRIORITIES: Final[Mapping[str, int]] = MappingProxyType(
@@ -78,5 +81,12 @@ class PriorityTable:
         )
 
     def _class_value(self, group: PodGroup | None, default: int) -> int:
-        """Return the value of a PodGroup's PriorityClass; the default if it names none that exists."""
-        return default if group is None else self._values.get(group.spec.priority_class_name, default)
+        """Return the value of a PodGroup's PriorityClass; the default if it names none that exists.
+
+        A PodGroup of Kubernetes states the value itself: admission resolved its PriorityClass when it was created.
+        """
+        if group is None:
+            return default
+        if priority := group.metadata.annotations.get(SOURCE_PRIORITY):
+            return int(priority) if _INTEGER.fullmatch(priority) else default
+        return self._values.get(group.spec.priority_class_name, default)

@@ -226,7 +226,7 @@ def desired_upstream_condition(
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (verdict.refusal is None or present.get("status") == "True"):
         return None
-    if true and not counts.was_whole:
+    if true and not counts.was_whole and counts.succeeded < group.min_member:
         # A later leader takes the condition for a gang that was whole, but these bindings may still fail.
         return None
     if not true:

@@ -22,7 +22,7 @@ import msgspec
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
+from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_source, is_external
 from batchsched.api.gang import is_single_pod
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
@@ -149,7 +149,8 @@ class StaleGangController:
         """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
         if gang.was_whole or not is_external(group):
             return gang.was_whole
-        condition = UPSTREAM_CONDITIONS.get(external_source(group)[0])
+        is_tree = bool(self._cache.group_trees.groups_of(group.key))
+        condition = COMPOSITE_CONDITION if is_tree else UPSTREAM_CONDITIONS.get(external_source(group)[0])
         recorded = self._cache.status(POD_GROUPS, gang.identity, group.metadata.uid)
         return any(
             present["type"] == condition and present["status"] == "True"

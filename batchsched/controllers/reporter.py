@@ -23,6 +23,7 @@ from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHisto
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
+from batchsched.controllers.workload_status import DisruptionTargets
 from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.reflector import Reflector
@@ -72,6 +73,7 @@ class Reporter:
         self._set_aside: SetAsideEventReporter | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
+        self._disruptions = DisruptionTargets(cache, writer, clock)
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
@@ -106,7 +108,8 @@ class Reporter:
             self.recorder.record_without_series(PendingEvent(target, "Scheduled", "Binding", note))
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record the Event of an evicted pod (an `evictor.Evicted` callback)."""
+        """Record the Event of an evicted pod, and the condition of its group (an `evictor.Evicted` callback)."""
+        self._disruptions.record_eviction(pod, reason, message)
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:

@@ -6,7 +6,7 @@ before pods. A status equal to the written one is not sent.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, W
 from batchsched.controllers.protection_limits import limited_protections
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.workload_status import STRATEGIC_MERGE, changed_conditions
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
 from batchsched.kube.connection import MERGE_PATCH, POD_GROUP_RESOURCE, POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
@@ -42,7 +43,6 @@ MAX_CHECKS_PER_PERIOD: Final = 5_000
 POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
 OUR_QUEUES: Final = ApiResource(API_VERSION, "queues", "Queue", namespaced=False)
-STRATEGIC: Final = "application/strategic-merge-patch+json"
 ObjectKey = tuple[str, str]
 """An object to check: its field of Snapshot and its key there."""
 ObjectWithUid = tuple[ObjectKey, str]
@@ -206,12 +206,11 @@ class StatusController:
                     break
                 del queued[key_to_check]
                 try:
-                    change = self._change_of(key_to_check, now)
+                    next_changes = tuple(self._changes_of(key_to_check, now))
                 except Exception as error:  # noqa: BLE001 - one object must not keep the others from their status
                     self._report_failure(key_to_check, error)
                     continue
-                if change is not None:
-                    changes.append(change)
+                changes += next_changes
         return changes
 
     def _report_failure(self, key: ObjectKey, error: Exception) -> None:
@@ -219,6 +218,29 @@ class StatusController:
         if key not in self._failed:
             self._failed.add(key)
             _LOG.error("the status of %s is not written: a defect", " ".join(key), exc_info=error)
+
+    def _changes_of(self, key_to_check: ObjectKey, now: float) -> "Iterator[StatusChange]":
+        """Yield the changes of an object, and of all groups of a tree of groups of Kubernetes."""
+        field, key = key_to_check
+        group = self._cache.get(field, key)
+        if field == POD_GROUPS and group is not None and self._cache.group_trees.groups_of(key):
+            yield from self._tree(group, now)
+        elif (change := self._change_of(key_to_check, now)) is not None:
+            yield change
+
+    def _tree(self, group: PodGroup, now: float) -> "Iterator[StatusChange]":
+        if not is_external(group):
+            return
+        key = (POD_GROUPS, group.key)
+        numbers, verdict = self._numbers(group.key), self._refusals.get(group.key)
+
+        def written(uid: str) -> status.Conditions | None:
+            conditions: status.Conditions | None = (self._written.get((key, uid)) or {}).get("conditions")
+            return conditions
+
+        for change in changed_conditions(self._cache, group, numbers, verdict, written, now):
+            desired = {"conditions": [change.condition]}
+            yield StatusChange((key, change.uid), change.resource, desired, None, name=change.name)
 
     def _change_of(self, key_to_check: ObjectKey, now: float) -> "StatusChange | None":
         """Return the change of an object; None if its status is written already."""
@@ -327,9 +349,10 @@ class StatusController:
         key_to_check, uid = change.place
         field, key = key_to_check
         namespace, _, name = key.rpartition("/")
+        name = change.name or name
         is_own = change.resource.api_version == API_VERSION
         # A strategic merge keeps the conditions of other controllers.
-        content_type = MERGE_PATCH if is_own else STRATEGIC
+        content_type = MERGE_PATCH if is_own else STRATEGIC_MERGE
         body = {"status": change.desired}
         if field == POD_GROUPS and not is_own:  # the uid keeps the patch from another object of the same name
             body["metadata"] = {"uid": uid}
@@ -381,6 +404,7 @@ class StatusChange:
       resource: Its API resource.
       desired, present: The status to be written, and the one before.
       pod_condition: Reason and message of a pod's condition, which identify the condition; () for other objects.
+      name: The name of the object, if it is not that of `place`: a group of a tree.
     """
 
     place: ObjectWithUid
@@ -388,6 +412,7 @@ class StatusChange:
     desired: Any
     present: Any
     pod_condition: tuple[str, str] | tuple[()] = ()
+    name: str = ""
 
 
 def _version_of(answer: bytes) -> int:

@@ -26,7 +26,7 @@ from batchsched.api.core.volume import (
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError, field_errors
-from batchsched.api.external.conversion import convert_pod_group
+from batchsched.api.external.conversion import convert_external
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
@@ -80,7 +80,7 @@ class Decoder:
     def decode(self, document: Document, kind: ObjectKind) -> Any:
         """Decode and validate one Kubernetes object of an input file.
 
-        A PodGroup of another project becomes a batchsched PodGroup.
+        A PodGroup of another project becomes a batchsched PodGroup, or a part of one.
 
         Raises:
           ObjectDecodeError: the object is invalid.
@@ -115,7 +115,7 @@ class Decoder:
         decoded = self._read(document.raw, kind.type, "")
         _check(decoded)
         if isinstance(decoded, ExternalPodGroup):
-            return convert_pod_group(decoded)
+            return convert_external(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:
             return with_binding_mode(decoded)
         return decoded

@@ -26,7 +26,12 @@ from batchsched.api.crd.validation import (
     unknown_sub_group_warnings,
 )
 from batchsched.api.decision import SetAside
-from batchsched.api.external.conversion import EXTERNAL_KIND_BY_GROUP_AND_NAME, with_gang_labels
+from batchsched.api.external.conversion import (
+    EXTERNAL_KIND_BY_GROUP_AND_NAME,
+    with_gang_labels,
+    with_tree_labels,
+)
+from batchsched.api.external.group_tree import TreeGroup, assemble_gangs
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
@@ -185,6 +190,8 @@ class _Cluster:
     owners: list[Document] = field(default_factory=list)
     decoder: Decoder = field(default_factory=partial(Decoder, from_files=True))
     objects: dict[str, list[Any]] = field(default_factory=lambda: {kind.field: [] for kind in OBJECT_KINDS})
+    tree_groups: list[TreeGroup] = field(default_factory=list)
+    """CompositePodGroups, and the PodGroups of Kubernetes that name one as their parent."""
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside_objects: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -236,6 +243,9 @@ class _Cluster:
             raise ObjectDecodeError((FieldError("metadata.name", message),))
         self.homes[key] = document.file
         self.usable += 1
+        if isinstance(decoded, TreeGroup):
+            self.tree_groups.append(decoded)
+            return
         if kind.type is Pod:
             if not self._counts(decoded):
                 return
@@ -276,6 +286,7 @@ class _Cluster:
           UnusableInput: there are no objects.
         """
         self._set_queues_aside()
+        self._assemble_trees()
         if not self.usable:
             raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
         # As the API server lists them: a simulation draws the nodes that fail by their indexes.
@@ -283,6 +294,17 @@ class _Cluster:
         fields: dict[str, Any] = {name: tuple(objects) for name, objects in self.objects.items()}
         snapshot = Snapshot(**fields, set_aside=tuple(self.set_aside_objects))
         return ReadResult(snapshot, tuple(self._warnings(snapshot)), tuple(self.owners))
+
+    def _assemble_trees(self) -> None:
+        """Add the gang of each tree of groups of Kubernetes, and give pods the labels of their trees."""
+        if not self.tree_groups:
+            return
+        gangs, places = assemble_gangs(self.tree_groups)
+        self.objects["pod_groups"] += gangs
+        self.objects["pods"] = [
+            with_tree_labels(pod, places) if pod.spec.scheduler_name == self.scheduler_name else pod
+            for pod in self.objects["pods"]
+        ]
 
     def _set_queues_aside(self) -> None:
         reasons = misplaced_queues(self.objects["queues"])

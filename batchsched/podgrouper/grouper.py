@@ -17,6 +17,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABE
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.conversion import EXTERNAL_KINDS, with_gang_labels
+from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamPodGroup
 from batchsched.api.snapshot import ObjectKind
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.config.owner_rules import OwnerRule
@@ -35,6 +36,7 @@ from batchsched.podgrouper.owners import (
     read_pod_owner,
 )
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
+from batchsched.podgrouper.trees import TreeGroupStore, TreePodStore
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
 from batchsched.state.cluster_state import ClusterState
@@ -363,6 +365,7 @@ def _group(owner: Owner, derived: DerivedGroup) -> PodGroup:
 
 
 _TRANSLATED: Final = tuple(enumerate(EXTERNAL_KINDS))
+_COMPOSITE: Final = next(number for number, kind in _TRANSLATED if kind.type is CompositePodGroup)
 
 
 @dataclass(slots=True)
@@ -385,6 +388,7 @@ class PodGrouper:
     kinds: OwnerKinds = field(init=False)
     groups: PodGroupIndex = field(init=False)
     members: GangMemberStore = field(init=False)
+    pods: TreePodStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.kinds = owner_kinds(self.rules)
@@ -392,17 +396,18 @@ class PodGrouper:
         self.members = GangMemberStore(
             self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
         )
+        self.pods = TreePodStore(self.cache.group_trees, self.members, self.scheduler_names)
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind from its reflector."""
         if kind.type is Pod:
-            return self.members
+            return self.pods
         return PodGroupStore(self.groups) if kind.type is PodGroup else self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
         """Yield the reflectors for the owners of pods and for the PodGroups of other projects."""
         for number, kind in _TRANSLATED:
-            handlers = EventHandler(kind, PodGroupStore(self.groups, number), decoder, self.changed)
+            handlers = EventHandler(kind, self._external_store(number, kind), decoder, self.changed)
             terms = ReflectorSettings(without="pods that name one wait")
             yield Reflector(
                 connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
@@ -416,3 +421,15 @@ class PodGrouper:
             yield Reflector(
                 connection, collection, handler, clock, terms=terms, read=partial(read_owner, owner)
             )
+
+    def _external_store(self, number: int, kind: ObjectKind) -> ObjectStore:
+        if not issubclass(kind.type, UpstreamPodGroup | CompositePodGroup):
+            return PodGroupStore(self.groups, number)
+        return TreeGroupStore(
+            self.cache.group_trees,
+            self.groups,
+            self.pods,
+            number,
+            _COMPOSITE,
+            is_composite=kind.type is CompositePodGroup,
+        )

@@ -168,6 +168,15 @@ class WhatIf:
             self._put_owner(owner, manifest, document.file)
         elif kind is not None:
             self._put_object(kind, manifest, document.file)
+        elif external := [
+            reflector
+            for reflector in self.service.reflectors
+            if (reflector.resource.api_version, reflector.resource.kind)
+            == (envelope.api_version, envelope.kind)
+        ]:
+            self._born(manifest, namespaced=True)
+            for reflector in external:
+                reflector.handle_json(msgspec.json.encode(manifest))
         else:
             self.warnings.append(f"{document.file}: {envelope.kind or 'what has no kind'} is passed over")
 

@@ -29,6 +29,7 @@ from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_namespace
 from batchsched.api.queue_access import QueueAccess, default_queue
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
+from batchsched.state.group_trees import GroupTrees
 from batchsched.state.podgroup_state import GangIndex, GangPods
 from batchsched.state.queue_usage import QueueUsageTally
 from batchsched.state.store import MAX_UNREAD, ChangeReader, Store, Tombstones, equal_for_scheduling
@@ -108,6 +109,8 @@ class ClusterState:
         self.scheduler_names = frozenset(scheduler_names)
         self.queue_usage = QueueUsageTally(self.scheduler_names, self.queue_access)
         self.gangs = GangIndex(self.queue_usage, self.scheduler_names)
+        self.group_trees = GroupTrees()
+        """The trees of groups of Kubernetes. The pod grouper changes them, and makes one gang of each."""
         self.capacity: Counter[str] = Counter()
         """Allocatable resources of all nodes, in base units."""
         self._ttl = ttl_seconds

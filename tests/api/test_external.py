@@ -10,7 +10,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABE
 from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_pod_group, with_gang_labels
 from batchsched.api.external.pod_group import SOURCE, external_source, is_external
 
-TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in EXTERNAL_KINDS}
+TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in EXTERNAL_KINDS if kind.name == "PodGroup"}
 
 
 def translated(api_version, **spec):

@@ -8,7 +8,7 @@ import yaml
 
 from batchsched.api.decision import REASONS
 from batchsched.podgrouper.rules import OWNERS
-from tests.controlplane.build import VERSION
+from tests.controlplane.build import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 SUPPORT = (ROOT / "docs" / "support.md").read_text("utf-8")
@@ -28,7 +28,8 @@ def test_versions_of_python_are_those_that_the_package_accepts():
 
 
 def test_versions_of_kubernetes_are_those_of_the_tests_and_of_the_chart():
-    assert f"kube-apiserver {VERSION.removeprefix('v')}" in SUPPORT
+    for version in VERSIONS.values():
+        assert f"kube-apiserver {version.removeprefix('v')}" in SUPPORT
     chart = yaml.safe_load((ROOT / "deploy" / "helm" / "batchsched" / "Chart.yaml").read_text("utf-8"))
     oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     assert f"| before {oldest} | not supported" in SUPPORT

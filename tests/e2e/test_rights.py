@@ -15,7 +15,7 @@ from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
-from tests.controlplane.fixtures import Namespace, eventually, start
+from tests.controlplane.fixtures import WORKLOAD_API, Namespace, eventually, start
 from tests.controlplane.installed import install_policies, manifests
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import LEASE
@@ -23,7 +23,6 @@ from tests.e2e.owners import install, job, members
 from tests.e2e.running import all_bound, bound, condition, group, pods
 from tests.e2e.serving import Served, serving
 
-GANGS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 OURS = "scheduling.batchsched.dev/v1alpha1"
 LABEL = "scheduling.batchsched.dev/pod-group"
 BUILT_IN = {"batch", "apps", "scheduling.k8s.io"}
@@ -32,7 +31,7 @@ BUILT_IN = {"batch", "apps", "scheduling.k8s.io"}
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with every kind that batchsched knows."""
-    with start(tmp_path_factory.mktemp("rights"), *GANGS) as plane:
+    with start(tmp_path_factory.mktemp("rights"), *WORKLOAD_API) as plane:
         plane.start_kwok()
         plane.install_definitions()
         install_policies(plane)
@@ -173,9 +172,17 @@ def follow_an_owner(namespace: Namespace) -> None:
 
 def bind_a_gang_of_kubernetes_itself(namespace: Namespace) -> None:
     """Its PodGroup says that it was scheduled."""
-    path = namespace.path("podgroups", group="scheduling.k8s.io/v1alpha2")
+    path = namespace.path("podgroups", group="scheduling.k8s.io/v1beta1")
     spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
     namespace.api.create(path, {"metadata": {"name": "upstream"}, "spec": spec})
+    trees = namespace.path("compositepodgroups", group="scheduling.k8s.io/v1alpha3")
+    reference = {"workloadName": "w", "templateName": "t"}
+    root = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "workloadRef": reference}
+    namespace.api.create(trees, {"metadata": {"name": "tree"}, "spec": root})
+    leaf = {**spec, "workloadRef": reference, "parentCompositePodGroupName": "tree"}
+    namespace.api.create(path, {"metadata": {"name": "leaf"}, "spec": leaf})
+    namespace.pod("leaf-0", spec={"schedulingGroup": {"podGroupName": "leaf"}}, cpu="10m")
+    eventually(lambda: namespace.api.get(f"{trees}/tree").get("status", {}).get("conditions"), 60)
     namespace.pod("upstream-0", spec={"schedulingGroup": {"podGroupName": "upstream"}}, cpu="10m")
     eventually(lambda: namespace.api.get(f"{path}/upstream").get("status", {}).get("conditions"), 60)
 

@@ -124,7 +124,6 @@ UNSUPPORTED_POD_GROUPS = [
         )
         for version in KUBERNETES
         for field, value, path in (
-            ("parentCompositePodGroupName", "llm", "parentCompositePodGroupName"),
             ("resourceClaims", [{"name": "c", "resourceClaimName": "x"}], "resourceClaims"),
             (
                 "schedulingConstraints",

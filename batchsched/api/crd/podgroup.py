@@ -21,6 +21,8 @@ from batchsched.api.crd.base import (
 from batchsched.api.crd.subgroup_tree import SubgroupTree
 
 DEFAULT_QUEUE = "default"
+NO_TOPOLOGY: Final = ""
+"""Name of a topology in the PodGroups of other projects that name a node label as a level."""
 SCHEDULE_TIMEOUT = 600
 """Default time in seconds for which a gang may wait at Permit."""
 MOST_SUBGROUPS = 1000
@@ -261,7 +263,7 @@ class PodGroupSpec(StrictModel):
     def topology_of_subgroup(self, subgroup: SubGroup) -> str:
         """Return the name of the Topology of a subGroup: that of the PodGroup, unless the subGroup names another."""
         own = subgroup.topology.name if subgroup.topology is not None else None
-        return own or (self.topology or TopologyRequest()).name
+        return own if own is not None else (self.topology or TopologyRequest()).name
 
     @property
     def rank_label(self) -> str | None:

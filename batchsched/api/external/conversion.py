@@ -9,9 +9,22 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABE
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external import coscheduling, kai, kubernetes, volcano
 from batchsched.api.external.coscheduling import CoschedulingPodGroup
+from batchsched.api.external.group_tree import TreeGroup
 from batchsched.api.external.kai import KAI_QUEUE, KaiPodGroup
-from batchsched.api.external.kubernetes import UpstreamAlphaPodGroup, UpstreamBetaPodGroup, UpstreamPodGroup
-from batchsched.api.external.pod_group import SOURCE, SOURCE_UID, ExternalPodGroup, Marks, without_none
+from batchsched.api.external.kubernetes import (
+    CompositePodGroup,
+    UpstreamAlphaPodGroup,
+    UpstreamBetaPodGroup,
+    UpstreamPodGroup,
+)
+from batchsched.api.external.pod_group import (
+    SOURCE,
+    SOURCE_PRIORITY,
+    SOURCE_UID,
+    ExternalPodGroup,
+    Marks,
+    without_none,
+)
 from batchsched.api.external.volcano import VOLCANO_QUEUE, VolcanoPodGroup
 from batchsched.api.snapshot import ObjectKind, api_group
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
@@ -20,17 +33,36 @@ EXTERNAL_KINDS: Final = (
     ObjectKind(
         "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
     ),
-    ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
     ObjectKind(
         "PodGroup", "scheduling.k8s.io/v1alpha3", UpstreamAlphaPodGroup, "pod_groups", namespaced=True
     ),
-    ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
+    ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
+    ObjectKind(
+        "CompositePodGroup", "scheduling.k8s.io/v1alpha3", CompositePodGroup, "pod_groups", namespaced=True
+    ),
     ObjectKind("PodGroup", "scheduling.volcano.sh/v1beta1", VolcanoPodGroup, "pod_groups", namespaced=True),
     ObjectKind("PodGroup", "scheduling.run.ai/v2alpha2", KaiPodGroup, "pod_groups", namespaced=True),
 )
 """External kinds in order of precedence. A batchsched PodGroup of the same name takes precedence over all of them."""
-EXTERNAL_KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in EXTERNAL_KINDS}
+EXTERNAL_KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in reversed(EXTERNAL_KINDS)}
 _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
+
+
+def convert_external(external: ExternalPodGroup) -> PodGroup | TreeGroup:
+    """Return a PodGroup of another project as a batchsched PodGroup, or as a part of one.
+
+    A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts: `group_tree` assembles a
+    PodGroup of all groups of a tree.
+
+    Raises:
+      pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
+    """
+    if isinstance(external, CompositePodGroup) or (
+        isinstance(external, UpstreamPodGroup) and external.spec.parent_composite_pod_group_name
+    ):
+        return TreeGroup(external, _VERSIONS[type(external)])
+    return convert_pod_group(external)
 
 
 def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
@@ -45,10 +77,12 @@ def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
     unsupported = external.unsupported_field()
     if unsupported:
         unsupported = f"PodGroup of {api_group(_VERSIONS[type(external)])}: {unsupported}"
+    priority = external.spec.priority if isinstance(external, UpstreamPodGroup) else None
     annotations = without_none(
         **{
             SOURCE: _VERSIONS[type(external)],
             SOURCE_UID: meta.uid or None,
+            SOURCE_PRIORITY: None if priority is None else str(priority),
             UNSUPPORTED_FIELD: unsupported or None,
         }
     )
@@ -91,6 +125,27 @@ def with_gang_labels(pod: Pod) -> Pod:
             return with_labels(pod, {POD_GROUP_LABEL: group, SUB_GROUP_LABEL: sub_group or None})
     queue = meta.label(KAI_QUEUE) or meta.annotation(VOLCANO_QUEUE)
     return with_labels(pod, {QUEUE_LABEL: queue}) if queue and not meta.label(QUEUE_LABEL) else pod
+
+
+def scheduling_group_key(pod: Pod) -> str:
+    """Return the `namespace/name` of the PodGroup of Kubernetes that a pod names; "" if it names none."""
+    group = pod.spec.scheduling_group
+    return f"{pod.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
+
+
+def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
+    """Return a pod with the labels of the gang and the subgroup of its tree; the pod itself if it is in no tree.
+
+    Args:
+      pod: a pod of a batchsched profile.
+      places: as `assemble_gangs` returns them.
+    """
+    key = scheduling_group_key(pod)
+    own = pod.metadata.label(POD_GROUP_LABEL)
+    if key not in places or own not in (None, key.rpartition("/")[2]):
+        return pod
+    gang, subgroup = places[key]
+    return with_labels(pod, {POD_GROUP_LABEL: gang, SUB_GROUP_LABEL: subgroup})
 
 
 def with_labels(pod: Pod, labels: Mapping[str, str | None]) -> Pod:

@@ -1,11 +1,17 @@
-"""The PodGroup of Kubernetes itself (`scheduling.k8s.io`)."""
+"""The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
 
+A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
+`external.group_tree` assembles.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from typing_extensions import override
 
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import NO_TOPOLOGY
 from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec
 
 UPSTREAM: Final = "scheduling.k8s.io"
@@ -15,6 +21,15 @@ UPSTREAM_CONDITIONS: Final = {
     f"{UPSTREAM}/v1beta1": "PodGroupInitiallyScheduled",
 }
 """Condition by which PodGroups of Kubernetes state whether they were scheduled, by API version."""
+COMPOSITE_CONDITION: Final = "CompositePodGroupInitiallyScheduled"
+"""The same of CompositePodGroups."""
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+"""Condition of a group of Kubernetes that loses its pods by evictions."""
+MOST_TREE_LEVELS: Final = 4
+"""Maximum depth of a tree of groups, the PodGroups included.
+
+Source: `WorkloadMaxTreeDepth` of k8s.io/api/scheduling/v1alpha3.
+"""
 
 
 class GangPolicy(KubernetesValue, frozen=True, gc=False):
@@ -27,6 +42,24 @@ class SchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy of a Kubernetes PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
 
     gang: GangPolicy | None = None
+
+
+class GroupGangPolicy(KubernetesValue, frozen=True, gc=False):
+    """The scheduling policy `gang` of a CompositePodGroup, with the minimum number of groups directly below it."""
+
+    min_group_count: int = 1
+
+
+class GroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
+    """The scheduling policy of a CompositePodGroup: `gang`, or `basic`, with which one group below it is enough."""
+
+    gang: GroupGangPolicy | None = None
+
+
+class WorkloadReference(KubernetesValue, frozen=True, gc=False):
+    """The Workload and the template in it from which a group was created."""
+
+    workload_name: str = ""
 
 
 class UpstreamTopologyConstraint(KubernetesValue, frozen=True, gc=False):
@@ -45,12 +78,67 @@ class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of 1.36, or v1alpha3 and v1beta1 of 1.37."""
 
     parent_composite_pod_group_name: str = ""
+    workload_ref: WorkloadReference | None = None
     resource_claims: tuple[dict[str, Any], ...] | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
     priority_class_name: str = ""
+    priority: int | None = None
     preemption_policy: str | None = None
     disruption_mode: str | dict[str, Any] | None = None
+
+    @property
+    def is_evicted_as_whole(self) -> bool:
+        """Whether the pods of the group are evicted together only."""
+        return is_disrupted_as_whole(self.disruption_mode)
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The node labels of the topology constraints."""
+        return topology_keys(self.scheduling_constraints)
+
+
+class CompositeSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a CompositePodGroup (`scheduling.k8s.io/v1alpha3`)."""
+
+    parent_composite_pod_group_name: str = ""
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: GroupSchedulingPolicy = GroupSchedulingPolicy()
+    scheduling_constraints: UpstreamConstraints | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    disruption_mode: dict[str, Any] | None = None
+
+    @property
+    def is_evicted_as_whole(self) -> bool:
+        """Whether the groups directly below are evicted together only."""
+        return is_disrupted_as_whole(self.disruption_mode)
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The node labels of the topology constraints."""
+        return topology_keys(self.scheduling_constraints)
+
+
+def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
+    """Return whether a disruption mode is `all`, or `PodGroup` in v1alpha2. The default is `single`.
+
+    Source: `DisruptionMode` of k8s.io/api/scheduling/v1beta1.
+    """
+    return disruption_mode == "PodGroup" or (
+        isinstance(disruption_mode, Mapping) and "all" in disruption_mode
+    )
+
+
+def topology_request(keys: Sequence[str]) -> Spec | None:
+    """Return the topology of a batchsched PodGroup for topology constraints: their node label is the level."""
+    return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
+
+
+def topology_keys(constraints: UpstreamConstraints | None) -> tuple[str, ...]:
+    """Return the node labels of topology constraints, in order."""
+    return tuple(constraint.key for constraint in (constraints or UpstreamConstraints()).topology or ())
 
 
 class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
@@ -60,7 +148,11 @@ class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes itself (`scheduling.k8s.io`)."""
+    """The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
+
+    A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
+    `external.group_tree` assembles.
+    """
 
     spec: UpstreamSpec = UpstreamSpec()
     status: UpstreamStatus = UpstreamStatus()
@@ -69,40 +161,50 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
     def batchsched_fields(self) -> Spec:
         """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
 
-        Topology keys (node labels) become level names. Without a disruption mode, pods are evicted one by one.
+        A topology key is a node label, and becomes a level. Without a disruption mode, pods are evicted one by one.
 
         Source: `PodGroupSpec` of k8s.io/api/scheduling/v1beta1, where the default of `disruptionMode` is `single`.
         """
         spec = self.spec
         gang = spec.scheduling_policy.gang
-        keys = self._topology_keys()
-        whole = spec.disruption_mode == "PodGroup" or (
-            isinstance(spec.disruption_mode, dict) and "all" in spec.disruption_mode
-        )
         return {
             "minMember": max(1, gang.min_count) if gang is not None else 1,
-            "topology": {"required": keys[0].key} if keys and keys[0].key else None,
+            "topology": topology_request(spec.topology_keys),
             "priorityClassName": spec.priority_class_name or None,
             "preemptionPolicy": spec.preemption_policy,
-            "disruptionMode": "Gang" if whole else "Elastic",
+            "disruptionMode": "Gang" if spec.is_evicted_as_whole else "Elastic",
         }
-
-    def _topology_keys(self) -> tuple[UpstreamTopologyConstraint, ...]:
-        return (self.spec.scheduling_constraints or UpstreamConstraints()).topology or ()
 
     @override
     def unsupported_field(self) -> str:
         """Return a sentence about the first field that is not supported, such as a resource claim; "" if none."""
-        if self.spec.parent_composite_pod_group_name:
-            return (
-                "spec.parentCompositePodGroupName: batchsched does not read CompositePodGroups, and would place this "
-                "part without the others; use one PodGroup with subGroups"
-            )
         if self.spec.resource_claims:
             return "spec.resourceClaims: batchsched allocates no ResourceClaims; remove them"
-        if len(self._topology_keys()) > 1:
-            return "spec.schedulingConstraints.topology[1]: batchsched keeps one topology constraint; remove the others"
+        return unsupported_topology(self.spec.topology_keys)
+
+
+class CompositePodGroup(ExternalPodGroup, frozen=True, gc=False):
+    """A group of PodGroups and of other CompositePodGroups of Kubernetes, which name it as their parent.
+
+    It is a part of a gang: `external.group_tree` assembles the gang of a whole tree.
+    """
+
+    spec: CompositeSpec = CompositeSpec()
+    status: UpstreamStatus = UpstreamStatus()
+
+    @override
+    def unsupported_field(self) -> str:
+        """Return a sentence about a field that is not supported; "" if none."""
+        return unsupported_topology(self.spec.topology_keys)
+
+
+def unsupported_topology(keys: Sequence[str]) -> str:
+    """Return a sentence about a second topology constraint of a group, which the API does not allow yet; "" if none."""
+    if len(keys) <= 1:
         return ""
+    return (
+        "spec.schedulingConstraints.topology[1]: batchsched keeps one topology constraint; remove the others"
+    )
 
 
 class UpstreamAlphaPodGroup(UpstreamPodGroup, frozen=True, gc=False):

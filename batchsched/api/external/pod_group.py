@@ -9,6 +9,10 @@ SOURCE: Final = "scheduling.batchsched.dev/source"
 """Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
 SOURCE_UID: Final = "scheduling.batchsched.dev/source-uid"
 """Annotation of a converted PodGroup with the uid of its source."""
+SOURCE_KIND: Final = "scheduling.batchsched.dev/source-kind"
+"""Annotation of a converted PodGroup with the kind of its source, if that is no PodGroup."""
+SOURCE_PRIORITY: Final = "scheduling.batchsched.dev/source-priority"
+"""Annotation of a converted PodGroup with the priority that its source states as a number."""
 
 Spec = dict[str, Any]
 Marks = tuple[str | None, str | None]
@@ -18,7 +22,7 @@ Marks = tuple[str | None, str | None]
 class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     """The base class of the PodGroups of other projects, such as Volcano.
 
-    To read another kind, add a module with a subclass beside this one, and in `external.conversion` an entry in
+    To read another kind, add a module with a subclass in this package, and in `external.conversion` an entry in
     `EXTERNAL_KINDS` and a reader of its labels in `_READERS`.
     """
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.crd.podgroup import PodGroup, SubGroupTopology, TopologyRequest
+from batchsched.api.crd.podgroup import NO_TOPOLOGY, PodGroup, SubGroupTopology, TopologyRequest
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.solver.problem import NONE, IndexArray
@@ -42,16 +42,20 @@ class Levels:
     def __init__(self, snapshot: Snapshot, table: NodeTable) -> None:
         self._index: dict[tuple[str, str], int] = {}
         self._specs = {topology.name: topology.spec for topology in snapshot.topologies}
+        self._table = table
         self.names: list[tuple[str, str]] = []
         self.values: list[tuple[str, ...]] = []
         self.wider: list[int] = []
         rows: list[IndexArray] = []
+        self._label_levels: dict[str, int] = {}
+        """The first level of a Topology by node label."""
         # Sorted, so that level numbers, and with them ties of the solver, do not depend on the order of watch events.
         for topology in sorted(snapshot.topologies, key=lambda topology: topology.name):
             wider = NONE
             for level in topology.spec.levels:
                 domains, values = table.label_values(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
+                self._label_levels.setdefault(level.node_label, len(rows))
                 self.names.append((topology.name, level.name))
                 self.values.append(values)
                 self.wider.append(wider)
@@ -113,6 +117,10 @@ class Levels:
     def _level(self, topology: str, level: str | None) -> int:
         if level is None:
             return NONE
+        if topology == NO_TOPOLOGY:
+            # A level of the default Topology may be named like this as well.
+            index = self._label_levels.get(level, self._index.get((TopologyRequest().name, level)))
+            return index if index is not None else self.add_label_level(level, self._table)
         spec = self._specs.get(topology)
         if spec is None:
             existing = ", ".join(sorted(self._specs)) or "none"

@@ -1,0 +1,303 @@
+"""Trees of groups of Kubernetes: a CompositePodGroup and all groups below it become one PodGroup of batchsched.
+
+The CompositePodGroup without a parent becomes the PodGroup, and the groups below become its subgroups. Pods name a
+PodGroup of Kubernetes, which is a subgroup without children. Until a tree has as many groups as `minGroupCount` asks
+for, a placeholder without pods stands for each missing group, so that the gang lacks pods.
+
+The functions take and return values: `state.group_trees` keeps the groups of a live cluster, and `manifests.reader`
+those of files.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.crd.base import LONGEST_LABEL
+from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroup
+from batchsched.api.external.kubernetes import (
+    MOST_TREE_LEVELS,
+    CompositePodGroup,
+    UpstreamPodGroup,
+    topology_request,
+)
+from batchsched.api.external.pod_group import (
+    SOURCE,
+    SOURCE_KIND,
+    SOURCE_PRIORITY,
+    SOURCE_UID,
+    Spec,
+    without_none,
+)
+from batchsched.api.snapshot import api_group
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
+
+COMPOSITE: Final = "CompositePodGroup"
+_DIGEST_LENGTH: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TreeGroup:
+    """A group in a tree: a CompositePodGroup, or a PodGroup of Kubernetes with a CompositePodGroup as its parent.
+
+    Args:
+      source: the object as it was read.
+      api_version: its `apiVersion`.
+    """
+
+    source: CompositePodGroup | UpstreamPodGroup
+    api_version: str
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata of the object."""
+        return self.source.metadata
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether the object is a CompositePodGroup, which contains groups instead of pods."""
+        return isinstance(self.source, CompositePodGroup)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the object."""
+        return COMPOSITE if self.is_composite else "PodGroup"
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return self.source.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the object, `default` if missing."""
+        return self.source.metadata.namespace or "default"
+
+    @property
+    def key(self) -> str:
+        """The `namespace/name` of the object."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def parent_key(self) -> str:
+        """The `namespace/name` of the parent, a CompositePodGroup; "" if it has none."""
+        parent = self.source.spec.parent_composite_pod_group_name
+        return f"{self.namespace}/{parent}" if parent else ""
+
+    @property
+    def minimum(self) -> int:
+        """The number of pods, or of groups of a CompositePodGroup, that must run; 1 with the policy `basic`."""
+        if isinstance(self.source, CompositePodGroup):
+            groups = self.source.spec.scheduling_policy.gang
+            return max(1, groups.min_group_count) if groups is not None else 1
+        pods = self.source.spec.scheduling_policy.gang
+        return max(1, pods.min_count) if pods is not None else 1
+
+    @property
+    def workload(self) -> str:
+        """The name of the Workload from which the group was created; "" if it names none."""
+        reference = self.source.spec.workload_ref
+        return reference.workload_name if reference is not None else ""
+
+    @property
+    def conditions(self) -> Sequence[dict[str, Any]]:
+        """The conditions of the object as it was read."""
+        return self.source.status.conditions or ()
+
+    @property
+    def subgroup(self) -> str:
+        """The name of the subgroup that the group becomes below the root."""
+        return subgroup_name(self.name, is_composite=self.is_composite)
+
+
+Children = Callable[[str], Sequence[TreeGroup]]
+"""Returns the groups that name a CompositePodGroup, by its `namespace/name`, as their parent."""
+
+
+def subgroup_name(name: str, *, is_composite: bool = False) -> str:
+    """Return the name of the subgroup for a group of Kubernetes, short enough for a label.
+
+    A PodGroup and a CompositePodGroup of one name differ.
+    """
+    full = f"composite/{name}" if is_composite else name
+    if len(full) <= LONGEST_LABEL:
+        return full
+    digest = hashlib.sha256(full.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{full[: LONGEST_LABEL - _DIGEST_LENGTH - 1]}-{digest}"
+
+
+def root_key(group: TreeGroup, composites: Mapping[str, TreeGroup]) -> str:
+    """Return the `namespace/name` of the root of a group: the CompositePodGroup at the top, which may not exist yet.
+
+    Parents that form a cycle have no top; the first of them by name counts as the root.
+    """
+    chain = [group.key] if group.is_composite else []
+    parent = group.parent_key
+    while parent:
+        if parent in chain:
+            return min(chain[chain.index(parent) :])
+        chain.append(parent)
+        above = composites.get(parent)
+        parent = above.parent_key if above is not None else ""
+    return chain[-1]
+
+
+def groups_below(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
+    """Yield all groups below a CompositePodGroup with their depth, parents first. The root has depth 1."""
+    seen, level = {root}, [root]
+    depth = 1
+    while level:
+        depth += 1
+        below = [group for key in level for group in children(key) if _is_new(group, seen)]
+        yield from ((group, depth) for group in below)
+        level = [group.key for group in below if group.is_composite]
+        seen.update(level)
+
+
+def _is_new(group: TreeGroup, seen: set[str]) -> bool:
+    return not group.is_composite or group.key not in seen
+
+
+def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
+    """Return the gang of a tree as one PodGroup.
+
+    A tree with an invalid layout, or with a field that is not supported, names the problem in an annotation, so that
+    it is refused.
+
+    Args:
+      root: the CompositePodGroup at the top.
+      children: finds the groups below another group.
+    """
+    below = tuple(groups_below(root.key, children))
+    problem = _problem_of(root, below)
+    meta = root.metadata
+    annotations = without_none(
+        **{
+            SOURCE: root.api_version,
+            SOURCE_KIND: root.kind,
+            SOURCE_UID: meta.uid or None,
+            SOURCE_PRIORITY: None if root.source.spec.priority is None else str(root.source.spec.priority),
+            UNSUPPORTED_FIELD: problem or None,
+        }
+    )
+    conditions = root.conditions
+    return PodGroup.model_validate(
+        {
+            "metadata": without_none(
+                name=meta.name,
+                namespace=meta.namespace,
+                labels=meta.labels,
+                annotations={**(meta.annotations or {}), **annotations},
+                creationTimestamp=meta.creation_timestamp,
+                generation=meta.generation,
+            ),
+            "spec": {} if problem else without_none(**_spec(root, [group for group, _ in below], children)),
+            **({"status": {"conditions": conditions}} if conditions else {}),
+        }
+    )
+
+
+def _spec(root: TreeGroup, below: Sequence[TreeGroup], children: Children) -> Spec:
+    """Return the spec of the gang. A tree is evicted as a whole if any group in it is."""
+    source = root.source.spec
+    composites = [root, *(group for group in below if group.is_composite)]
+    parts = [
+        *(_subgroup(group, root, children) for group in below),
+        *(part for group in composites for part in _placeholder(group, root, children)),
+    ]
+    whole = any(group.source.spec.is_evicted_as_whole for group in (root, *below))
+    return {
+        "minSubGroups": _least_groups(root, children),
+        "subGroups": parts or None,
+        "topology": topology_request(source.topology_keys),
+        "priorityClassName": source.priority_class_name or None,
+        "preemptionPolicy": source.preemption_policy,
+        "disruptionMode": "Gang" if whole else "Elastic",
+    }
+
+
+def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
+    below_root = group.parent_key == root.key
+    parent = group.parent_key.rpartition("/")[2]
+    return without_none(
+        name=group.subgroup,
+        parent=None if below_root else subgroup_name(parent, is_composite=True),
+        minMember=None if group.is_composite else group.minimum,
+        minSubGroups=_least_groups(group, children) if group.is_composite else None,
+        topology=topology_request(group.source.spec.topology_keys),
+    )
+
+
+def _least_groups(group: TreeGroup, children: Children) -> int | None:
+    """Return the number of groups below that must run; None for all."""
+    return group.minimum if group.minimum < len(children(group.key)) else None
+
+
+def _placeholder(group: TreeGroup, root: TreeGroup, children: Children) -> Iterator[Spec]:
+    """Yield a subgroup without pods for the groups that a CompositePodGroup waits for."""
+    missing = group.minimum - len(children(group.key))
+    if missing > 0:
+        yield without_none(
+            name=subgroup_name(f"{group.name}/missing"),
+            parent=None if group is root else group.subgroup,
+            minMember=missing,
+        )
+
+
+def _problem_of(root: TreeGroup, below: Sequence[tuple[TreeGroup, int]]) -> str:
+    """Return a sentence about why a tree cannot be placed; "" if it can.
+
+    Source: the invalid layouts that `CompositePodGroupStatus` of k8s.io/api/scheduling/v1alpha3 names.
+    """
+    groups = (root, *(group for group, _ in below))
+    workloads = sorted({group.workload for group in groups if group.workload})
+    if root.parent_key:
+        return f"{_named(root)}: spec.parentCompositePodGroupName: the parents form a cycle; delete one of the groups"
+    if len(workloads) > 1:
+        return (
+            f"{_named(root)}: spec.workloadRef.workloadName: the groups of one tree name the Workloads "
+            f"{', '.join(workloads)}; use one"
+        )
+    for group, depth in below:
+        if depth > MOST_TREE_LEVELS:
+            return (
+                f"{_named(group)}: spec.parentCompositePodGroupName: the tree is deeper than {MOST_TREE_LEVELS} "
+                "levels; remove a level"
+            )
+    if len(below) >= MOST_SUBGROUPS:
+        return f"{_named(root)}: the tree has more than {MOST_SUBGROUPS} groups; divide it"
+    fields = ((group, group.source.unsupported_field()) for group in groups)
+    return next((f"{_named(group)}: {field}" for group, field in fields if field), "")
+
+
+def _named(group: TreeGroup) -> str:
+    return f"{group.kind} {group.name} of {api_group(group.api_version)}"
+
+
+def assemble_gangs(groups: Iterable[TreeGroup]) -> tuple[list[PodGroup], dict[str, tuple[str, str]]]:
+    """Return the gangs of all trees, and the places of pods in them.
+
+    Args:
+      groups: the groups of all trees.
+
+    Returns:
+      The PodGroups, and by `namespace/name` of each PodGroup of Kubernetes the name of the gang and of the subgroup.
+    """
+    listed = sorted(groups, key=lambda group: (group.is_composite, group.key))
+    composites = {group.key: group for group in listed if group.is_composite}
+    below: dict[str, list[TreeGroup]] = {}
+    for group in listed:
+        below.setdefault(group.parent_key, []).append(group)
+
+    def children(key: str) -> Sequence[TreeGroup]:
+        return below.get(key, ())
+
+    roots = {group.key: root_key(group, composites) for group in composites.values()}
+    gangs = [assemble_gang(group, children) for key, group in composites.items() if roots[key] == key]
+    places = {
+        group.key: (root_key(group, composites).rpartition("/")[2], group.subgroup)
+        for group in listed
+        if not group.is_composite
+    }
+    return gangs, places

@@ -1,0 +1,240 @@
+"""The status of the groups of the Workload API of Kubernetes: PodGroups, and the CompositePodGroups of a tree.
+
+A gang of batchsched is a PodGroup of Kubernetes, or a tree of groups. Each group of a tree has conditions of its own.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.core.metadata import format_timestamp
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external.group_tree import TreeGroup
+from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, DISRUPTION_TARGET, UPSTREAM_CONDITIONS
+from batchsched.api.external.pod_group import external_source, is_external
+from batchsched.api.gang import gang_identity
+from batchsched.controllers.desired_status import Conditions, Json, PodCounts, desired_upstream_condition
+from batchsched.controllers.recovery import REASON as ROLLED_BACK
+from batchsched.controllers.refusal_history import RefusalRecord
+from batchsched.errors import ApiError, BatchschedError
+from batchsched.kube.connection import ApiResource
+from batchsched.kube.writer import Writer
+from batchsched.ports.cluster import Clock
+from batchsched.state.cluster_state import ClusterState
+from batchsched.state.podgroup_state import GangPods
+
+_LOG: Final = logging.getLogger(__name__)
+STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+_PLURALS: Final = {"PodGroup": "podgroups", "CompositePodGroup": "compositepodgroups"}
+Children = Callable[[str], Sequence[TreeGroup]]
+
+
+def group_resource(group: TreeGroup) -> ApiResource:
+    """Return the API resource of a group."""
+    return ApiResource(group.api_version, _PLURALS[group.kind], group.kind, namespaced=True)
+
+
+def condition_type(group: TreeGroup) -> str:
+    """Return the type of the condition by which a group states whether it was scheduled."""
+    return COMPOSITE_CONDITION if group.is_composite else UPSTREAM_CONDITIONS[group.api_version]
+
+
+def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
+    """Return whether a group has its minimum: of pods, or of groups that have their own minimum.
+
+    Args:
+      group: the group.
+      placed: the number of placed pods by subgroup.
+      children: finds the groups below a CompositePodGroup.
+    """
+    if not group.is_composite:
+        return placed.get(group.subgroup, 0) >= group.minimum
+    return sum(has_minimum(child, placed, children) for child in children(group.key)) >= group.minimum
+
+
+@dataclass(frozen=True, slots=True)
+class TreeVerdict:
+    """What the conditions of a tree are computed from.
+
+    Args:
+      gang: the PodGroup of the tree.
+      counts: the pods of the gang.
+      placed: the number of placed pods by subgroup.
+      verdict: the last decision about the gang.
+      now: seconds since 1970.
+    """
+
+    gang: PodGroup
+    counts: PodCounts
+    placed: Mapping[str, int]
+    verdict: RefusalRecord
+    now: float
+
+    def condition_of(self, group: TreeGroup, before: Conditions, children: Children) -> Json | None:
+        """Return the condition to write to a group of the tree; None if it does not change.
+
+        A group beyond the minimum of its tree has no condition until it is placed as well.
+        """
+        if self.counts.was_whole and not has_minimum(group, self.placed, children):
+            return None
+        desired = desired_upstream_condition(
+            self.gang, condition_type(group), self.counts, self.verdict, before, self.now
+        )
+        if desired is not None and group.metadata.generation:
+            desired["observedGeneration"] = group.metadata.generation
+        return desired
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """A condition that is to be written to a group of a tree.
+
+    Args:
+      resource, name, uid: the group.
+      condition: the condition.
+    """
+
+    resource: ApiResource
+    name: str
+    uid: str
+    condition: Json
+
+
+def changed_conditions(
+    cache: ClusterState,
+    gang: PodGroup,
+    counts: PodCounts,
+    verdict: RefusalRecord,
+    written: Callable[[str], Conditions | None],
+    now: float,
+) -> Iterator[GroupCondition]:
+    """Yield the conditions that are to be written to the groups of a tree.
+
+    Args:
+      cache: the state of the cluster.
+      gang: the PodGroup of the tree.
+      counts: the pods of the gang.
+      verdict: the last decision about the gang.
+      written: finds the conditions that this controller wrote to the group with a uid; None if it wrote none.
+      now: seconds since 1970.
+    """
+    trees = cache.group_trees
+    placed = placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
+    tree = TreeVerdict(gang, counts, placed, verdict, now)
+    for group in trees.groups_of(gang.key):
+        uid = group.metadata.uid
+        condition = tree.condition_of(group, written(uid) or group.conditions, trees.children)
+        if condition is not None:
+            yield GroupCondition(group_resource(group), group.name, uid, condition)
+
+
+def placed_by_subgroup(gang: GangPods) -> Counter[str]:
+    """Return the number of placed pods of a gang by subgroup."""
+    return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in gang.placed_pods())
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptedGroup:
+    """A group of Kubernetes that lost its minimum by evictions: its resource, name and uid."""
+
+    resource: ApiResource
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+
+
+class DisruptionTargets:
+    """Writes the condition `DisruptionTarget` to groups of Kubernetes that evictions leave without their minimum.
+
+    Evictions of pods beyond the minimum change nothing. The condition is written once for each group and set of pods.
+
+    Args:
+      cache: the state of the cluster.
+      writer: sends requests to the API server.
+      clock: the clock.
+    """
+
+    def __init__(self, cache: ClusterState, writer: Writer, clock: Clock) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._clock = clock
+        self._evicted: dict[str, set[str]] = {}
+        """Uids of evicted pods by gang, until they are gone."""
+        self._written: dict[str, set[str]] = {}
+        """Uids of groups with a condition by gang, until its evicted pods are gone."""
+        self._running: set[asyncio.Task[None]] = set()
+
+    def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
+        """Note an evicted pod, and write the condition to each group that lost its minimum (an `Evicted` callback)."""
+        if reason == ROLLED_BACK:  # no other gang takes its resources
+            return
+        identity = gang_identity(pod)
+        gang = self._cache.gangs.get(identity)
+        if gang is None or gang.group is None or not is_external(gang.group):
+            return
+        for ended in [known for known in self._evicted if self._cache.gangs.get(known) is None]:
+            del self._evicted[ended]
+            self._written.pop(ended, None)
+        present = {placed.metadata.uid for placed in gang.placed_pods()}
+        evicted = self._evicted.get(identity, set()) & present
+        if not evicted:
+            self._written.pop(identity, None)
+        self._evicted[identity] = evicted | {pod.metadata.uid}
+        written = self._written.setdefault(identity, set())
+        for group in self._disrupted(gang, gang.group, self._evicted[identity]):
+            if group.uid not in written:
+                written.add(group.uid)
+                task = asyncio.create_task(self._write(group, message))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+
+    async def drain(self) -> None:
+        """Wait until all conditions are written."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _disrupted(self, gang: GangPods, group: PodGroup, evicted: set[str]) -> Iterator[DisruptedGroup]:
+        remaining = [pod for pod in gang.placed_pods() if pod.metadata.uid not in evicted]
+        trees = self._cache.group_trees
+        tree = trees.groups_of(group.key)
+        if not tree:
+            version, uid = external_source(group)
+            if version in UPSTREAM_CONDITIONS and len(remaining) < group.min_member:
+                resource = ApiResource(version, _PLURALS["PodGroup"], "PodGroup", namespaced=True)
+                yield DisruptedGroup(resource, group.namespace, group.name, uid, group.metadata.generation)
+            return
+        after = Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in remaining)
+        before = placed_by_subgroup(gang)
+        for part in tree:
+            if has_minimum(part, before, trees.children) and not has_minimum(part, after, trees.children):
+                meta = part.metadata
+                yield DisruptedGroup(
+                    group_resource(part), part.namespace, part.name, meta.uid, meta.generation
+                )
+
+    async def _write(self, group: DisruptedGroup, message: str) -> None:
+        condition: dict[str, Any] = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTION_BY_SCHEDULER,
+            "message": message,
+            "lastTransitionTime": format_timestamp(self._clock.now()),
+        }
+        if group.generation:
+            condition["observedGeneration"] = group.generation
+        # The uid keeps the patch from another object of the same name.
+        body = {"metadata": {"uid": group.uid}, "status": {"conditions": [condition]}}
+        path = group.resource.path(group.namespace, group.name, "status")
+        try:
+            await self._writer.send("PATCH", path, msgspec.json.encode(body), STRATEGIC_MERGE)
+        except BatchschedError as error:
+            if not (isinstance(error, ApiError) and error.status in (404, 409)):  # deleted or replaced
+                _LOG.warning("%s %s has no DisruptionTarget: %s", group.resource.kind, group.name, error)

@@ -1,0 +1,160 @@
+"""Receives the groups and the pods of the Workload API of Kubernetes, and makes one gang of each tree of groups.
+
+Pods name a PodGroup of Kubernetes, which may be in a tree. They get the labels of the gang of that tree before they
+enter the cluster state, and again if a group that arrives later moves them to another gang.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external.conversion import scheduling_group_key, with_tree_labels
+from batchsched.api.external.group_tree import TreeGroup
+from batchsched.podgrouper.groups import EXTERNAL, PodGroupIndex
+from batchsched.state.group_trees import GroupTrees, TreeChange
+
+
+class PodStore(Protocol):
+    """The interface of the store that receives the pods after they have the labels of their trees."""
+
+    def put(self, pod: Pod, /) -> None:
+        """Add a pod to the store, or update it."""
+        ...
+
+    def remove(self, pod: Pod, /) -> None:
+        """Remove a deleted pod from the store."""
+        ...
+
+    def replace(self, kind: type, listed: Iterable[Any], /) -> None:
+        """Replace all pods in the store by a complete list."""
+        ...
+
+
+class TreePodStore:
+    """Adds the labels of the gang of a tree to the pods of its PodGroups, and passes all pods on.
+
+    Args:
+      trees: the groups of all trees.
+      store: receives the pods.
+      scheduler_names: pods with these scheduler names get labels.
+    """
+
+    def __init__(self, trees: GroupTrees, store: PodStore, scheduler_names: Collection[str]) -> None:
+        self._trees = trees
+        self._store = store
+        self._names = frozenset(scheduler_names)
+        self._pods: dict[str, dict[str, Pod]] = {}
+        """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
+
+    def put(self, pod: Pod) -> None:
+        """Add or update a pod."""
+        self._remember(pod)
+        self._store.put(self._labelled(pod))
+
+    def remove(self, pod: Pod) -> None:
+        """Remove a deleted pod."""
+        self._forget(pod)
+        self._store.remove(pod)
+
+    def replace(self, kind: type, listed: Iterable[Pod]) -> None:
+        """Replace all pods by a complete list."""
+        self._pods.clear()
+        pods = list(listed)
+        for pod in pods:
+            self._remember(pod)
+        self._store.replace(kind, [self._labelled(pod) for pod in pods])
+
+    def move(self, pod_groups: Iterable[str]) -> None:
+        """Pass the pods of PodGroups on again, after their tree changed."""
+        for key in sorted(pod_groups):
+            for pod in list(self._pods.get(key, {}).values()):
+                # Without a version: the labels change here, and not the object in the API.
+                unversioned = replace(pod, metadata=replace(pod.metadata, resource_version=""))
+                self._store.put(self._labelled(unversioned))
+
+    def _remember(self, pod: Pod) -> None:
+        key = scheduling_group_key(pod)
+        if key and pod.spec.scheduler_name in self._names:
+            self._pods.setdefault(key, {})[pod.key] = pod
+
+    def _forget(self, pod: Pod) -> None:
+        # The object of a deletion may lack its spec.
+        named = scheduling_group_key(pod)
+        for key in [named] if named else list(self._pods):
+            pods = self._pods.get(key, {})
+            pods.pop(pod.key, None)
+            if not pods:
+                self._pods.pop(key, None)
+
+    def _labelled(self, pod: Pod) -> Pod:
+        key = scheduling_group_key(pod)
+        place = self._trees.place(key) if key and pod.spec.scheduler_name in self._names else None
+        return with_tree_labels(pod, {key: place}) if place is not None else pod
+
+
+class TreeGroupStore:
+    """Receives the groups of one version of the Workload API: PodGroups, or CompositePodGroups.
+
+    Args:
+      trees: receives the groups of trees.
+      groups: receives the PodGroups, and the gangs of trees.
+      pods: the pods, which may move to another gang.
+      number: the number of the kind among the external kinds.
+      gangs: the number of the kind that the gangs of trees belong to.
+      is_composite: whether the kind is CompositePodGroup.
+    """
+
+    def __init__(
+        self,
+        trees: GroupTrees,
+        groups: PodGroupIndex,
+        pods: TreePodStore,
+        number: int,
+        gangs: int,
+        *,
+        is_composite: bool,
+    ) -> None:
+        self._trees = trees
+        self._groups = groups
+        self._pods = pods
+        self._number = number
+        self._origin = EXTERNAL + number
+        self._gangs = EXTERNAL + gangs
+        self._is_composite = is_composite
+
+    def put(self, group: PodGroup | TreeGroup) -> None:
+        """Add or update a group."""
+        if isinstance(group, TreeGroup):
+            if not self._is_composite:
+                self._groups.remove(self._origin, group.key)
+            self._apply(self._trees.put(self._number, group))
+        else:
+            self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
+            self._groups.put(self._origin, group)
+
+    def remove(self, group: PodGroup | TreeGroup) -> None:
+        """Remove a deleted group."""
+        if not self._is_composite:
+            self._groups.remove(self._origin, group.key)
+        self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
+
+    def replace(self, kind: type, listed: Iterable[Any]) -> None:
+        """Replace all groups of the kind by a complete list of the API server."""
+        groups = tuple(listed)
+        if not self._is_composite:
+            flat = [group for group in groups if isinstance(group, PodGroup)]
+            self._groups.replace(self._origin, flat)
+        self._apply(
+            self._trees.replace(self._number, [group for group in groups if isinstance(group, TreeGroup)])
+        )
+
+    def _apply(self, change: TreeChange) -> None:
+        for key, gang in change.gangs.items():
+            if gang is None:
+                self._groups.remove(self._gangs, key)
+            else:
+                self._groups.put(self._gangs, gang)
+        self._pods.move(change.pod_groups)

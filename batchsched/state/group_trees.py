@@ -1,0 +1,133 @@
+"""The trees of groups of Kubernetes in a live cluster: CompositePodGroups and the groups below them, in any order.
+
+A tree is one gang, so each change of a group changes the PodGroup of its root, and a group that arrives late may move
+pods to another gang.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external.group_tree import TreeGroup, assemble_gang, groups_below, root_key
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """What changed in the trees.
+
+    Args:
+      gangs: by `namespace/name` of a root, the PodGroup of the tree; None if the root does not exist.
+      pod_groups: the PodGroups of Kubernetes, by `namespace/name`, with pods that belong to another gang than before.
+    """
+
+    gangs: Mapping[str, PodGroup | None]
+    pod_groups: frozenset[str]
+
+
+class GroupTrees:
+    """The groups of all trees by origin, and the gang of each tree.
+
+    An origin is one version of an API. If several have a group of the same name, the first one counts.
+    """
+
+    def __init__(self) -> None:
+        self._by_origin: dict[int, dict[tuple[bool, str], TreeGroup]] = {}
+        self._composites: dict[str, TreeGroup] = {}
+        self._pod_groups: dict[str, TreeGroup] = {}
+        self._children: dict[str, dict[tuple[bool, str], TreeGroup]] = {}
+        self._roots: dict[tuple[bool, str], str] = {}
+        """The root of each group."""
+
+    def put(self, origin: int, group: TreeGroup) -> TreeChange:
+        """Add a group, or replace its previous version; return what changed."""
+        self._by_origin.setdefault(origin, {})[_address(group)] = group
+        return self._update({_address(group)})
+
+    def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChange:
+        """Remove a group by `namespace/name`; return what changed."""
+        address = (is_composite, key)
+        if self._by_origin.get(origin, {}).pop(address, None) is None:
+            return TreeChange({}, frozenset())
+        return self._update({address})
+
+    def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChange:
+        """Replace all groups of one origin by a complete list; return what changed."""
+        before = self._by_origin.get(origin, {})
+        after = {_address(group): group for group in listed}
+        self._by_origin[origin] = after
+        return self._update(before.keys() | after.keys())
+
+    def place(self, pod_group: str) -> tuple[str, str] | None:
+        """Return the gang's name and the subgroup of pods of a PodGroup of Kubernetes; None if it is in no tree."""
+        group = self._pod_groups.get(pod_group)
+        if group is None:
+            return None
+        return self._roots[False, pod_group].rpartition("/")[2], group.subgroup
+
+    def groups_of(self, root: str) -> tuple[TreeGroup, ...]:
+        """Return the groups of a tree by the `namespace/name` of its root, the root first; () if there is none."""
+        top = self._composites.get(root)
+        if top is None or self._roots[True, root] != root:
+            return ()
+        return (top, *(group for group, _ in groups_below(root, self.children)))
+
+    def children(self, parent: str) -> Sequence[TreeGroup]:
+        """Return the groups that name a CompositePodGroup as their parent, in a fixed order."""
+        below = self._children.get(parent, {})
+        return [below[address] for address in sorted(below)]
+
+    def _update(self, addresses: set[tuple[bool, str]]) -> TreeChange:
+        """Recompute the groups at these addresses, and the gangs of all trees that they are or were in."""
+        roots: set[str] = set()
+        for address in addresses:
+            roots |= self._replace_group(address)
+        moved: set[str] = set()
+        for address in self._below(addresses):
+            roots |= self._update_root(address, moved)
+        return TreeChange({root: self._gang(root) for root in sorted(roots)}, frozenset(moved))
+
+    def _replace_group(self, address: tuple[bool, str]) -> set[str]:
+        """Show the version of a group that counts, and return the root that it had."""
+        is_composite, key = address
+        shown = self._composites if is_composite else self._pod_groups
+        before = shown.pop(key, None)
+        if before is not None:
+            siblings = self._children[before.parent_key]
+            siblings.pop(address, None)
+            if not siblings:
+                del self._children[before.parent_key]
+        origins = (self._by_origin[origin] for origin in sorted(self._by_origin))
+        after = next((groups[address] for groups in origins if address in groups), None)
+        if after is not None:
+            shown[key] = after
+            self._children.setdefault(after.parent_key, {})[address] = after
+        return {self._roots[address]} if address in self._roots else set()
+
+    def _below(self, addresses: Iterable[tuple[bool, str]]) -> set[tuple[bool, str]]:
+        """Return the addresses, and those of all groups below them."""
+        affected = set(addresses)
+        for is_composite, key in addresses:
+            if is_composite:
+                affected.update(_address(group) for group, _ in groups_below(key, self.children))
+        return affected
+
+    def _update_root(self, address: tuple[bool, str], moved: set[str]) -> set[str]:
+        """Recompute the root of a group, and return the roots that it has and had. A moved PodGroup is noted."""
+        is_composite, key = address
+        group = (self._composites if is_composite else self._pod_groups).get(key)
+        before = self._roots.pop(address, None)
+        after = root_key(group, self._composites) if group is not None else None
+        if after is not None:
+            self._roots[address] = after
+        if before != after and not is_composite:
+            moved.add(key)
+        return {root for root in (before, after) if root is not None}
+
+    def _gang(self, root: str) -> PodGroup | None:
+        top = self._composites.get(root)
+        is_root = top is not None and self._roots.get((True, root)) == root
+        return assemble_gang(top, self.children) if top is not None and is_root else None
+
+
+def _address(group: TreeGroup) -> tuple[bool, str]:
+    return group.is_composite, group.key
