@@ -61,7 +61,7 @@ class GangPodCounts:
         )
 
     def first_lacking_subgroup(self) -> tuple[str, int]:
-        """Return the first subGroup that has fewer existing pods than its minimum, with this minimum."""
+        """Return the first subGroup with fewer existing pods than its minimum, together with the minimum."""
         return next(
             (name, least)
             for name, least in self.sub_minimum.items()

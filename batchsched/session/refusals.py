@@ -100,7 +100,7 @@ class RefusalMessages:
         return f"{fit}; missing: {missing}" if missing else fit
 
     def proof_message(self, search: SearchEvidence) -> str:
-        """Return what the exact search found out about a gang with nested subGroups, slices or levels of subGroups."""
+        """Return the clause which states whether an exact search has proved that a refused gang has no placement."""
         slices = ""
         if search.slice_level != NONE:
             owner = (

@@ -84,7 +84,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 
 
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
-    """Place the only gang of a problem: by the greedy, or by the search if the greedy fails on a tree."""
+    """Place the only gang of a problem: by the greedy algorithm, or by an exact search if it fails on a tree."""
     solution = solve_greedy(problem)
     if solution.taken[0] or not problem.gangs.allowed[0] or not find_searched_gangs(problem)[0]:
         return solution
@@ -94,7 +94,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 
 
 def add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
-    """Return the solution with the placements of one more gang, which are numbered as in the gang's own problem."""
+    """Return the solution with the placements of one more gang, which was placed as the only gang of a problem."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

@@ -20,7 +20,7 @@ from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem
 
 
 def find_trees(problem: Problem) -> BoolArray:
-    """Return which gangs [G] are trees or have slices."""
+    """Return which gangs [G] have nested subgroups, optional subgroups or slices (trees)."""
     gangs, parts = problem.gangs, problem.subgroups
     trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
     trees[parts.gang[(parts.parent != NONE) | (parts.min_children != NONE) | (parts.slice_size > 0)]] = True
@@ -59,51 +59,51 @@ class TreeNode:
 
     @cached_property
     def runs(self) -> bool:
-        """Whether it runs without any further pod."""
+        """Whether the gang or subgroup runs without any further pod."""
         running = sum(child.runs for child in self.children)
         return self.need == 0 and running >= self.min_children
 
     @cached_property
     def pods(self) -> int:
-        """The number of pending pods of it and of all subgroups below it."""
+        """The number of pending pods of the gang or subgroup and of all subgroups below it."""
         return sum(self.counts) + sum(child.pods for child in self.children)
 
     @cached_property
     def least_pods(self) -> int:
-        """The least number of pods that must be placed so that it runs; more than there are if it cannot run."""
+        """The least number of further pods with which the gang or subgroup runs; more than exist if it cannot run."""
         below = sorted(child.least_pods for child in self.children)[: self.min_children]
         own = self.completed_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
 
     @cached_property
     def all_classes(self) -> tuple[int, ...]:
-        """The classes of it and of all subgroups below it."""
+        """The pod classes of the gang or subgroup and of all subgroups below it."""
         return self.classes + tuple(c for child in self.children for c in child.all_classes)
 
     def iterate(self) -> Iterator["TreeNode"]:
-        """Yield it and all subgroups below it."""
+        """Yield this node of the tree and all subgroups below it."""
         yield self
         for child in self.children:
             yield from child.iterate()
 
     @property
     def started(self) -> dict[int, int]:
-        """The number of slices in each domain with running pods, those with missing pods included."""
+        """The number of slices by topology domain, among them slices of which only some pods run."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
     def gaps(self) -> dict[int, int]:
-        """The missing pods of the slices that run in part, by domain."""
+        """The number of pods that slices with running pods still miss, by topology domain."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def completed_slices(self, pods: int) -> int:
-        """Return the least number of pods, at least `pods`, that complete all started slices and form whole ones."""
+        """Return the least number of pods, at least `pods`, with which all slices of the group are complete."""
         missing = sum(self.gaps.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 
 
 class GangTrees:
-    """The trees of a problem, by gang."""
+    """The trees of subgroups of all gangs in a problem, created on first use."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -111,7 +111,7 @@ class GangTrees:
         self._trees: dict[int, TreeNode] = {}
 
     def tree_of_gang(self, gang: int) -> TreeNode | None:
-        """Return the tree of a gang, None for a gang that is none."""
+        """Return the tree of a gang's subgroups; None if the gang has neither nested subgroups nor slices."""
         if not self.is_tree[gang]:
             return None
         if gang not in self._trees:

@@ -169,7 +169,7 @@ class TopologyPreference:
 
 
 def list_topology_preferences(problem: Problem) -> list[TopologyPreference]:
-    """Return the gangs and subgroups that prefer a topology level, or that have slices."""
+    """Return the gangs and subgroups that prefer few domains of a topology level, or that have slices."""
     preferences = []
     gangs, parts, classes = problem.gangs, problem.subgroups, problem.classes
     worth = classes.weight * classes.count

@@ -21,7 +21,7 @@ ALWAYS: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceColumns:
-    """The variables of the slices of one group.
+    """The variables of a model for the slices of one gang or subgroup.
 
     Args:
       node: the group.
@@ -39,7 +39,7 @@ class SliceColumns:
 
 
 class TreeRows:
-    """The variables and rows of one tree in a node-level model.
+    """The variables and constraints (rows) of one gang's tree of subgroups in a node-level model.
 
     Args:
       model: the model; its first X variables are the counts.
@@ -198,7 +198,7 @@ class TreeRows:
     # ------------------------------------------------------------------------------------ values
 
     def set_values(self, values: IntArray) -> None:
-        """Set the variables of the tree to what the counts in `values` say."""
+        """Set the variables of the tree to the values that follow from the pod counts in `values`."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)
         for node, domains, variables in self._choices:

@@ -38,7 +38,7 @@ IMPROVE_SHARE: Final = 0.3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangSearch:
-    """The result of a search.
+    """The result of an exact search for a placement of one gang.
 
     Args:
       solution: a placement of at least the minimum, in the numbers of the gang's own problem; None if none was found.
@@ -56,7 +56,7 @@ class GangSearch:
 
 
 def find_searched_gangs(problem: Problem) -> BoolArray:
-    """Return the gangs [G] that the greedy may fail to place although they fit: trees, and subgroups with levels."""
+    """Return which gangs [G] the greedy algorithm may fail to place although they fit, such as trees of subgroups."""
     searched = find_trees(problem)
     parts = problem.subgroups
     searched[parts.gang[parts.required != NONE]] = True
@@ -64,7 +64,7 @@ def find_searched_gangs(problem: Problem) -> BoolArray:
 
 
 def search_gang(problem: Problem, units: float, seed: int) -> GangSearch:
-    """Search for a placement of a gang, given the problem of this gang alone, without cuts.
+    """Search exactly for a placement of a gang, given the problem of this gang alone, without cuts.
 
     Args:
       problem: the gang on what is free.

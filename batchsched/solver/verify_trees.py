@@ -36,7 +36,7 @@ def subgroups_within(problem: Problem, subgroup: int) -> list[int]:
 
 
 def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
-    """Yield a sentence for each gang and subgroup in which pods are placed although it does not run with them."""
+    """Yield a sentence for each gang and subgroup with placed pods that still has too few pods to run."""
     if not any(trees := is_tree(problem)):
         return
     by_subgroup: Counter[int] = Counter()
@@ -66,7 +66,7 @@ def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def check_slices(problem: Problem, solution: Solution) -> Iterator[str]:
-    """Yield a sentence for each group with slices that are not whole in their domains, or are not even."""
+    """Yield a sentence for each gang or subgroup with slices that are incomplete or unevenly spread over domains."""
     gangs, parts = problem.gangs, problem.subgroups
     groups = [(g, NONE) for g, size in enumerate(gangs.slice_size.tolist()) if size]
     groups += [(int(parts.gang[s]), s) for s, size in enumerate(parts.slice_size.tolist()) if size]

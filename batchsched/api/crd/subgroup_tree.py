@@ -65,7 +65,7 @@ class SubgroupTree:
 
     @property
     def is_nested(self) -> bool:
-        """Whether a subgroup has a parent, or fewer of the roots must run than there are."""
+        """Whether the tree has more than one level, or does not need all of its root subgroups."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property
@@ -95,7 +95,7 @@ class SubgroupTree:
         return above
 
     def find_incomplete(self, placed: Mapping[str, int], touched: AbstractSet[str]) -> tuple[str, ...]:
-        """Return the names of a subgroup that does not run, and of those below it; an inner one first.
+        """Return the names of a subgroup that does not run and of all subgroups below it; an innermost one is first.
 
         Args:
           placed: number of placed pods by name.

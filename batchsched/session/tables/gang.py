@@ -222,7 +222,7 @@ class PodGroupState:
             self.cache.running = None
 
     def is_whole_without(self, pod: Pod, count: GangPodCounts) -> bool:
-        """Return True if no subGroup and no slice is left in part once a pod has left.
+        """Return True if the removal of a pod leaves no subGroup and no slice with only a part of its pods.
 
         Args:
           pod: a bound pod of the gang.

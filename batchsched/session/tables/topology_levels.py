@@ -17,7 +17,7 @@ class UnknownLevel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestedLevels:
-    """The topology levels of a gang or a subGroup as numbers: required, preferred, of its slices; NONE for none."""
+    """The required, the preferred and the slice level of a gang or a subGroup, as numbers; NONE for no level."""
 
     required: int = NONE
     preferred: int = NONE

@@ -293,7 +293,7 @@ class Packing:
         return placed >= need or self.place_any(members.classes, need - placed, nodes) >= need - placed
 
     def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods of some classes, in the given order of classes; return how many were placed."""
+        """Place up to `want` pods of some pod classes, in the order of the classes; return how many were placed."""
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
@@ -410,14 +410,14 @@ class Packing:
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
     def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the nodes of some domains of a level, ascending; those in `cell` only unless it is None."""
+        """Return the nodes of some topology domains, ascending; only the nodes in `cell` unless it is None."""
         nodes = self.domain_nodes(level, domains[0])
         if len(domains) > 1:
             nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
     def capacity_of_domains(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
-        """Return how many pods of a class fit in each domain [D] of a level, on the nodes of `cell` or on all."""
+        """Return how many pods of a pod class fit in each topology domain [D], on the nodes in `cell` or on all."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.nodes_with_room(class_index, cell)

@@ -25,7 +25,7 @@ MAX_ATTEMPTS: Final = 4000
 
 
 class DomainPacking(Protocol):
-    """What the placement of trees needs of a `Packing`."""
+    """The part of the interface of `Packing` that the placement of trees uses."""
 
     problem: Problem
     room: FreeCapacity
@@ -33,15 +33,15 @@ class DomainPacking(Protocol):
     domain_of_subgroup: dict[int, int]
 
     def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the nodes of some domains of a level."""
+        """Return the nodes of some topology domains of a level."""
         ...
 
     def capacity_of_domains(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
-        """Return how many pods of a class fit in each domain of a level."""
+        """Return how many pods of a pod class fit in each topology domain of a level."""
         ...
 
     def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods of some classes; return how many were placed."""
+        """Place up to `want` pods of some pod classes; return how many were placed."""
         ...
 
 
@@ -54,7 +54,7 @@ class _PodDemand:
 
 
 class TreePacking:
-    """Places the pods of one tree on the nodes of a packing."""
+    """Places the pods of one gang with a tree of subgroups on the nodes of a packing."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:
         self._packing, self._gang = packing, gang
@@ -63,7 +63,7 @@ class TreePacking:
     # ------------------------------------------------------------------------------------ minimum
 
     def place_minimum(self, tree: TreeNode) -> bool:
-        """Place the minimum of the gang; if the result is False, the caller undoes what was placed."""
+        """Place the minimum of the gang; if the result is False, the caller must undo the placements."""
         if not self._place(tree, None):
             return False
         # The gang may need more pods than its subgroups do: any that keep the tree.

@@ -248,7 +248,7 @@ class RefusalEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchEvidence:
-    """What the exact search says of a refused gang with nested subgroups, slices or levels of subgroups.
+    """The result of an exact search for a placement of a refused gang with nested subgroups, slices or levels.
 
     Args:
       proved: there is provably no placement on what is free.
@@ -322,7 +322,7 @@ class RefusalExplainer:
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
     def search_gang(self, gang: int, seed: int = 0) -> SearchEvidence | None:
-        """Search for a placement of a refused gang exactly; None for a gang that the greedy decides."""
+        """Search exactly for a placement of a refused gang; return None if the greedy algorithm suffices."""
         isolated = self._after.isolate(gang)
         problem = isolated.problem
         if not find_searched_gangs(problem)[0] or not self._problem.gangs.allowed[gang]:

@@ -31,7 +31,7 @@ MAX_PAIRS: Final = 20_000
 
 
 class TreeVictimModel(NodeModel):
-    """The node-level model of the pending gang on what is free after evictions; `leave` [U] are their variables."""
+    """The model that decides together which units [U] to evict and on which nodes to place the pending gang."""
 
     def __init__(self, problem: VictimProblem, fits: IntArray) -> None:
         self._victims = problem
@@ -124,7 +124,7 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Return the cheapest victims of a tree that cost less than `below`, and a lower bound of the cost of any.
+    """Return the cheapest victims for a tree that cost less than `below`, and a lower bound of the cost of any victims.
 
     The solution is None if there are no cheaper victims, or if the budget ends before any are found.
     """
