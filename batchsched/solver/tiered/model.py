@@ -27,6 +27,7 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
+from batchsched.solver.tiered.domain_rows import DomainRows
 from batchsched.solver.tiered.node_pools import NodePools, SlotSupply
 
 MAX_BEST_FIT_DOMAINS: Final = 6
@@ -58,7 +59,7 @@ class CandidateDomains:
         self._problem = packing.problem
         self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
         levels = self._problem.nodes.levels
-        self._inside = {
+        self.containments: dict[tuple[int, int], IntArray] = {
             (a, b): _containment(levels[a], levels[b])
             for a in range(len(levels))
             for b in range(len(levels))
@@ -70,7 +71,7 @@ class CandidateDomains:
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
             if other != level:
-                outer = int(self._inside[level, other][domain])
+                outer = int(self.containments[level, other][domain])
                 if outer != NONE:
                     result.append((other, outer))
         return tuple(result)
@@ -232,6 +233,8 @@ class TieredModel(LinearModel):
         self._quotas()
         self._whole_rows()
         self._domain_rows()
+        for row in DomainRows(packing, self.supply, self._domains.containments).rows():
+            self.add_row(self.y[row.gangs], row.factors, upper=row.right)
 
     # ------------------------------------------------------------------------------------ variables
 

@@ -199,6 +199,31 @@ class SlotSupply:
             yield from self._composite(device, demand, most, nodes)
         yield from self._paired(demand, most, nodes)
 
+    def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return functions F of requests and of free amounts that form slot rows on any set of these nodes.
+
+        For the pods on a node, the values of their requests add up to at most the value of its free amounts.
+
+        Returns:
+          the value [F, J] of a pod of each of the classes [J], and the value [F, n] of each node.
+        """
+        demand, free = self.demand[classes], [row[nodes] for row in self._free]
+        simple = [(r, size) for r in range(demand.shape[1]) for size in self.slot_sizes(r, classes).tolist()]
+        of_pods = [demand[:, r] // size for r, size in simple]
+        of_nodes = [free[r] // size for r, size in simple]
+        for device in self._devices:
+            for size in np.unique(demand[demand[:, device] > 0, device]).tolist():
+                with_size = demand[demand[:, device] == size]
+                for r in range(demand.shape[1]):
+                    amounts = [] if r in self._devices else np.unique(with_size[:, r])[1:].tolist()
+                    of_pods += [np.minimum(demand[:, device] // size, demand[:, r] // a) for a in amounts]
+                    of_nodes += [np.minimum(free[device] // size, free[r] // a) for a in amounts]
+        count = len(of_pods)
+        return (
+            np.array(of_pods, np.int64).reshape(count, len(classes)),
+            np.array(of_nodes, np.int64).reshape(count, len(nodes)),
+        )
+
     def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Composite rows over the two scarcest resources other than devices.
 
