@@ -12,6 +12,7 @@ import pytest
 
 from batchsched.ports.external import NoTelemetry
 from batchsched.solver import stage
+from batchsched.solver.cpsat import units_of_work
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.improvement import neighbourhood
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
@@ -20,7 +21,6 @@ from batchsched.solver.improvement.search import (
     STEP_EFFORT,
     improve_solution,
     split_budget,
-    step_cost,
 )
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
@@ -163,7 +163,7 @@ def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_b
 
 
 def test_a_larger_model_costs_more_units():
-    assert step_cost(0.1, 2_000, 10_000) > step_cost(0.1, 1_000, 10_000) > 0.1
+    assert units_of_work(0.1, 2_000, 10_000) > units_of_work(0.1, 1_000, 10_000) > 0.1
 
 
 def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.MonkeyPatch):

@@ -27,7 +27,8 @@ from batchsched.solver.tiered.model import (
 )
 from batchsched.solver.tiered.node_pools import SlotSupply, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage, TierSolver
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.tier_solver import TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate

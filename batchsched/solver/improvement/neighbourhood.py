@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.problem import IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, IntArray, Problem, Solution
 
 MAX_PAIRS: Final = 2_500_000
 """Maximum pairs of a pod class and a node in one neighbourhood: it bounds the time of a step on large clusters."""
@@ -38,6 +38,17 @@ class NeighbourhoodSelection:
         self._problem, self._seed = problem, seed
         self._classes = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
+
+    def gangs_without_domain(self) -> GangNeighbourhood:
+        """Return all gangs without a required topology level, of every tier.
+
+        The rounds planned them before the gangs with a domain had their nodes.
+        """
+        problem = self._problem
+        inside = problem.subgroups.gang[problem.subgroups.required != NONE]
+        free = problem.gangs.allowed & (problem.gangs.required == NONE)
+        free[inside] = False
+        return GangNeighbourhood(np.flatnonzero(free), complete=False)
 
     def choose(self, tier: int, step: int, solution: Solution, *, everything: bool) -> GangNeighbourhood:
         """Return the gangs that a step decides again: all gangs of a tier and of the tiers below, or a part of them.

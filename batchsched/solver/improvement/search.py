@@ -8,23 +8,20 @@ from dataclasses import replace
 from typing import Final
 
 from batchsched.ports.external import NoTelemetry
-from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
+from batchsched.solver.cpsat import units_of_work
+from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions, count_tiers
 from batchsched.solver.problem import Budget, Problem, Solution
 
 STEP_EFFORT: Final = 0.1
 """Maximum deterministic units of CP-SAT for one step."""
+FIRST_STEP_EFFORT: Final = 0.3
+"""Maximum deterministic units of CP-SAT for the first step, with all gangs that choose no domain."""
 STEP_ROUNDS: Final = 2
 """Maximum rounds of one step."""
 UNITS_PER_STEP: Final = 0.05
-"""Units that every step is charged with."""
-UNITS_PER_VARIABLE: Final = 6e-5
-"""Units for each variable of a model that is solved, for the linear programs and for building the model."""
-UNITS_PER_PAIR: Final = 2e-8
-"""Units for each pair of a pod class and a node, for building the node pools and for rounding."""
-
-
+"""Units that every step is charged with, besides those of `units_of_work`."""
 MAX_ROUNDS_EFFORT: Final = 2.0
 """Maximum units of the rounds: they end early rather than spend more, so the search has what is above it."""
 SEARCH_SHARE: Final = 0.05
@@ -38,19 +35,6 @@ def split_budget(budget: Budget) -> tuple[Budget, float]:
         replace(budget, deterministic=rounds),
         max(SEARCH_SHARE * budget.deterministic, budget.deterministic - rounds),
     )
-
-
-def step_cost(effort: float, variables: int, pairs: int) -> float:
-    """Return the cost of one step in units of effort: those of CP-SAT, and a fixed price for all other work.
-
-    The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
-
-    Args:
-      effort: CP-SAT's deterministic units.
-      variables: the variables of the models that CP-SAT solved, added over all its calls.
-      pairs: the pairs of a pod class and a node.
-    """
-    return UNITS_PER_STEP + effort + UNITS_PER_VARIABLE * variables + UNITS_PER_PAIR * pairs
 
 
 def improve_solution(
@@ -71,33 +55,54 @@ def improve_solution(
       for the tiers below a tier that gained.
     """
     selection, tiers = NeighbourhoodSelection(problem, seed), count_tiers(problem)
+    search = _Search(problem, solution, units, seed)
+    first = selection.gangs_without_domain()
+    if solution.gap > budget.gap and not solution.taken[first.gangs].all():
+        search.take_step(first, replace(budget, deterministic=FIRST_STEP_EFFORT, rounds=STEP_ROUNDS))
     most = replace(budget, deterministic=STEP_EFFORT, rounds=STEP_ROUNDS)
     step = idle = 0
     # The lowest tier first: its steps are the shortest, and a scarce level above cannot use up its share.
     turns = list(range(tiers))[::-1]
     due = 0  # turns that the tiers below a tier that gained are due: they may have lost for it
     proved = tiers  # from this tier on, no step with all gangs can gain
-    while (units > 0 or due) and idle < 2 * tiers and solution.gap > budget.gap:
+    while (search.units > 0 or due) and idle < 2 * tiers and search.solution.gap > budget.gap:
         tier = turns.pop(0)
-        neighbourhood = selection.choose(tier, step, solution, everything=step < tiers or due > 0)
+        everything = step < tiers or due > 0
+        neighbourhood = selection.choose(tier, step, search.solution, everything=everything)
         turns = turns or list(range(tiers))[::-1]
         step, idle, due = step + 1, idle + 1, max(0, due - 1)
-        if tier >= proved or solution.taken[neighbourhood.gangs].all():
+        if tier >= proved or search.solution.taken[neighbourhood.gangs].all():
             continue
-        part = NeighbourhoodProblem(problem, solution, neighbourhood)
-        answer = part.solve(most, seed, NoTelemetry())
-        units -= step_cost(answer.effort, answer.variables, part.size)
+        gained, gap = search.take_step(neighbourhood, most)
+        if gained:
+            idle, proved = 0, tiers
+            turns, due = [*range(tier + 1, tiers), *turns], tiers - 1 - tier
+        if neighbourhood.complete and gap <= budget.gap:
+            proved = min(proved, tier)
+        if search.solution.guard:
+            break
+    return search.solution
+
+
+class _Search:
+    """The best solution so far, and the units that remain."""
+
+    def __init__(self, problem: Problem, solution: Solution, units: float, seed: int) -> None:
+        self.solution, self.units = solution, units
+        self._problem, self._seed = problem, seed
+
+    def take_step(self, neighbourhood: GangNeighbourhood, budget: Budget) -> tuple[bool, float]:
+        """Decide the gangs of a neighbourhood again; return whether that gained, and the gap of its own problem."""
+        solution = self.solution
+        part = NeighbourhoodProblem(self._problem, solution, neighbourhood)
+        answer = part.solve(budget, self._seed, NoTelemetry())
+        self.units -= UNITS_PER_STEP + units_of_work(answer.effort, answer.variables, part.size)
         solution = replace(
             solution,
             guard=answer.guard,
             effort=solution.effort + answer.effort,
             variables=solution.variables + answer.variables,
         )
-        if compare_solutions(answer, part.incumbent) > 0:
-            solution, idle, proved = part.to_whole_problem(solution, answer), 0, tiers
-            turns, due = [*range(tier + 1, tiers), *turns], tiers - 1 - tier
-        if neighbourhood.complete and answer.gap <= budget.gap:
-            proved = min(proved, tier)
-        if solution.guard:
-            break
-    return solution
+        gained = compare_solutions(answer, part.incumbent) > 0
+        self.solution = part.to_whole_problem(solution, answer) if gained else solution
+        return gained, answer.gap

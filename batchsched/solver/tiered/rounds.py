@@ -15,13 +15,11 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.external import Telemetry
-from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
-from batchsched.solver.linear_model import HIGHEST, scale_weights
+from batchsched.solver.cpsat import CpSatBudget, units_of_work
 from batchsched.solver.objective import (
     TIER_TOLERANCE,
     compare_solutions,
     count_placed_pods,
-    count_tiers,
     preferred_level_cost,
 )
 from batchsched.solver.packing.packing import Packing
@@ -29,193 +27,8 @@ from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Proble
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
-from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
-
-MAX_CUTS_PER_TIER: int = 16
-"""Maximum Benders cuts a tier: a plan that still does not fit is placed as far as possible."""
-TIER_GAP: float = 2e-4
-"""Relative gap to which each tier is solved."""
-MAX_STEP_EFFORT: float = 0.15
-"""Maximum deterministic units of one call."""
-MIN_BOUND_EFFORT: float = 0.05
-"""Deterministic units that a bound may always spend: without a bound there is no gap to report."""
-MAX_TIE_EFFORT: float = 0.02
-"""Deterministic units for maximising the number of gangs among equal tier values."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TieredSolution:
-    """The result of solving a tiered model: variable values, pods by node pool, and bounds of the objectives [T]."""
-
-    values: IntArray
-    split: PoolSplit
-    bound: FloatArray
-
-
-class TierSolver:
-    """Maximises the objective of one priority tier after the other; higher tiers keep the values they have reached.
-
-    Its cuts remain for the next solve, the fixed tiers do not.
-    """
-
-    def __init__(self, aggregate: TieredModel, budget: CpSatBudget) -> None:
-        """Scale every tier's weights to integers, each tier by its own factor."""
-        self.aggregate = aggregate
-        self.transport = PoolTransport(aggregate)
-        self._budget = budget
-        problem = aggregate.problem
-        self._weights = np.zeros(len(problem.classes.count), np.int64)
-        self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
-        of_class = problem.gangs.tier[problem.classes.gang]
-        for t in range(count_tiers(problem)):
-            classes = np.flatnonzero(of_class == t)
-            self._weights[classes], self._scale[t], slack = scale_weights(
-                problem.classes.weight[classes], problem.classes.count[classes]
-            )
-            self._slack[t] = slack
-        self._of_class = of_class
-        self._rows: list[int] = []
-
-    def maximise_tiers(
-        self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
-    ) -> TieredSolution | None:
-        """Maximise the objective of one tier after the other, the highest tier first.
-
-        Args:
-          hint: [V] a first guess; it is feasible if it comes from a placement.
-          floors: pods per class [C] of placements; the result is lexicographically no worse.
-          ceiling: the optimum of a looser model of the same problem, which is an upper bound.
-
-        Returns:
-          the optimum, or None if the budget ended before any solution was found.
-        """
-        return self._ascend(hint, floors, ceiling, None)
-
-    def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return upper bounds of the tiers' objectives [T], given that higher tiers place the pods `placed` [C].
-
-        With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
-        """
-        model, local = self.aggregate, self.transport.local
-        kept = self.transport.loosen_limits()
-        # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
-        for row in local:
-            model.set_row_bounds(row, -HIGHEST, HIGHEST)
-        peak = self._ascend(np.zeros(model.variable_count, np.int64), [], ceiling, placed)
-        self.transport.restore_limits(kept)
-        for row, limit in local.items():
-            model.set_row_bounds(row, -HIGHEST, limit)
-        return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
-
-    def _ascend(
-        self,
-        hint: IntArray,
-        floors: list[IntArray],
-        ceiling: TieredSolution | None,
-        placed_above: IntArray | None,
-    ) -> TieredSolution | None:
-        """Maximise tier after tier; for bounds, hold every tier above at the value of `placed_above` [C]."""
-        aggregate = self.aggregate
-        problem = aggregate.problem
-        bound = np.zeros(len(self._scale))
-        values, split = hint, PoolSplit(np.zeros((len(problem.classes.count), aggregate.pools.size)), 0.0)
-        level, sound = list(floors), False
-        all_pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
-        for t in range(len(self._scale)):
-            weights = np.where(self._of_class == t, self._weights, 0)
-            # The value if every pod of the tier were placed; a solve that starts there proves nothing more.
-            top = int(weights @ all_pods)
-            if ceiling is not None:
-                top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
-            fixed = int(weights @ placed_above) if placed_above is not None else None
-            worth = (
-                fixed
-                if fixed is not None
-                else int(weights @ aggregate.pods_by_class(values))
-                if sound
-                else -1
-            )
-            if worth < top - int(top * TIER_GAP) or (fixed is not None and ceiling is None and worth < top):
-                floor = max((int(weights @ other) for other in level), default=0)
-                least = MIN_BOUND_EFFORT if placed_above is not None else 0.0
-                tier_values, spread, reached = self._tier(weights, values, floor - int(self._slack[t]), least)
-                if tier_values is None and placed_above is None:
-                    self._release()
-                    return None
-                if tier_values is not None:
-                    values, split, sound = tier_values, spread, spread.short == 0.0
-                top = min(top, reached)
-                worth = fixed if fixed is not None else int(weights @ aggregate.pods_by_class(values))
-            bound[t] = max(top, worth) / self._scale[t]
-            if placed_above is None:
-                level = [other for other in level if int(weights @ other) + int(self._slack[t]) >= worth]
-                if ceiling is not None and worth < int(ceiling.bound[t] * self._scale[t] * (1 - TIER_GAP)):
-                    ceiling = None  # below the looser model's peak, what it says of lower tiers is no limit
-            self._hold(weights, worth - int(self._slack[t]))
-        if placed_above is None:
-            values, split = self._ties(values, split)
-        self._release()
-        return TieredSolution(values, split, bound)
-
-    def _tier(
-        self, weights: IntArray, hint: IntArray, floor: int, least: float = 0.0
-    ) -> tuple[IntArray | None, PoolSplit, int]:
-        """Solve, check whether the pods fit, cut, repeat; return the last values, their split, an upper bound."""
-        aggregate = self.aggregate
-        objective = aggregate.objective_coefficients(weights)
-        row = self._at_least(objective, floor) if floor > 0 else None
-        values: IntArray | None = None
-        split = PoolSplit(np.zeros((len(weights), aggregate.pools.size)), 0.0)
-        bound = HIGHEST
-        for _ in range(MAX_CUTS_PER_TIER):
-            answer = self._maximise(objective, hint, MAX_STEP_EFFORT, least)
-            # Every answer's bound stays valid: cuts only remove choices that do not fit.
-            bound = min(bound, answer.bound)
-            if answer.values is None:
-                break
-            values = answer.values
-            split, fits = self.transport.split_over_pools(values)
-            if fits or (self._budget.remaining <= 0 and not least):
-                break
-        # The floor holds for this tier only.
-        if row is not None:
-            aggregate.set_row_bounds(row, -HIGHEST, HIGHEST)
-        return values, split, bound
-
-    def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
-        """Maximise the number of gangs among equal tier values."""
-        aggregate = self.aggregate
-        objective = np.zeros(aggregate.variable_count, np.int64)
-        objective[aggregate.y] = 1
-        now = int(objective @ values)
-        if now >= int((aggregate.bounds()[1][aggregate.y]).sum()):
-            return values, split
-        answer = self._maximise(objective, values, MAX_TIE_EFFORT)
-        if answer.values is None or answer.objective <= now:
-            return values, split
-        other, fits = self.transport.split_over_pools(answer.values)
-        return (answer.values, other) if fits and other.short == 0.0 else (values, split)
-
-    def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:
-        """Maximise with at most `most` deterministic units, and `least` even if none remain."""
-        units = max(1e-4, least, min(most, self._budget.remaining))
-        return self._budget.maximise(self.aggregate, objective, units, gap=TIER_GAP, hint=hint)
-
-    def _at_least(self, objective: IntArray, floor: int) -> int | None:
-        used = np.flatnonzero(objective)
-        return self.aggregate.add_row(used, objective[used], floor, HIGHEST) if used.size else None
-
-    def _hold(self, weights: IntArray, floor: int) -> None:
-        """Require the tier's value for the rest of this solve."""
-        row = self._at_least(self.aggregate.objective_coefficients(weights), floor)
-        if row is not None:
-            self._rows.append(row)
-
-    def _release(self) -> None:
-        for row in self._rows:
-            self.aggregate.set_row_bounds(row, -HIGHEST, HIGHEST)
-        self._rows.clear()
-
+from batchsched.solver.tiered.tier_solver import TieredSolution, TierSolver
+from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
 """Maximum variables of a model with every domain that is solved for bounds."""
@@ -267,7 +80,9 @@ class TieredStage:
                 packing = Packing(uncut)
                 pools = build_pools(packing)
             self._loose = TierSolver(TieredModel(packing, pools, None, relaxed=True), self._spending)
-            self._full = TierSolver(full, self._spending) if full is not None else self._loose
+            self._full = (
+                TierSolver(full, self._spending, chooses_domains=True) if full is not None else self._loose
+            )
         self._peak: TieredSolution | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._rounds, self._bounded = 0, False
@@ -300,10 +115,16 @@ class TieredStage:
             # The gap is compared only with a bound for what this solution places in the tiers above.
             near = self._bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
-            if near or idle or not realised.shortages or self._spending.remaining <= 0:
+            if near or idle or not realised.shortages or self._units_left() <= 0:
                 break
             self._learn(plan, realised)
         return self._result()
+
+    def _units_left(self) -> float:
+        """The units that remain, if the work outside of CP-SAT is charged, too."""
+        spending, problem = self._spending, self._problem
+        pairs = self._rounds * len(problem.classes.count) * len(problem.nodes.free)
+        return self._budget.deterministic - units_of_work(spending.spent, spending.variables, pairs)
 
     def with_bounds(self, solution: Solution) -> Solution:
         """Return a solution, which another component found, with upper bounds of the objectives of its tiers."""
@@ -428,6 +249,9 @@ class TieredStage:
     def _tighten_bound(self) -> None:
         """Compute bounds with a model of every domain: they may be lower than those of the loose model."""
         packing = self._loose.aggregate.packing
+        # The model takes longer to build than its size to estimate.
+        if _count_domain_choices(packing) > MAX_COMPLETE_VARIABLES:
+            return
         model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
         if model.variable_count > MAX_COMPLETE_VARIABLES:
             return
@@ -446,6 +270,16 @@ class TieredStage:
                 return np.maximum(peak.bound, solution.objective)
         placed = count_placed_pods(self._problem, solution.classes, solution.counts)
         return np.maximum(self._loose.compute_bounds(placed), solution.objective)
+
+
+def _count_domain_choices(packing: Packing) -> int:
+    """The number of pairs of a gang with a required level and a domain that may hold it."""
+    gangs, needs = packing.problem.gangs, packing.needs
+    choosing = np.flatnonzero((gangs.required != NONE) & (gangs.pinned == NONE) & gangs.allowed)
+    return sum(
+        len(packing.fitting_domains(packing.members(g), max(needs[g], 1), int(gangs.required[g]), None))
+        for g in choosing.tolist()
+    )
 
 
 def _above(
