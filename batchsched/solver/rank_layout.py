@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
-from batchsched.solver.gang_tree import find_trees
 from batchsched.solver.objective import preferred_level_cost
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray, Problem, Solution, pods_that_fit
 
@@ -65,9 +64,7 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedC
         return solution
     layout = _Layout(problem, solution)
     gangs, gang_of_class = problem.gangs, problem.classes.gang
-    # The pods of a tree keep their nodes: slices must stay whole and even, and levels above a subgroup apply.
-    trees = np.flatnonzero(find_trees(problem)[gang_of_class]).tolist()
-    held = layout.classes_of_rows_and_cuts().union(trees)
+    fixed = layout.find_fixed_classes()
     for item in sorted(
         ranked,
         key=lambda item: (
@@ -76,7 +73,7 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedC
             item.pod_class,
         ),
     ):
-        if item.pod_class not in held:
+        if item.pod_class not in fixed:
             layout.move_class(item)
     return layout.to_solution()
 
@@ -98,14 +95,17 @@ class _Layout:
         self._work = 0
         self._moved = False
 
-    def classes_of_rows_and_cuts(self) -> frozenset[int]:
-        """Return the pod classes that plugin constraints count, or that belong to a gang with a cut."""
-        problem = self._problem
-        in_rows = {int(index) for row in problem.rows for index in row.classes}
-        cut = {one.gang for one in problem.cuts}
-        return frozenset(
-            in_rows | {index for index, gang in enumerate(problem.classes.gang.tolist()) if gang in cut}
+    def find_fixed_classes(self) -> frozenset[int]:
+        """Return the pod classes that stay: plugin constraints or slices count them, or their gang has a cut."""
+        problem, classes = self._problem, self._problem.classes
+        inside = classes.subgroup != NONE
+        fixed = np.isin(classes.gang, [cut.gang for cut in problem.cuts]) | (
+            problem.gangs.slice_size[classes.gang] > 0
         )
+        fixed[inside] |= problem.subgroups.slice_size[classes.subgroup[inside]] > 0
+        for row in problem.rows:
+            fixed[row.classes] = True
+        return frozenset(np.flatnonzero(fixed).tolist())
 
     def move_class(self, ranked: RankedClass) -> None:
         """Move the pods of a class to a layout of least cost, if it costs less than the present layout."""
@@ -154,8 +154,9 @@ class _Layout:
         allowed = problem.kinds.mask[problem.classes.kind[pod_class]].copy()
         gang, subgroup = int(problem.classes.gang[pod_class]), int(problem.classes.subgroup[pod_class])
         required = [int(problem.gangs.required[gang])]
-        if subgroup != NONE:
+        while subgroup != NONE:
             required.append(int(problem.subgroups.required[subgroup]))
+            subgroup = int(problem.subgroups.parent[subgroup])
         for level in required:
             if level != NONE:
                 domains = problem.nodes.levels[level]

@@ -11,6 +11,7 @@ from batchsched.solver.rank_layout import RankedClass, lay_out_ranks
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
+from tests.solver.tree_instances import random_tree
 
 
 def ranked(*classes: int, levels: tuple[int, ...] = (0,)) -> list[RankedClass]:
@@ -44,3 +45,11 @@ def test_layout_is_legal_and_neither_pods_nor_preferred_levels_lose(problem, dat
     assert preferred_level_cost(problem, laid_out) <= preferred_level_cost(problem, solution) + 1e-9
     again = lay_out_ranks(problem, laid_out, ranked(*sorted(classes), levels=(0, 1)))
     assert verify_solution(problem, again) == ()
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_layout_keeps_trees_and_slices(seed, running):
+    problem = random_tree(seed, nodes=6, pods=8, running=running)
+    solution = solve(problem, Budget(deterministic=0.2), 0)
+    laid_out = lay_out_ranks(problem, solution, ranked(*range(len(problem.classes.gang)), levels=(0, 1)))
+    assert verify_solution(problem, laid_out) == ()
