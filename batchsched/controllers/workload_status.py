@@ -37,17 +37,17 @@ Children = Callable[[str], Sequence[TreeGroup]]
 
 
 def group_resource(group: TreeGroup) -> ApiResource:
-    """Return the API resource of a group."""
+    """Return the API resource of a PodGroup or CompositePodGroup of Kubernetes."""
     return ApiResource(group.api_version, _PLURALS[group.kind], group.kind, namespaced=True)
 
 
 def condition_type(group: TreeGroup) -> str:
-    """Return the type of the condition by which a group states whether it was scheduled."""
+    """Return the condition type that states whether a PodGroup or CompositePodGroup was scheduled."""
     return COMPOSITE_CONDITION if group.is_composite else UPSTREAM_CONDITIONS[group.api_version]
 
 
 def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether a group has its minimum: of pods, or of groups that have their own minimum.
+    """Return whether a group has its minimum of placed pods, or of child groups that have their own minimum.
 
     Args:
       group: the group.
@@ -61,7 +61,7 @@ def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children)
 
 @dataclass(frozen=True, slots=True)
 class TreeVerdict:
-    """What the conditions of a tree are computed from.
+    """The state of a gang from which the conditions of the groups in its tree are computed.
 
     Args:
       gang: the PodGroup of the tree.
@@ -115,7 +115,7 @@ def changed_conditions(
     written: Callable[[str], Conditions | None],
     now: float,
 ) -> Iterator[GroupCondition]:
-    """Yield the conditions that are to be written to the groups of a tree.
+    """Yield the changed conditions that are to be written to the groups of a gang's tree.
 
     Args:
       cache: the state of the cluster.
@@ -173,7 +173,7 @@ class DisruptionTargets:
         self._running: set[asyncio.Task[None]] = set()
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Note an evicted pod, and write the condition to each group that lost its minimum (an `Evicted` callback)."""
+        """Record an evicted pod, and write the condition to groups that lost their minimum (an `Evicted` callback)."""
         if reason == ROLLED_BACK:  # no other gang takes its resources
             return
         identity = gang_identity(pod)

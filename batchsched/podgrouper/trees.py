@@ -50,17 +50,17 @@ class TreePodStore:
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
 
     def put(self, pod: Pod) -> None:
-        """Add or update a pod."""
+        """Add the gang labels to a new or changed pod, and pass the pod on."""
         self._remember(pod)
         self._store.put(self._labelled(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Remove a deleted pod."""
+        """Remove a deleted pod, here and in the store behind this one."""
         self._forget(pod)
         self._store.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
-        """Replace all pods by a complete list."""
+        """Replace all pods by a complete list, with the gang labels added."""
         self._pods.clear()
         pods = list(listed)
         for pod in pods:
@@ -68,7 +68,7 @@ class TreePodStore:
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
     def move(self, pod_groups: Iterable[str]) -> None:
-        """Pass the pods of PodGroups on again, after their tree changed."""
+        """Pass the pods of some PodGroups on again with new labels, after the tree of the PodGroups changed."""
         for key in sorted(pod_groups):
             for pod in list(self._pods.get(key, {}).values()):
                 # Without a version: the labels change here, and not the object in the API.
@@ -126,7 +126,7 @@ class TreeGroupStore:
         self._is_composite = is_composite
 
     def put(self, group: PodGroup | TreeGroup) -> None:
-        """Add or update a group."""
+        """Add or update a PodGroup or CompositePodGroup of Kubernetes."""
         if isinstance(group, TreeGroup):
             if not self._is_composite:
                 self._groups.remove(self._origin, group.key)
@@ -136,13 +136,13 @@ class TreeGroupStore:
             self._groups.put(self._origin, group)
 
     def remove(self, group: PodGroup | TreeGroup) -> None:
-        """Remove a deleted group."""
+        """Remove a deleted PodGroup or CompositePodGroup of Kubernetes."""
         if not self._is_composite:
             self._groups.remove(self._origin, group.key)
         self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all groups of the kind by a complete list of the API server."""
+        """Replace all PodGroups, or all CompositePodGroups, by a complete list of the API server."""
         groups = tuple(listed)
         if not self._is_composite:
             flat = [group for group in groups if isinstance(group, PodGroup)]

@@ -13,7 +13,7 @@ from batchsched.api.external.group_tree import TreeGroup, assemble_gang, groups_
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """What changed in the trees.
+    """A change of trees of Kubernetes groups: the new gangs, and the PodGroups with pods that moved to another gang.
 
     Args:
       gangs: by `namespace/name` of a root, the PodGroup of the tree; None if the root does not exist.
@@ -25,7 +25,7 @@ class TreeChange:
 
 
 class GroupTrees:
-    """The groups of all trees by origin, and the gang of each tree.
+    """The PodGroups and CompositePodGroups of all trees by API version, and the gang of each tree.
 
     An origin is one version of an API. If several have a group of the same name, the first one counts.
     """
@@ -39,26 +39,26 @@ class GroupTrees:
         """The root of each group."""
 
     def put(self, origin: int, group: TreeGroup) -> TreeChange:
-        """Add a group, or replace its previous version; return what changed."""
+        """Add a group to its tree, or replace its previous version; return the change of the gangs."""
         self._by_origin.setdefault(origin, {})[_address(group)] = group
         return self._update({_address(group)})
 
     def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChange:
-        """Remove a group by `namespace/name`; return what changed."""
+        """Remove the group with this `namespace/name` from its tree; return the change of the gangs."""
         address = (is_composite, key)
         if self._by_origin.get(origin, {}).pop(address, None) is None:
             return TreeChange({}, frozenset())
         return self._update({address})
 
     def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChange:
-        """Replace all groups of one origin by a complete list; return what changed."""
+        """Replace all groups of one API version by a complete list; return the change of the gangs."""
         before = self._by_origin.get(origin, {})
         after = {_address(group): group for group in listed}
         self._by_origin[origin] = after
         return self._update(before.keys() | after.keys())
 
     def place(self, pod_group: str) -> tuple[str, str] | None:
-        """Return the gang's name and the subgroup of pods of a PodGroup of Kubernetes; None if it is in no tree."""
+        """Return the names of the gang and the subgroup of a Kubernetes PodGroup's pods; None if it is in no tree."""
         group = self._pod_groups.get(pod_group)
         if group is None:
             return None

@@ -39,7 +39,7 @@ _DIGEST_LENGTH: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class TreeGroup:
-    """A group in a tree: a CompositePodGroup, or a PodGroup of Kubernetes with a CompositePodGroup as its parent.
+    """A group in a tree: a CompositePodGroup, or a PodGroup of Kubernetes that has a CompositePodGroup as parent.
 
     Args:
       source: the object as it was read.
@@ -61,22 +61,22 @@ class TreeGroup:
 
     @property
     def kind(self) -> str:
-        """The kind of the object."""
+        """The kind of the group: PodGroup or CompositePodGroup."""
         return COMPOSITE if self.is_composite else "PodGroup"
 
     @property
     def name(self) -> str:
-        """The name of the object."""
+        """The name of the PodGroup or CompositePodGroup."""
         return self.source.metadata.name
 
     @property
     def namespace(self) -> str:
-        """The namespace of the object, `default` if missing."""
+        """The namespace of the PodGroup or CompositePodGroup, `default` if missing."""
         return self.source.metadata.namespace or "default"
 
     @property
     def key(self) -> str:
-        """The `namespace/name` of the object."""
+        """The `namespace/name` of the PodGroup or CompositePodGroup."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -102,12 +102,12 @@ class TreeGroup:
 
     @property
     def conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions of the object as it was read."""
+        """The conditions in the status of the PodGroup or CompositePodGroup, as it was read."""
         return self.source.status.conditions or ()
 
     @property
     def subgroup(self) -> str:
-        """The name of the subgroup that the group becomes below the root."""
+        """The name of the batchsched subgroup that the PodGroup or CompositePodGroup becomes."""
         return subgroup_name(self.name, is_composite=self.is_composite)
 
 
@@ -116,7 +116,7 @@ Children = Callable[[str], Sequence[TreeGroup]]
 
 
 def subgroup_name(name: str, *, is_composite: bool = False) -> str:
-    """Return the name of the subgroup for a group of Kubernetes, short enough for a label.
+    """Return the name of the batchsched subgroup that a group of Kubernetes becomes; it is short enough for a label.
 
     A PodGroup and a CompositePodGroup of one name differ.
     """
@@ -160,7 +160,7 @@ def _is_new(group: TreeGroup, seen: set[str]) -> bool:
 
 
 def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
-    """Return the gang of a tree as one PodGroup.
+    """Convert a tree of Kubernetes groups to one batchsched PodGroup.
 
     A tree with an invalid layout, or with a field that is not supported, names the problem in an annotation, so that
     it is refused.
@@ -276,7 +276,7 @@ def _named(group: TreeGroup) -> str:
 
 
 def assemble_gangs(groups: Iterable[TreeGroup]) -> tuple[list[PodGroup], dict[str, tuple[str, str]]]:
-    """Return the gangs of all trees, and the places of pods in them.
+    """Convert all trees of Kubernetes groups to batchsched PodGroups, and find the subgroup of each group's pods.
 
     Args:
       groups: the groups of all trees.

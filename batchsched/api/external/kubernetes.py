@@ -89,7 +89,7 @@ class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the pods of the group are evicted together only."""
+        """Whether the pods of the PodGroup are only evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
 
     @property
@@ -112,7 +112,7 @@ class CompositeSpec(KubernetesValue, frozen=True, gc=False):
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the groups directly below are evicted together only."""
+        """Whether the groups directly below the CompositePodGroup are only evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
 
     @property
@@ -122,7 +122,9 @@ class CompositeSpec(KubernetesValue, frozen=True, gc=False):
 
 
 def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
-    """Return whether a disruption mode is `all`, or `PodGroup` in v1alpha2. The default is `single`.
+    """Return whether a disruption mode is `all`, or `PodGroup` in v1alpha2: pods are only evicted all together.
+
+    The default is `single`.
 
     Source: `DisruptionMode` of k8s.io/api/scheduling/v1beta1.
     """
@@ -132,12 +134,12 @@ def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bo
 
 
 def topology_request(keys: Sequence[str]) -> Spec | None:
-    """Return the topology of a batchsched PodGroup for topology constraints: their node label is the level."""
+    """Convert topology constraints of Kubernetes to the topology of a batchsched PodGroup: labels become levels."""
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
 def topology_keys(constraints: UpstreamConstraints | None) -> tuple[str, ...]:
-    """Return the node labels of topology constraints, in order."""
+    """Return the node labels in topology constraints, in their order."""
     return tuple(constraint.key for constraint in (constraints or UpstreamConstraints()).topology or ())
 
 
