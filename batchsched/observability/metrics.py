@@ -202,6 +202,20 @@ class Metrics:
             "result",
             "profile",
         )
+        self.policy_chosen = self._gauge(
+            "batchsched_policy_chosen",
+            "1 for the candidate that the policy auto uses, 0 for its other candidates.",
+            "policy",
+            "profile",
+        )
+        self.policy_changes = self._counter(
+            "batchsched_policy_changes", "Changes of the candidate that the policy auto uses.", "profile"
+        )
+        self.forecast_seconds = self._counter(
+            "batchsched_policy_forecast_seconds",
+            "Total seconds of CPU time of the forecasts of the policy auto.",
+            "profile",
+        )
         self.dropped_placements = self._counter(
             "batchsched_placements_dropped",
             "Gangs that were placed but not bound, because other pods had filled one of their nodes meanwhile.",

@@ -14,6 +14,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.gang import gang_key
+from batchsched.controllers.policy_worker import ForecastOutcome
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.external import Telemetry
 from batchsched.runner.pending_explanations import ExplanationOutcome
@@ -174,6 +175,14 @@ class MetricsRecorder:
         labels = (outcome.result.value, outcome.profile)
         self._metrics.explanations.labels(*labels).inc()
         self._metrics.explanation_seconds.labels(*labels).inc(outcome.seconds)
+
+    def count_forecast(self, outcome: ForecastOutcome) -> None:
+        """Update the metrics of the policy `auto` after a forecast ended."""
+        metrics, choice = self._metrics, outcome.choice
+        metrics.forecast_seconds.labels(outcome.profile).inc(outcome.seconds)
+        for policy in choice.forecasts:
+            metrics.policy_chosen.labels(policy, outcome.profile).set(float(policy == choice.policy))
+        metrics.policy_changes.labels(outcome.profile).inc(float(choice.is_change))
 
     def count_binding(self, pod: Pod, problem: str, now: float) -> None:
         """Update the metrics of scheduling attempts after the binding of a pod succeeded or failed.

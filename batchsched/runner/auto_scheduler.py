@@ -1,7 +1,7 @@
 """A scheduler in virtual time with the gang order `auto`: it forecasts between two sessions and waits for the result.
 
 The number of gangs that arrived decides when a forecast runs, so that a simulation repeats. In a cluster, forecasts
-run in a thread next to the sessions instead (`batchsched.scheduler.policy_worker`).
+run in a thread next to the sessions instead (`batchsched.controllers.policy_worker`).
 """
 
 from collections import Counter

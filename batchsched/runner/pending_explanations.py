@@ -85,7 +85,7 @@ class InputIdentity:
             profile_scheduler.session_generation,
             profile_scheduler.profile,
             session_input.taking_part,
-            (cluster.held, heads, cluster.refused_evictions),
+            (cluster.held, heads, cluster.refused_evictions, cluster.chosen_policy),
         )
 
 

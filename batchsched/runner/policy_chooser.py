@@ -66,6 +66,16 @@ def auto_arguments(profile: Profile) -> AutoArgs | None:
     return order.args if isinstance(order, AutoOrder) and in_order else None
 
 
+def make_chooser(profile: Profile) -> "PolicyChooser | None":
+    """Return a new chooser for a profile with the policy `auto`; None for other profiles.
+
+    Raises:
+      InvalidInput: the arguments of `auto` are invalid.
+    """
+    arguments = auto_arguments(profile)
+    return PolicyChooser(arguments) if arguments is not None else None
+
+
 class PolicyChooser:
     """Chooses for one profile which candidate gang order the policy `auto` uses.
 
@@ -79,6 +89,8 @@ class PolicyChooser:
         """The label of the chosen candidate."""
         self.last: CandidateChoice | None = None
         """The last choice."""
+        self.due_forecast: ForecastInput | None = None
+        """The input of a forecast that is to be run; the policy worker takes it."""
         self._recent: dict[str, GangDemand] = {}
         """The most recent gangs by identity, the oldest first."""
         self._seen = 0
@@ -86,6 +98,23 @@ class PolicyChooser:
         self._rest_until = -math.inf
         self._scores: dict[str, float] = {}
         self._forecasts = 0
+
+    def begin_session(
+        self, session: Session, identities: Iterable[str], cluster: Callable[[], Snapshot], now: float
+    ) -> None:
+        """Let the next session use the chosen candidate, and freeze the input of a forecast if one is due.
+
+        Args:
+          session: the session.
+          identities: identities of the gangs that take part.
+          cluster: returns the cluster; only its queues, PriorityClasses and Namespaces are read.
+          now: seconds since 1970.
+        """
+        session.choose_policy(self.policy)
+        session.tables.refresh()
+        self.record_gangs(session, identities)
+        if self.due_forecast is None and self.is_due(now):
+            self.due_forecast = self.begin_forecast(session, cluster(), now)
 
     def record_gangs(self, session: Session, identities: Iterable[str]) -> None:
         """Record gangs that arrived, for use in forecasts; gangs that were recorded before are ignored.

@@ -91,6 +91,8 @@ class ProfileScheduler:
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
         self._promised = AssumedVolumes()
+        self.chooser = self.runner.chooser
+        """Chooses the candidate of the policy `auto`; None under other policies."""
         self._ignored_policy = ""
         """Why the last session does not read the policy of the profile; "" if it does."""
         self._current = self._follow()
@@ -115,7 +117,7 @@ class ProfileScheduler:
         )
 
     def _follower(self, snapshot: Snapshot) -> Session:
-        snapshot = replace(snapshot, reservations=self.reservations)
+        snapshot = replace(snapshot, reservations=self.reservations, chosen_policy=self._chosen_policy)
         # Binding cycles do not write ResourceClaims yet, so that a pod would run without its devices.
         self.pipeline.allocates_devices = False
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
@@ -189,6 +191,8 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
+        if self.chooser is not None:
+            self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation
         self._scheduler.set_refused_evictions(self._protected_pods(now))
         scheduler, runner = self._scheduler, self.runner
@@ -241,6 +245,12 @@ class ProfileScheduler:
         """Take over reservations, refused evictions and usage history from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
         self._refused_evictions = before._refused_evictions
+        if (
+            before.chooser is not None
+            and self.chooser is not None
+            and before.chooser.args == self.chooser.args
+        ):
+            self.chooser = before.chooser
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def set_usage_history(self, past: UsageHistory) -> None:
@@ -259,7 +269,13 @@ class ProfileScheduler:
             usage=usage,
             reservations=self.reservations,
             refused_evictions=self._protected_pods(now),
+            chosen_policy=self._chosen_policy,
         )
+
+    @property
+    def _chosen_policy(self) -> str:
+        """The candidate of `auto` for the next session; "" under other policies."""
+        return self.chooser.policy if self.chooser is not None else ""
 
     def apply_decision(self, decision: Decision, now: float, seconds: float = 0.0) -> list[PlacedGang]:
         """Apply the decision of a session: assume placed pods, and return refused gangs to the scheduling queue.

@@ -29,6 +29,7 @@ from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
 from batchsched.record.answers import NO_ANSWERS, ExternalAnswers, Transcript
+from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class SessionRunner:
         self.profile = profile
         self.overdue = overdue
         self.telemetry = telemetry
+        self.chooser = make_chooser(profile)
+        """Chooses the candidate of the policy `auto`; None under other policies."""
         self.has_external_plugins = bool(standard_registry().external_plugins(profile))
         """Whether plugins of other packages are enabled, which may hang."""
         self.hung = False

@@ -26,7 +26,13 @@ from batchsched.scheduler.explanation_worker import (
     ExplanationWorker,
     ignore_explanation,
 )
-from batchsched.scheduler.loop import DecisionCallback, SchedulerLoop, Wakeup
+from batchsched.scheduler.loop import (
+    DecisionCallback,
+    ForecastCallback,
+    SchedulerLoop,
+    Wakeup,
+    ignore_forecast,
+)
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder, log_sampling_failure
 from batchsched.state.cluster_state import ClusterState
 
@@ -46,6 +52,7 @@ class SchedulerApp:
       on_binding: Called for each binding, with the problem or "".
       on_decision: Called for each decision.
       on_explanation: Called for each explanation of a refused gang.
+      on_forecast: Called for each forecast of the policy `auto`.
       telemetry: Returns the telemetry of a profile.
       recording: Whether the input of each session is kept for the recorded sessions.
       on_eviction: Called for each evicted pod.
@@ -62,6 +69,7 @@ class SchedulerApp:
     on_binding: BindingCallback = ignore_binding
     on_decision: DecisionCallback | None = None
     on_explanation: ExplanationCallback = ignore_explanation
+    on_forecast: ForecastCallback = ignore_forecast
     telemetry: TelemetryFactory = without_telemetry
     recording: bool = False
     on_eviction: Evicted = ignore_evicted_pod
@@ -213,10 +221,13 @@ class SchedulerApp:
                 profile_schedulers, cycles, self.wakeup, self.clock, on_decision, [stale_gangs, assumed_pods]
             )
             self.loop.is_cache_outdated = self._is_cache_outdated
+            self.loop.start_forecasts(reporter.recorder.record_without_series, self.on_forecast)
             await self.loop.run()
         finally:
             group_writing.cancel()
             explaining.stop()
+            if self.loop is not None:
+                self.loop.stop_forecasts()
             # Order matters: binding cycles report to the reporter, so it settles after they have ended.
             await cycles.wait_until_idle()
             await reporter.write_queued_status()

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from batchsched.api.decision import Decision
+from batchsched.controllers.event_recorder import PendingEvent
+from batchsched.controllers.policy_worker import ForecastOutcome, PolicyWorker, choice_event
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
@@ -75,6 +77,13 @@ DecisionCallback = Callable[[ProfileScheduler, Decision, float], None]
 """Called after each decision with its duration in seconds."""
 
 
+ForecastCallback = Callable[[ForecastOutcome], None]
+
+
+def ignore_forecast(outcome: ForecastOutcome) -> None:
+    """Do nothing; this is the default callback for the end of forecasts."""
+
+
 class PeriodicTask(Protocol):
     """A periodic task that the scheduling loop runs between two sessions."""
 
@@ -116,6 +125,29 @@ class SchedulerLoop:
         self.is_deciding = False
         """Whether a session is being decided."""
         self._tasks_done_at = float("-inf")
+        self._forecasting: PolicyWorker | None = None
+
+    def start_forecasts(
+        self, record_event: Callable[[PendingEvent], None], on_forecast: ForecastCallback
+    ) -> None:
+        """Start the forecasts of the policy `auto`.
+
+        Args:
+          record_event: Writes the Event of a changed choice.
+          on_forecast: Called after each forecast.
+        """
+
+        def record(outcome: ForecastOutcome) -> None:
+            if outcome.choice.is_change:
+                record_event(choice_event(outcome))
+
+        self._forecasting = PolicyWorker(self._clock, lambda: self.profile_schedulers, (record, on_forecast))
+        self._forecasting.start()
+
+    def stop_forecasts(self) -> None:
+        """Stop the forecasts of the policy `auto`."""
+        if self._forecasting is not None:
+            self._forecasting.stop()
 
     def replace_schedulers(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
         """Replace the schedulers of all profiles as soon as the running session has ended."""

@@ -64,6 +64,7 @@ class OfflineCluster:
             usage=remainder.usage,
             reservations=remainder.reservations,
             refused_evictions=remainder.refused_evictions,
+            chosen_policy=remainder.chosen_policy,
             set_aside=(*remainder.set_aside, *snapshot.set_aside, *list_set_aside(self.service)),
         )
 

@@ -260,6 +260,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 on_binding=observation.record_binding,
                 on_decision=observation.record_decision,
                 on_explanation=observation.record_explanation,
+                on_forecast=observation.counting.count_forecast,
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,

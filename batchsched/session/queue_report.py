@@ -15,7 +15,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import PODS
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IntArray
-from batchsched.queues.gang_order import make_gang_order
+from batchsched.queues.gang_order import AutoOrder, make_gang_order
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
@@ -157,6 +157,8 @@ class _Tree:
         pause()
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = make_gang_order(profile.policy.name, profile.policy.args)
+        if isinstance(order, AutoOrder):
+            order.choose(snapshot.chosen_policy)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         pause()

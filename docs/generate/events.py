@@ -95,6 +95,12 @@ EVENTS: Final = {
         "Scheduling",
         "another deployment schedules pods with the same `schedulerName`; the message names both",
     ),
+    "PolicyChosen": EventDescription(
+        "Lease in `kube-public`",
+        "Normal",
+        "Scheduling",
+        "the policy `auto` uses another candidate from now on; the message states the figures of the forecast",
+    ),
 }
 """Event descriptions by reason. The list is closed: a new reason comes with a changelog entry."""
 

@@ -8,10 +8,12 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
+from batchsched.controllers.policy_worker import ForecastOutcome, choice_event
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
 from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
+from batchsched.runner.policy_chooser import CandidateChoice
 from docs.generate.events import EVENTS
 from tests.controllers.office import Desk, known
 from tests.service.town import Town
@@ -52,7 +54,7 @@ class Reported(Town):
         for one in found:
             known = EVENTS[one["reason"]]
             assert (one["regarding"]["kind"], one["type"], one["action"]) == (
-                known.about,
+                known.about.partition(" in ")[0],
                 known.type,
                 known.action,
             )
@@ -217,3 +219,13 @@ async def test_reporter_restarts_after_an_error(caplog, monkeypatch):
         await asyncio.sleep(0)
         town.clock.turn(0.02)
     await ending
+
+
+async def test_change_of_the_candidate_of_auto_has_an_event_on_the_lease_of_the_scheduler_name():
+    town = Reported(cluster(nodes(1, gpu=1)))
+    choice = CandidateChoice(0.0, "sjf", "fcfs", "sjf replaces fcfs: why", {})
+    town.teller.recorder.record_without_series(choice_event(ForecastOutcome("batchsched", choice, 1.0)))
+    events = [event for event in await town.events() if event["reason"] == "PolicyChosen"]
+    assert [event["note"] for event in events] == ["sjf replaces fcfs: why"]
+    assert events[0]["regarding"]["name"] == "scheduler-name-batchsched"
+    assert events[0]["regarding"]["namespace"] == "kube-public"

@@ -1,0 +1,155 @@
+"""The policy worker: it runs the forecasts of the policy `auto` next to the sessions, at a small share of one core.
+
+A forecast runs in a thread. After each simulated second the thread sleeps so long that it uses at most the share of one
+CPU that the profile permits, also for a short time. Sessions never wait for a forecast: its result is the input of the
+sessions that begin later.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.controllers.event_recorder import PendingEvent, object_reference
+from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_name
+from batchsched.kube.connection import LEASES
+from batchsched.ports.cluster import Clock
+from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser
+from batchsched.runner.policy_forecast import Forecast, ForecastInput
+from batchsched.runner.profile_scheduler import ProfileScheduler
+
+_LOG: Final = logging.getLogger(__name__)
+POLICY_CHOSEN: Final = "PolicyChosen"
+CHECK_SECONDS: Final = 1.0
+"""Seconds between two checks whether a forecast is due."""
+
+
+class StoppedForecast(BaseException):
+    """This replica stops, so that a forecast ends.
+
+    It is not an `Exception`, so that no handler for failing plugins catches it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastOutcome:
+    """The end of the forecasts of one profile.
+
+    Args:
+      profile: the scheduler name of the profile.
+      choice: the choice that followed.
+      seconds: the CPU time that the forecasts took.
+    """
+
+    profile: str
+    choice: CandidateChoice
+    seconds: float
+
+
+def choice_event(outcome: ForecastOutcome) -> PendingEvent:
+    """Return the Event of a changed choice, about the Lease that claims the scheduler name of the profile."""
+    target = object_reference(LEASES, CLAIM_NAMESPACE, claim_name(outcome.profile), "")
+    return PendingEvent(target, POLICY_CHOSEN, "Scheduling", outcome.choice.reason)
+
+
+class PolicyWorker:
+    """Runs due forecasts of all profiles, one after the other.
+
+    Args:
+      clock: the clock.
+      profile_schedulers: returns the schedulers of all profiles.
+      callbacks: called with the outcome of each forecast, in the event loop.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        profile_schedulers: Callable[[], Sequence[ProfileScheduler]],
+        callbacks: Sequence[Callable[[ForecastOutcome], None]] = (),
+    ) -> None:
+        self._clock = clock
+        self._profile_schedulers = profile_schedulers
+        self._callbacks = callbacks
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the task that runs forecasts."""
+        self._task = asyncio.create_task(self.run(), name="forecasts")
+        self._task.add_done_callback(_log_end)
+
+    def stop(self) -> None:
+        """Stop the task. A forecast that runs ends after its next simulated second."""
+        self._stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Run due forecasts until cancelled."""
+        while True:
+            await self._clock.sleep(CHECK_SECONDS)
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Run the forecasts of each profile for which they are due."""
+        for profile_scheduler in self._profile_schedulers():
+            chooser = profile_scheduler.chooser
+            if chooser is None or chooser.due_forecast is None:
+                continue
+            frozen, chooser.due_forecast = chooser.due_forecast, None
+            await self._forecast(profile_scheduler.profile.scheduler_name, chooser, frozen)
+
+    async def _forecast(self, profile: str, chooser: PolicyChooser, frozen: ForecastInput) -> None:
+        pacer = _Pacer(chooser.args.cpu_share, lambda: self._stopped)
+        try:
+            forecasts = await asyncio.to_thread(_forecast_in_thread, chooser, frozen, pacer)
+        except StoppedForecast:
+            return
+        choice = chooser.conclude_forecast(forecasts, self._clock.now())
+        if choice.is_change:
+            _LOG.info("policy auto of profile %s: %s", profile, choice.reason)
+        for callback in self._callbacks:
+            callback(ForecastOutcome(profile, choice, pacer.spent))
+
+
+def _forecast_in_thread(
+    chooser: PolicyChooser, frozen: ForecastInput, pacer: "_Pacer"
+) -> dict[str, Forecast]:
+    pacer.begin()
+    return chooser.forecast_all(frozen, pacer.pause)
+
+
+class _Pacer:
+    """Limits a thread to a share of one CPU. All methods but `__init__` are called in this thread."""
+
+    def __init__(self, share: float, is_stopped: Callable[[], bool]) -> None:
+        self.spent = 0.0
+        """The CPU seconds of the thread so far."""
+        self._share = share
+        self._is_stopped = is_stopped
+        self._last = 0.0
+
+    def begin(self) -> None:
+        """Note the CPU time of the thread at the beginning of its work."""
+        self._last = time.thread_time()
+
+    def pause(self) -> None:
+        """Sleep in proportion to the CPU time since the last pause.
+
+        Raises:
+          StoppedForecast: this replica stops.
+        """
+        if self._is_stopped():
+            raise StoppedForecast
+        used = time.thread_time() - self._last
+        self.spent += used
+        time.sleep(used * (1.0 - self._share) / self._share)
+        self._last = time.thread_time()
+
+
+def _log_end(running: asyncio.Task[None]) -> None:
+    """Log an error if the task failed; sessions then keep the candidate that they use."""
+    if not running.cancelled() and running.exception() is not None:
+        _LOG.error("the policy auto no longer forecasts: a defect", exc_info=running.exception())
