@@ -132,9 +132,7 @@ class _Search:
     ) -> None:
         self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
         self._pools, self._claims = pools, claims
-        self._candidates = [
-            device for pool in pools if pool.usable for devices in pool.slices for device in devices
-        ]
+        self._candidates = allocator.inventory.candidates_of(node)
         self._pool_of = {pool.key: pool for pool in pools}
         self._selectable: dict[tuple[int, int], bool] = {}
         self._allocating: dict[DeviceKey, _Allocating] = {}

@@ -53,6 +53,8 @@ def has_capacity(
     Raises:
       InvalidCapacity: an amount is negative or too large.
     """
+    if device.whole and not requested:
+        return True
     capacity = device.device.capacity or {}
     if not requested.keys() <= capacity.keys():
         return False

@@ -43,7 +43,18 @@ class PoolDevice:
       parent: the slice.
     """
 
-    __slots__ = ("capacity", "counters", "device", "key", "number", "parent", "pool", "shareable", "taints")
+    __slots__ = (
+        "capacity",
+        "counters",
+        "device",
+        "key",
+        "number",
+        "parent",
+        "pool",
+        "shareable",
+        "taints",
+        "whole",
+    )
 
     def __init__(self, device: Device, parent: ResourceSlice, number: int) -> None:
         self.device = device
@@ -53,6 +64,10 @@ class PoolDevice:
         self.pool = pool_key(parent)
         self.key = DeviceKey(*self.pool, device.name)
         self.shareable = bool(device.allow_multiple_allocations)
+        self.whole = not self.shareable and all(
+            offered.request_policy is None for offered in (device.capacity or {}).values()
+        )
+        """True if each allocation takes all of the device's capacity, whatever it requests."""
         self.taints: tuple[DeviceTaint, ...] = tuple(
             taint for taint in device.taints or () if taint.prevents_allocation
         )
@@ -142,7 +157,6 @@ class DeviceInventory:
         self._devices: dict[int, tuple[PoolDevice, ...]] = {}
         self._keep_alive: list[ResourceSlice] = []
         self._count = 0
-        self.slices_with_devices = 0
         for original in slices:
             resource_slice = _with_taints(original, rules_in_force)
             self._keep_alive.append(resource_slice)
@@ -153,6 +167,7 @@ class DeviceInventory:
                 self._shared.append(resource_slice)
             self._of_pool.setdefault(pool_key(resource_slice), []).append(resource_slice)
         self._pools: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        self._candidates: dict[str, tuple[Node, tuple[PoolDevice, ...]]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -163,6 +178,40 @@ class DeviceInventory:
     def has_shared_slices(self) -> bool:
         """True if a ResourceSlice may be accessible from several nodes."""
         return bool(self._shared)
+
+    def pools_of_one_node(self) -> Iterable[tuple[PoolKey, str]]:
+        """Yield each pool of which all slices name the same node, with the name of the node."""
+        for key, slices in self._of_pool.items():
+            name = slices[0].spec.node_name
+            if name and all(
+                resource_slice.spec.node_name == name and not resource_slice.spec.per_device_node_selection
+                for resource_slice in slices
+            ):
+                yield key, name
+
+    def simple_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
+        """Return the slices of a node by driver, if each is a pool of its own without counters; otherwise None.
+
+        Most nodes are like that, and then the slices alone tell which devices the node reaches.
+        """
+        slices = self._of_node.get(node.name, ())
+        if self._shared or not all(map(self._is_simple, slices)):
+            return None
+        ordered = sorted(slices, key=pool_key)
+        drivers = {resource_slice.spec.driver for resource_slice in ordered}
+        return ordered if len(drivers) == len(ordered) else None
+
+    def _is_simple(self, resource_slice: ResourceSlice) -> bool:
+        spec = resource_slice.spec
+        devices = spec.devices or ()
+        return (
+            spec.pool.resource_slice_count == 1
+            and len(self._of_pool[pool_key(resource_slice)]) == 1
+            and not spec.shared_counters
+            and not spec.per_device_node_selection
+            and len({device.name for device in devices}) == len(devices)
+            and all(device.consumes_counters is None for device in devices)
+        )
 
     def devices_of(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
         """Return the devices of a ResourceSlice."""
@@ -181,6 +230,20 @@ class DeviceInventory:
         cached = self._pools.get(node.name)
         if cached is None or cached[0] is not node:
             cached = self._pools[node.name] = node, self._gather(node)
+        return cached[1]
+
+    def candidates_of(self, node: Node) -> tuple[PoolDevice, ...]:
+        """Return the devices of all usable pools of a node, in the order in which they are tried."""
+        cached = self._candidates.get(node.name)
+        if cached is None or cached[0] is not node:
+            devices = tuple(
+                device
+                for pool in self.pools_of(node)
+                if pool.usable
+                for slice_devices in pool.slices
+                for device in slice_devices
+            )
+            cached = self._candidates[node.name] = node, devices
         return cached[1]
 
     def _gather(self, node: Node) -> tuple[Pool, ...]:

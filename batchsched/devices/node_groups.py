@@ -7,14 +7,13 @@ equal content in the same order, and the same of these devices are in use.
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from batchsched.api.core.device import Device
 from batchsched.api.core.node import Node
-from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice
-from batchsched.devices.ledger import DeviceKey, DeviceLedger
-from batchsched.devices.selectors import device_content
+from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice, PoolKey
+from batchsched.devices.ledger import DeviceLedger
 
 IndexArray = NDArray[np.int64]
 GROUP_FACTOR: Final = 2**32
@@ -32,25 +31,28 @@ class NodeGroups:
     def __init__(self, inventory: DeviceInventory, ledger: DeviceLedger, nodes: Sequence[Node]) -> None:
         self._inventory, self._ledger, self._nodes = inventory, ledger, nodes
         self._contents: dict[Hashable, int] = {}
+        self._read_attributes: dict[tuple[frozenset[str] | None, tuple[str, ...]], tuple[str, ...]] = {}
         self._by_names: dict[frozenset[str] | None, IndexArray] = {}
         self._use_numbers: dict[Hashable, int] = {(): 0}
         self._uses = np.zeros(len(nodes), np.int64)
         self._position = 0
         """Up to here the changes of the ledger are read."""
-        self._places: dict[DeviceKey, tuple[int, int]] = {}
-        """Device that one node alone reaches → index of the node, and the position among the devices of the node."""
-        self._local: list[tuple[PoolDevice, ...]] = []
-        for index, node in enumerate(nodes):
-            devices = tuple(
-                device for pool in inventory.pools_of(node) for device in _local_devices(pool, node)
-            )
-            self._local.append(devices)
-            self._places.update({device.key: (index, place) for place, device in enumerate(devices)})
-        self.shared_generation = 0
-        """Changes whenever the use of a device changes that several nodes reach."""
-        for index in {self._places[key][0] for key in ledger.uses if key in self._places}:
+        self._index_of = {node.name: index for index, node in enumerate(nodes)}
+        self._node_of_pool = {
+            key: self._index_of[name] for key, name in inventory.pools_of_one_node() if name in self._index_of
+        }
+        """Pool that one node alone reaches → index of the node."""
+        self._shared_generation = 0
+        used_pools = {PoolKey(key.driver, key.pool) for key in ledger.uses}
+        for index in {self._node_of_pool[key] for key in used_pools if key in self._node_of_pool}:
             self._uses[index] = self._use_number(index)
         self._position = len(ledger.changed)
+
+    @property
+    def shared_generation(self) -> int:
+        """A number that changes whenever the use of a device changes that several nodes reach."""
+        self._follow_ledger()
+        return self._shared_generation
 
     def groups(self, names: frozenset[str] | None) -> IndexArray:
         """Return for each node [N] the number of its group of nodes with equal devices.
@@ -68,17 +70,24 @@ class NodeGroups:
         result: IndexArray = contents * GROUP_FACTOR + self._uses
         return result
 
+    def group_of(self, node: int, names: frozenset[str] | None) -> int:
+        """Return the number of the group of one node, given by its index."""
+        self._follow_ledger()
+        if names not in self._by_names:
+            self.groups(names)
+        return int(self._by_names[names][node]) * GROUP_FACTOR + int(self._uses[node])
+
     def _follow_ledger(self) -> None:
         changed = self._ledger.changed
         if self._position == len(changed):
             return
         touched: set[int] = set()
         for key in changed[self._position :]:
-            place = self._places.get(key)
-            if place is None:
-                self.shared_generation += 1
+            index = self._node_of_pool.get(PoolKey(key.driver, key.pool))
+            if index is None:
+                self._shared_generation += 1
             else:
-                touched.add(place[0])
+                touched.add(index)
         self._position = len(changed)
         for index in touched:
             self._uses[index] = self._use_number(index)
@@ -87,53 +96,77 @@ class NodeGroups:
         """Return a number for what is in use of the devices that a node alone reaches; 0 for nothing."""
         key = tuple(
             (place, bool(use.exclusive), bool(use.shares), tuple(sorted(use.consumed.items())))
-            for place, device in enumerate(self._local[index])
+            for place, device in enumerate(self._local_devices(self._nodes[index]))
             if (use := self._ledger.uses.get(device.key)) is not None
         )
         return self._use_numbers.setdefault(key, len(self._use_numbers))
 
+    def _local_devices(self, node: Node) -> Iterable[PoolDevice]:
+        """Yield the devices of the pools that a node alone reaches."""
+        for pool in self._inventory.pools_of(node):
+            if self._is_local(pool, node):
+                for devices in pool.slices:
+                    yield from devices
+
+    def _is_local(self, pool: Pool, node: Node) -> bool:
+        index = self._node_of_pool.get(pool.key)
+        return index is not None and self._nodes[index] is node
+
     def _content_number(self, node: Node, names: frozenset[str] | None) -> int:
-        key = tuple(_pool_content(pool, node, names) for pool in self._inventory.pools_of(node))
+        simple = self._inventory.simple_slices_of(node)
+        if simple is not None:
+            key: Hashable = tuple(
+                (
+                    resource_slice.spec.driver,
+                    tuple(
+                        self._device_content(device, names) for device in resource_slice.spec.devices or ()
+                    ),
+                )
+                for resource_slice in simple
+            )
+        else:
+            key = tuple(self._pool_content(pool, node, names) for pool in self._inventory.pools_of(node))
         return self._contents.setdefault((names, key), len(self._contents))
 
+    def _pool_content(self, pool: Pool, node: Node, names: frozenset[str] | None) -> Hashable:
+        """Return a key that is equal for pools in which the same search finds the same."""
+        local = self._is_local(pool, node)
+        return (
+            pool.key.driver if local else pool.key,
+            pool.incomplete,
+            pool.invalid,
+            tuple(
+                (counter_set, tuple(sorted(counters.items())))
+                for counter_set, counters in pool.counters.items()
+            ),
+            tuple(
+                tuple(
+                    (
+                        self._device_content(device.device, names),
+                        device.counters,
+                        "" if local else device.name,
+                        device.reaches(node),
+                    )
+                    for device in devices
+                )
+                for devices in pool.slices
+            ),
+        )
 
-def _is_local(pool: Pool, node: Node) -> bool:
-    """Return whether one node alone reaches the devices of a pool."""
-    return not pool.unreachable and all(
-        device.parent.spec.node_name == node.name for devices in pool.slices for device in devices
-    )
-
-
-def _local_devices(pool: Pool, node: Node) -> Iterable[PoolDevice]:
-    if _is_local(pool, node):
-        for devices in pool.slices:
-            yield from devices
-
-
-def _pool_content(pool: Pool, node: Node, names: frozenset[str] | None) -> Hashable:
-    """Return a key that is equal for pools in which the same search finds the same."""
-    local = _is_local(pool, node)
-    return (
-        pool.key.driver if local else pool.key,
-        pool.incomplete,
-        pool.invalid,
-        tuple(
-            (counter_set, tuple(sorted(counters.items()))) for counter_set, counters in pool.counters.items()
-        ),
-        tuple(
-            tuple(_device_content(device, node, names, local=local) for device in devices)
-            for devices in pool.slices
-        ),
-    )
-
-
-def _device_content(device: PoolDevice, node: Node, names: frozenset[str] | None, *, local: bool) -> Hashable:
-    published = device.device
-    return (
-        device_content(device.driver, published, names),
-        device.taints,
-        device.counters,
-        msgspec.json.encode(published.capacity) if published.capacity else b"",
-        "" if local else device.name,
-        device.reaches(node),
-    )
+    def _device_content(self, device: Device, names: frozenset[str] | None) -> Hashable:
+        """Return a key that is equal for devices that serve the same claims, if claims read only the given names."""
+        attributes, capacity = device.attributes or {}, device.capacity or {}
+        published_names = tuple(attributes)
+        read = self._read_attributes.get((names, published_names))
+        if read is None:
+            read = tuple(
+                name for name in published_names if names is None or name.rpartition("/")[2] in names
+            )
+            self._read_attributes[names, published_names] = read
+        return (
+            tuple([(name, attributes[name]) for name in read]),
+            tuple(capacity.items()),
+            device.taints,
+            device.allow_multiple_allocations,
+            device.binding_conditions is None,
+        )

@@ -154,6 +154,21 @@ def test_pods_of_a_gang_that_share_a_claim_run_on_the_node_of_its_device(way):
 
 
 @BOTH_WAYS
+def test_a_device_that_all_nodes_reach_is_given_once(way):
+    fabric = slice_of("fabric", [gpu("nic-0"), gpu("nic-1")], allNodes=True)
+    state = cluster(
+        nodes(3),
+        *(with_own_claim(pod(f"solo-{at}", cpu=1)) for at in range(4)),
+        resource_slices=(fabric,),
+        device_classes=(device_class(),),
+    )
+    decision = schedule(state, way)
+    used = [device for devices in devices_of(decision).values() for _, device in devices]
+    assert sorted(used) == ["nic-0", "nic-1"]
+    assert len(decision.refusals) == 2
+
+
+@BOTH_WAYS
 def test_an_allocated_claim_keeps_its_pod_on_its_node(way):
     selector = {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]

@@ -9,7 +9,9 @@ import numpy as np
 from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.devices.allocator import NodeRefused
+from batchsched.devices.allocator import ChosenDevice, NodeRefused, NodeSolution
+from batchsched.devices.inventory import PoolDevice
+from batchsched.devices.node_groups import NodeGroups
 from batchsched.devices.requests import ClaimRequests, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import DeviceObjects, device_objects, node_groups
@@ -53,6 +55,44 @@ class SearchedNodes:
         return self.refused < 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionedSolution:
+    """A solution by the places of its devices in the list of a node's devices.
+
+    Args:
+      solution: the solution on one node.
+      places: for each claim the place of each chosen device.
+    """
+
+    solution: NodeSolution
+    places: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
+        """Return the places of a solution in the list of devices of its node."""
+        place_of = {device.number: place for place, device in enumerate(candidates)}
+        return cls(
+            solution,
+            tuple(
+                tuple(place_of[chosen_device.device.number] for chosen_device in chosen)
+                for chosen in solution.devices
+            ),
+        )
+
+    def solution_among(self, candidates: Sequence[PoolDevice]) -> NodeSolution:
+        """Return the solution with the devices at the same places of the list of another node."""
+        return NodeSolution(
+            tuple(
+                tuple(
+                    ChosenDevice(chosen_device.request, candidates[place], chosen_device.consumed)
+                    for chosen_device, place in zip(chosen, places, strict=True)
+                )
+                for chosen, places in zip(self.solution.devices, self.places, strict=True)
+            ),
+            self.solution.alternatives,
+        )
+
+
 class DeviceSearch:
     """A search for devices that some ResourceClaims need, with cached results for each group of equal nodes.
 
@@ -71,6 +111,8 @@ class DeviceSearch:
         )
         self.names = _read_names(self.claims)
         self._outcomes: dict[int, SearchOutcome] = {}
+        self._places: dict[int, PositionedSolution] = {}
+        """Group of nodes → the solution on them."""
         self._generation = 0
 
     def on_nodes(self, nodes: Nodes) -> SearchedNodes:
@@ -80,10 +122,15 @@ class DeviceSearch:
           AllocationError: a claim, a class or a slice is invalid.
         """
         groups = node_groups(nodes.table)
+        self._forget_outdated(groups)
+        if len(nodes) == 1:
+            index = nodes.first_index
+            outcome = self._outcome(groups.group_of(index, self.names), nodes.table.nodes[index])
+            refusal = np.array([0 if outcome.reason else -1], np.int64)
+            return SearchedNodes(
+                (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
+            )
         numbers = groups.groups(self.names)[nodes.where]
-        if self._generation != groups.shared_generation:
-            self._outcomes.clear()
-            self._generation = groups.shared_generation
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
         objects = nodes.objects
         outcomes = [
@@ -94,6 +141,36 @@ class DeviceSearch:
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
         return SearchedNodes(reasons, refused[inverse], scores[inverse])
+
+    def on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
+        """Return devices for the claims on one node, given by its index; None if it has not enough of them.
+
+        On nodes of one group the search finds the same places in their lists of devices.
+
+        Raises:
+          AllocationError: a claim, a class or a slice is invalid.
+          NodeRefused: the node cannot be judged.
+        """
+        groups, allocator = node_groups(table), self._objects.allocator
+        group, place = groups.group_of(node, self.names), table.nodes[node]
+        self._forget_outdated(groups)
+        places = self._places.get(group)
+        if places is None:
+            solution = allocator.find(place, self.claims)
+            if solution is None:
+                return None
+            places = self._places[group] = PositionedSolution.of(
+                solution, allocator.inventory.candidates_of(place)
+            )
+            return solution
+        return places.solution_among(allocator.inventory.candidates_of(place))
+
+    def _forget_outdated(self, groups: NodeGroups) -> None:
+        """Drop all results if the use of a device changed that nodes of several groups reach."""
+        if self._generation != groups.shared_generation:
+            self._outcomes.clear()
+            self._places.clear()
+            self._generation = groups.shared_generation
 
     def _outcome(self, group: int, node: Node) -> SearchOutcome:
         outcome = self._outcomes.get(group)

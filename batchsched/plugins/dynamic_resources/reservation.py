@@ -1,6 +1,7 @@
 """What a pod reserves on its node: allocations of its claims, and of the claim for its extended resources."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,6 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector
 from batchsched.devices.allocation import allocations_of
 from batchsched.devices.ledger import ClaimAllocation, DeviceLedger, PodDevices
-from batchsched.devices.requests import claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray
@@ -37,7 +37,7 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     requests_extended,
     served_resources,
 )
-from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, nodes_by_resources
+from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, device_search, nodes_by_resources
 
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 BINDING_TIMEOUT_SECONDS: Final = 600.0
@@ -134,11 +134,14 @@ def _new_allocations(
 ) -> list[ClaimAllocation]:
     if not claims:
         return []
-    objects = device_objects(table)
-    requests = [claim_requests(claim, objects.classes) for claim in claims.values()]
-    solution = objects.allocator.find(table.nodes[node], requests)
+    search = device_search(table, tuple(claims.values()))
+    solution = search.on_node(node, table)
     if solution is None:
         raise ClaimRefused(NOT_ENOUGH)
+    # The search may be that of claims with equal specs.
+    requests = [
+        replace(requests, claim=claim) for requests, claim in zip(search.claims, claims.values(), strict=True)
+    ]
     allocations = allocations_of(solution, requests, table.names[node], table.release.devices)
     return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
 
