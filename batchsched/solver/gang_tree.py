@@ -23,6 +23,9 @@ def find_trees(problem: Problem) -> BoolArray:
     """Return which gangs [G] have nested subgroups, optional subgroups or slices (trees)."""
     gangs, parts = problem.gangs, problem.subgroups
     trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
+    # Single gangs are asked about thousands of times in a session.
+    if not len(parts.gang):
+        return trees
     trees[parts.gang[(parts.parent != NONE) | (parts.min_children != NONE) | (parts.slice_size > 0)]] = True
     return trees
 

@@ -41,6 +41,8 @@ def required_pods(problem: Problem) -> IntArray:
     A gang with 0 is taken already.
     """
     parts = problem.subgroups
+    if not len(parts.gang):
+        return problem.gangs.need.astype(np.int64)
     by_subgroup = np.bincount(parts.gang, parts.need, minlength=len(problem.gangs.need)).astype(np.int64)
     if (parts.parent != NONE).any() or (problem.gangs.min_children != NONE).any():
         # Not all subgroups of a tree may have to run: its own need is that of the cheapest ones.

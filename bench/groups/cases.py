@@ -106,7 +106,7 @@ class CaseGenerator:
 
     def _draw(self) -> Case:
         rng = self._random
-        self._nodes = rng.choice([64, 96, 128])
+        self._nodes = rng.choice([64, 128, 128, 512])
         load = rng.uniform(0.60, 0.95)
         left = round((1 - load) * self._nodes * GPUS)
         self._budget = max(2, round(left * rng.uniform(0.2, 0.9)))

@@ -33,16 +33,19 @@ def main(arguments: list[str]) -> int:
         "--count", type=int, default=1000, help="feasible gangs, and candidates of infeasible ones"
     )
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--skip-candidates", action="store_true", help="only the feasible gangs")
+    parser.add_argument("--in-order", action="store_true", help="also decide with selection: ordered")
+    parser.add_argument("--only", choices=("feasible", "candidates"), help="only one of the two tables")
     options = parser.parse_args(arguments)
     faults: list[str] = []
     seeds = range(options.seed, options.seed + options.count)
+    names = ["batchsched", *(["in order"] if options.in_order else []), "pod by pod"]
     feasible = {kind: Tally() for kind in KINDS}
-    for seed in seeds:
-        case = CaseGenerator(seed).draw()
-        _run_feasible(case, feasible[case.kind], seed, faults)
-    _print_feasible(feasible)
-    if not options.skip_candidates:
+    if options.only != "candidates":
+        for seed in seeds:
+            case = CaseGenerator(seed).draw()
+            _run_feasible(case, feasible[case.kind], seed, names, faults)
+        _print_feasible(feasible, names)
+    if options.only != "feasible":
         candidates = {kind: Tally() for kind in KINDS}
         for seed in seeds:
             case = CaseGenerator(seed, feasible=False).draw()
@@ -55,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 PROFILES = {
     "batchsched": Profile(),
-    "ordered": Profile(selection="ordered"),
+    "in order": Profile(selection="ordered"),
     "pod by pod": Profile.model_validate({"solver": {"enabled": False}}),
 }
 
@@ -71,14 +74,14 @@ def _decide(case: Case, profile: Profile) -> tuple[Decision, float, str]:
     return decision, seconds, find_fault(case, nodes) if nodes else "refused"
 
 
-def _run_feasible(case: Case, tally: Tally, seed: int, faults: list[str]) -> None:
+def _run_feasible(case: Case, tally: Tally, seed: int, names: list[str], faults: list[str]) -> None:
     tally.cases += 1
-    for name, profile in PROFILES.items():
-        decision, seconds, fault = _decide(case, profile)
+    for name in names:
+        decision, seconds, fault = _decide(case, PROFILES[name])
         tally.placed[name] += not fault
         if name == "batchsched":
             tally.seconds.append(seconds)
-        if fault and (fault != "refused" or name == "batchsched"):
+        if fault and (fault != "refused" or name != "pod by pod"):
             text = decision.refusals[0].message if decision.refusals else ""
             faults.append(f"seed {seed} ({case.kind}, load {case.load:.2f}), {name}: {fault}: {text}")
 
@@ -101,11 +104,11 @@ def _milliseconds(seconds: list[float]) -> str:
     return f"{statistics.median(ordered) * 1000:.0f} / {ordered[int(len(ordered) * 0.95)] * 1000:.0f}"
 
 
-def _print_feasible(tallies: dict[str, Tally]) -> None:
-    print("| gangs that fit | cases | placed | in order | pod by pod | CPU ms, median / p95 |")
-    print("|---|---|---|---|---|---|")
+def _print_feasible(tallies: dict[str, Tally], names: list[str]) -> None:
+    print(f"| gangs that fit | cases | {' | '.join(names)} | CPU ms, median / p95 |")
+    print("|---" * (len(names) + 3) + "|")
     for kind, tally in [*tallies.items(), ("all", _sum(tallies))]:
-        each = " | ".join(str(tally.placed[name]) for name in PROFILES)
+        each = " | ".join(str(tally.placed[name]) for name in names)
         print(f"| {kind} | {tally.cases} | {each} | {_milliseconds(tally.seconds)} |")
 
 
