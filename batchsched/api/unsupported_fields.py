@@ -5,12 +5,12 @@ So a pending gang with such a field is refused with the reason UnsupportedField,
 `api.external` finds the unsupported fields of PodGroups of other schedulers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec
+from batchsched.api.crd.podgroup import PodGroup, SubGroupTopology, TopologyRequest
 
 UNSUPPORTED_FIELD: Final = "scheduling.batchsched.dev/unsupported-field"
 """Annotation of a PodGroup that was derived from another object: an unsupported field of that object, as a sentence."""
@@ -47,7 +47,8 @@ class UnsupportedAnnotation:
       meaning: what it asks for.
       remedy: what the user can do.
       met_by_kueue: Kueue keeps the constraint if it assigns the pod to a topology domain.
-      met_by_level: the constraint is kept if the PodGroup of the gang requires a topology level.
+      met_by_level: the constraint is kept if the PodGroup of the gang, or the subGroup of the pod, requires a level.
+      met_by_slices: the constraint is kept if the PodGroup of the gang, or the subGroup of the pod, has slices.
       met_by_gang: the constraint is kept if the pod has a PodGroup.
     """
 
@@ -56,6 +57,7 @@ class UnsupportedAnnotation:
     remedy: str
     met_by_kueue: bool = False
     met_by_level: bool = False
+    met_by_slices: bool = False
     met_by_gang: bool = False
 
     def is_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
@@ -63,9 +65,25 @@ class UnsupportedAnnotation:
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
             (self.met_by_kueue and KUEUE_PLACED in pod.labels)
-            or (self.met_by_level and pod_group is not None and pod_group.spec.requires_level)
+            or (self.met_by_level and any(topology.required for topology in _topologies(pod, pod_group)))
+            or (self.met_by_slices and any(topology.slices for topology in _topologies(pod, pod_group)))
             or (self.met_by_gang and pod_group is not None)
         )
+
+
+def _topologies(pod: Pod, pod_group: PodGroup | None) -> Iterator[TopologyRequest | SubGroupTopology]:
+    """Yield the topologies that apply to a pod: of its PodGroup, its subGroup and the subGroups above that one."""
+    if pod_group is None:
+        return
+    if pod_group.spec.topology is not None:
+        yield pod_group.spec.topology
+    sub_groups = {sub.name: sub for sub in pod_group.spec.sub_groups}
+    name = pod.labels.get(SUB_GROUP_LABEL)
+    # Each name is followed once, so that a cycle ends.
+    while name is not None and (sub := sub_groups.pop(name, None)) is not None:
+        if sub.topology is not None:
+            yield sub.topology
+        name = sub.parent
 
 
 def unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) -> str:
@@ -123,7 +141,11 @@ _ANNOTATIONS: Final = (
         met_by_level=True,
     ),
     UnsupportedAnnotation(
-        "kueue.x-k8s.io/podset-slice-required-topology", _SLICES, _STATE_SUB_GROUPS, met_by_kueue=True
+        "kueue.x-k8s.io/podset-slice-required-topology",
+        _SLICES,
+        _STATE_SUB_GROUPS,
+        met_by_kueue=True,
+        met_by_slices=True,
     ),
     UnsupportedAnnotation(
         "kueue.x-k8s.io/podset-slice-required-topology-constraints",

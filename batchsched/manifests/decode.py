@@ -25,9 +25,11 @@ from batchsched.api.core.volume import (
 )
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.api.external.conversion import convert_external
 from batchsched.api.external.pod_group import ExternalPodGroup
+from batchsched.api.external.topology import ExternalTopology, convert_topology
 from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
@@ -92,7 +94,8 @@ class Decoder:
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
         except ValidationError as error:
-            model = kind.type if issubclass(kind.type, BaseModel) else PodGroup
+            converted = Topology if issubclass(kind.type, ExternalTopology) else PodGroup
+            model = kind.type if issubclass(kind.type, BaseModel) else converted
             raise ObjectDecodeError(field_errors(error, model)) from error
         except UnicodeDecodeError as error:
             raise ObjectDecodeError((FieldError("", NOT_UTF8),)) from error
@@ -116,6 +119,8 @@ class Decoder:
         _check(decoded)
         if isinstance(decoded, ExternalPodGroup):
             return convert_external(decoded)
+        if isinstance(decoded, ExternalTopology):
+            return convert_topology(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:
             return with_binding_mode(decoded)
         return decoded

@@ -32,6 +32,8 @@ from batchsched.api.external.conversion import (
     with_tree_labels,
 )
 from batchsched.api.external.group_tree import TreeGroup, assemble_gangs
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
+from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
@@ -180,6 +182,12 @@ def read_manifests(
         return cluster.build_result()
 
 
+_EXTERNAL_KINDS: Final = EXTERNAL_KIND_BY_GROUP_AND_NAME | {
+    (kind.group, kind.name): kind for kind in (*EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)
+}
+"""The kinds of other schedulers, by API group and name."""
+
+
 @dataclass(slots=True)
 class _Cluster:
     """The objects read so far. Checks over several objects run at the end."""
@@ -219,7 +227,7 @@ class _Cluster:
         name = (api_group(envelope.api_version), envelope.kind)
         if name in self.owner_kinds:
             self.owners.append(document)
-        kind = KIND_BY_GROUP_AND_NAME.get(name) or EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
+        kind = KIND_BY_GROUP_AND_NAME.get(name) or _EXTERNAL_KINDS.get(name)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return
@@ -251,7 +259,7 @@ class _Cluster:
                 return
             if decoded.spec.scheduler_name == self.scheduler_name:
                 decoded = with_gang_labels(decoded)
-        self.objects[kind.field].append(decoded)
+        self.objects.setdefault(kind.field, []).append(decoded)
 
     def _counts(self, pod: Pod) -> bool:
         """Return whether a pod belongs to the snapshot: finished pods and pending pods of other schedulers do not."""
@@ -289,6 +297,7 @@ class _Cluster:
         self._assemble_trees()
         if not self.usable:
             raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
+        self._apply_hyper_nodes()
         # As the API server lists them: a simulation draws the nodes that fail by their indexes.
         self.objects["nodes"].sort(key=lambda node: node.name)
         fields: dict[str, Any] = {name: tuple(objects) for name, objects in self.objects.items()}
@@ -305,6 +314,16 @@ class _Cluster:
             with_tree_labels(pod, places) if pod.spec.scheduler_name == self.scheduler_name else pod
             for pod in self.objects["pods"]
         ]
+
+    def _apply_hyper_nodes(self) -> None:
+        """Add the labels of HyperNodes to nodes, and their Topology, unless a Topology has its name."""
+        tree = HyperNodeTree.of(self.objects.pop(HYPER_NODE_KIND.field, ()))
+        topology = tree.topology
+        if topology is None:
+            return
+        self.objects["nodes"] = [tree.with_tier_labels(node) for node in self.objects["nodes"]]
+        if all(other.name != topology.name for other in self.objects["topologies"]):
+            self.objects["topologies"].append(topology)
 
     def _set_queues_aside(self) -> None:
         reasons = misplaced_queues(self.objects["queues"])

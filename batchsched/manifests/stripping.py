@@ -20,6 +20,8 @@ from batchsched.api.unsupported_fields import UNSUPPORTED_ANNOTATIONS
 _READ_ANNOTATIONS: Final = frozenset({KAI_ANNOTATION, *UNSUPPORTED_ANNOTATIONS})
 _READ_ANNOTATION_DOMAINS: Final = (
     "scheduling.batchsched.dev",
+    "kueue.x-k8s.io",
+    "kai.scheduler",
     "scheduling.k8s.io",
     "scheduling.volcano.sh",
     "volcano.sh",

@@ -36,6 +36,7 @@ from batchsched.podgrouper.owners import (
     read_pod_owner,
 )
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
+from batchsched.podgrouper.topologies import TopologyIndex
 from batchsched.podgrouper.trees import TreeGroupStore, TreePodStore
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
@@ -386,12 +387,14 @@ class PodGrouper:
     derive: bool = True
     rules: Sequence[OwnerRule] = ()
     kinds: OwnerKinds = field(init=False)
+    topologies: TopologyIndex = field(init=False)
     groups: PodGroupIndex = field(init=False)
     members: GangMemberStore = field(init=False)
     pods: TreePodStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.kinds = owner_kinds(self.rules)
+        self.topologies = TopologyIndex(self.cache)
         self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
         self.members = GangMemberStore(
             self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
@@ -402,13 +405,21 @@ class PodGrouper:
         """Return the store that receives the objects of a kind from its reflector."""
         if kind.type is Pod:
             return self.pods
-        return PodGroupStore(self.groups) if kind.type is PodGroup else self.cache
+        if kind.type is PodGroup:
+            return PodGroupStore(self.groups)
+        return self.topologies.store_for(kind) or self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
         """Yield the reflectors for the owners of pods and for the PodGroups of other projects."""
         for number, kind in _TRANSLATED:
             handlers = EventHandler(kind, self._external_store(number, kind), decoder, self.changed)
             terms = ReflectorSettings(without="pods that name one wait")
+            yield Reflector(
+                connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
+            )
+        for kind, store in self.topologies.external_stores():
+            handlers = EventHandler(kind, store, decoder, self.changed)
+            terms = ReflectorSettings(without="gangs that name a level of one wait")
             yield Reflector(
                 connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
             )

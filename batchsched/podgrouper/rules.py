@@ -5,7 +5,7 @@ owner, and with those of the owners above it that form no gang themselves, such 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from batchsched.api.core.selector import parse_whole_number
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
+from batchsched.api.external.annotations import KUEUE_GROUP, topology_of_annotations
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import grove_marks, pod_clique_set_children, pod_clique_set_shape
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
@@ -24,6 +25,7 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerPart,
     OwnerShape,
+    PartGroup,
     mapping_or_empty,
     text_or_empty,
 )
@@ -213,6 +215,8 @@ class GangNeeds:
         metadata_fields = {**inherited, **self.stated_fields}
         queue = {"queue": self.pod_queue} if self.pod_queue else {}
         fields = {**queue, **shape.wishes, **metadata_fields}
+        levels = {**shape.wishes.get("topology", {}), **metadata_fields.get("topology", {})}
+        fields |= {"topology": levels} if levels else {}
         if not (metadata_fields if shape.is_optional else shape.pod_count > 1 or fields):
             return None
         spec, problem = _spec_of(shape, fields)
@@ -232,7 +236,10 @@ class GangNeeds:
             shape.sub_group_labels if spec.sub_groups else (),
             shape.gang_label,
             next(filter(None, problems), ""),
-            unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
+            # Without the topology that they require, the pods would start in the wrong domain.
+            f"the topology of its owner is invalid: {problem}"
+            if problem and (levels or any(part.topology for part in shape.parts))
+            else unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
             {name: variant_spec for name, (variant_spec, _) in variants.items()},
         )
 
@@ -243,12 +250,39 @@ def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
     annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
     annotated, problem = _annotated_fields(manifest)
     return GangNeeds(
-        shape.without_templates() if shape is not None else None,
+        with_stated_topology(shape, annotations).without_templates() if shape is not None else None,
         _queue_of_pods(shape.parts) if shape is not None else "",
         annotated,
         {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},
         problem,
     )
+
+
+def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
+    """Return a shape with the topology that annotations of Kueue or KAI state on its owner or its pod templates.
+
+    Parts that state one group of Kueue are in one domain together.
+    """
+    wishes = dict(shape.wishes)
+    of_owner = topology_of_annotations(annotations)
+    if of_owner:
+        wishes["topology"] = {**of_owner, **wishes.get("topology", {})}
+    parts, groups = [], {group.name: group for group in shape.groups}
+    for part in shape.parts:
+        stated_topology = topology_of_annotations(part.annotations)
+        group = text_or_empty(part.annotations.get(KUEUE_GROUP))
+        if group and stated_topology and not part.parent:
+            groups[group] = PartGroup(group, stated_topology)
+            part = replace(part, parent=group)
+        elif stated_topology:
+            part = replace(part, topology={**stated_topology, **part.topology})
+        parts.append(part)
+    if len(parts) == 1:  # a single part is no subGroup, so its topology is that of the gang
+        (part,) = parts
+        of_group = groups[part.parent].topology if part.parent in groups else {}
+        levels = {**wishes.get("topology", {}), **of_group, **part.topology}
+        wishes |= {"topology": levels} if levels else {}
+    return replace(shape, parts=tuple(parts), groups=tuple(groups.values()), wishes=wishes)
 
 
 def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
@@ -316,8 +350,8 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
         "required": text_or_empty(marks.get(REQUIRED)),
         "preferred": text_or_empty(marks.get(PREFERRED)),
     }
-    if any(levels.values()):
-        name = text_or_empty(marks.get(TOPOLOGY))
+    name = text_or_empty(marks.get(TOPOLOGY))
+    if name or any(levels.values()):
         fields["topology"] = {key: value for key, value in (("name", name), *levels.items()) if value}
     return fields, problem
 

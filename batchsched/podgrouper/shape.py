@@ -37,13 +37,18 @@ class OwnerPart:
     template: Manifest = field(default_factory=dict)
     finished: int = 0
     field: str = "spec.template"
-    topology: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     parent: str = ""
 
     @property
     def labels(self) -> Manifest:
         """The labels in the pod template of this part of the owner."""
         return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
+
+    @property
+    def annotations(self) -> Manifest:
+        """The annotations in the pod template of this part of the owner."""
+        return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("annotations"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class PartGroup:
     """
 
     name: str
-    topology: Mapping[str, str]
+    topology: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.api.external.conversion import EXTERNAL_KINDS
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND
+from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, UnusableInput
@@ -83,7 +85,10 @@ async def _list_stripped(
     raise AssertionError("every attempt returns or raises")
 
 
-_KINDS: Final = {(kind.api_version, kind.name): kind for kind in (*OBJECT_KINDS, *EXTERNAL_KINDS)}
+_KINDS: Final = {
+    (kind.api_version, kind.name): kind
+    for kind in (*OBJECT_KINDS, *EXTERNAL_KINDS, *EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)
+}
 
 
 def _strip(resource: ApiResource, kinds: OwnerKinds, manifest: Mapping[str, Any]) -> msgspec.Raw:

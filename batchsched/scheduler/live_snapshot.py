@@ -174,7 +174,7 @@ class WhatIf:
             if (reflector.resource.api_version, reflector.resource.kind)
             == (envelope.api_version, envelope.kind)
         ]:
-            self._born(manifest, namespaced=True)
+            self._born(manifest, namespaced=external[0].resource.namespaced)
             for reflector in external:
                 reflector.handle_json(msgspec.json.encode(manifest))
         else:

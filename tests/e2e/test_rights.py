@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from batchsched.api.external.conversion import EXTERNAL_KINDS
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND
+from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit
 from tests.controlplane.audit import Right
@@ -25,6 +27,7 @@ from tests.e2e.serving import Served, serving
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
 LABEL = "scheduling.batchsched.dev/pod-group"
+TOPOLOGIES = (*EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)
 BUILT_IN = {"batch", "apps", "scheduling.k8s.io"}
 
 
@@ -35,7 +38,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
         plane.start_kwok()
         plane.install_definitions()
         install_policies(plane)
-        kinds = {(one.group, one.name): one.api_version for one in (*OWNERS[::-1], *EXTERNAL_KINDS)}
+        kinds = {
+            (one.group, one.name): one.api_version for one in (*OWNERS[::-1], *EXTERNAL_KINDS, *TOPOLOGIES)
+        }
         for (where, kind), api_version in kinds.items():
             if where not in BUILT_IN:
                 install(plane.admin, where, api_version.partition("/")[2], kind)

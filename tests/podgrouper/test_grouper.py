@@ -477,19 +477,66 @@ def test_names_of_pod_groups_fit_in_a_label_and_no_two_owners_share_one():
     assert all(len(name) <= 63 for name in names)
 
 
-def test_required_topology_of_kai_on_an_owner_marks_the_derived_pod_group(world):
-    def annotated(*annotations):
-        manifest = job(4)
-        manifest["metadata"]["annotations"] = dict.fromkeys(annotations, "rack")
-        return manifest
+def test_topology_that_kai_states_on_an_owner_is_that_of_its_pod_group(world):
+    kai = "kai.scheduler/topology"
+    made = job(
+        4, annotations={kai: "net", f"{kai}-required-placement": "zone", f"{kai}-preferred-placement": "rack"}
+    )
+    world.own(made)
+    world.pod(owned_by=made)
+    topology = world.group().spec.topology
+    assert (topology.name, topology.required, topology.preferred) == ("net", "zone", "rack")
+    own = {"scheduling.batchsched.dev/required-topology": "block"}
+    world.own(job(4, annotations=own | made["metadata"]["annotations"]))
+    assert world.group().spec.topology.required == "block"
 
-    kai, own = "kai.scheduler/topology-required-placement", "scheduling.batchsched.dev/required-topology"
-    world.own(annotated(kai))
-    world.pod(owned_by=annotated(kai))
-    group = world.cache.get("pod_groups", f"team/{world.all_groups[0]}")
-    mark = group.metadata.annotations[UNSUPPORTED_FIELD]
-    assert mark.startswith(f"metadata.annotations[{kai}] of the owner: ")
-    world.own(annotated(kai, own))
-    group = world.cache.get("pod_groups", f"team/{world.all_groups[0]}")
-    assert group.metadata.annotations == {}
-    assert group.spec.topology.required == "rack"
+
+def test_segments_of_kai_mark_the_derived_pod_group_as_unsupported(world):
+    segment = "kai.scheduler/segment-topology-required-placement"
+    made = job(4, annotations={segment: "rack"})
+    world.own(made)
+    world.pod(owned_by=made)
+    mark = world.group().metadata.annotations[UNSUPPORTED_FIELD]
+    assert mark.startswith(f"metadata.annotations[{segment}] of the owner: ")
+
+
+def test_topology_that_kueue_states_on_pod_templates_is_that_of_the_subgroups(world):
+    kueue = "kueue.x-k8s.io/podset"
+    roles = replicas(Master=1, Worker=4)
+    annotations = {f"{kueue}-required-topology": "block", f"{kueue}-slice-required-topology": "rack"}
+    annotations |= {f"{kueue}-slice-size": "2"}
+    roles["Worker"]["template"] = {**TEMPLATE, "metadata": {"annotations": annotations}}
+    made = pytorch(pytorchReplicaSpecs=roles)
+    world.own(made)
+    world.pod(owned_by=made, labels={"training.kubeflow.org/replica-type": "worker"})
+    master, worker = world.group().spec.sub_groups
+    assert master.topology is None
+    assert worker.topology.required == "block"
+    assert (worker.topology.slices.level, worker.topology.slices.size) == ("rack", 2)
+
+
+def test_podsets_of_one_group_of_kueue_are_in_one_domain_together(world):
+    annotations = {"kueue.x-k8s.io/podset-required-topology": "rack", "kueue.x-k8s.io/podset-group-name": "g"}
+    roles = {
+        name: {"replicas": 1, "template": {**TEMPLATE, "metadata": {"annotations": annotations}}}
+        for name in ("Master", "Worker")
+    }
+    made = pytorch(pytorchReplicaSpecs=roles)
+    world.own(made)
+    world.pod(owned_by=made)
+    subs = {
+        sub.name: (sub.parent, sub.topology and sub.topology.required)
+        for sub in world.group().spec.sub_groups
+    }
+    assert subs == {"g": (None, "rack"), "master": ("g", None), "worker": ("g", None)}
+
+
+def test_an_invalid_topology_of_an_owner_is_never_dropped(world):
+    kueue = "kueue.x-k8s.io/podset"
+    annotations = {f"{kueue}-slice-required-topology": "rack", f"{kueue}-slice-size": "3"}
+    made = job(4)
+    made["spec"]["template"] = {**TEMPLATE, "metadata": {"annotations": annotations}}
+    world.own(made)
+    world.pod(owned_by=made)
+    mark = world.group().metadata.annotations[UNSUPPORTED_FIELD]
+    assert "topology.slices.size: 3 does not divide minMember 4" in mark

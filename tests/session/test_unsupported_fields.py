@@ -65,19 +65,12 @@ IN_KAI = {"annotations": {"pod-group-name": "bert"}}
 IN_KUBERNETES = {"schedulingGroup": {"podGroupName": "bert"}}
 HARD, SOFT = {"mode": "hard", "highestTierAllowed": 1}, {"mode": "soft"}
 RACK = {"topology": "default", "requiredTopologyLevel": "rack"}
-NESTED = [
-    {"name": "decode", "topologyConstraint": RACK},
-    {"name": "leader", "minMember": 1, "parent": "decode"},
-]
 UNSUPPORTED_POD_GROUPS = [
     pytest.param(
-        pod_group(VOLCANO, networkTopology=HARD), IN_VOLCANO, "spec.networkTopology", id="volcano hard"
-    ),
-    pytest.param(
-        pod_group(VOLCANO, networkTopology={"highestTierAllowed": 1}),
+        pod_group(VOLCANO, networkTopology={"mode": "hard"}),
         IN_VOLCANO,
-        "spec.networkTopology",
-        id="volcano without a mode",
+        "spec.networkTopology.highestTierAllowed",
+        id="volcano hard without a tier",
     ),
     pytest.param(
         pod_group(
@@ -94,29 +87,10 @@ UNSUPPORTED_POD_GROUPS = [
         id="volcano gangs of subgroups",
     ),
     pytest.param(
-        pod_group(KAI, subGroups=NESTED),
+        pod_group(KAI, subGroups=[{"name": "all", "minMember": 3}, {"name": "a", "parent": "all"}]),
         IN_KAI,
-        "spec.subGroups[0].topologyConstraint.requiredTopologyLevel",
-        id="kai topology of inner subgroups",
-    ),
-    pytest.param(
-        pod_group(KAI, minSubGroup=1, subGroups=[{"name": "a"}, {"name": "b"}]),
-        IN_KAI,
-        "spec.minSubGroup",
-        id="kai some subgroups",
-    ),
-    pytest.param(
-        pod_group(
-            KAI,
-            subGroups=[
-                {"name": "all", "minSubGroup": 1},
-                {"name": "a", "parent": "all"},
-                {"name": "b", "parent": "all"},
-            ],
-        ),
-        IN_KAI,
-        "spec.subGroups[0].minSubGroup",
-        id="kai some nested subgroups",
+        "spec.subGroups[0].minMember",
+        id="kai minimum of an outer subgroup",
     ),
     *(
         pytest.param(

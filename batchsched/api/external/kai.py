@@ -54,51 +54,93 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
     def batchsched_fields(self) -> Spec:
         """Return the KAI PodGroup as fields of a batchsched PodGroup spec.
 
-        Only subgroups without children are kept, because only these have pods.
+        Only subgroups without children have pods. Others are kept if they state a constraint or a minimum.
         """
         spec = self.spec
-        parents = {sub_group.parent for sub_group in spec.sub_groups or ()}
-        parts = [
-            without_none(
-                name=sub_group.name,
-                minMember=sub_group.min_member,
-                topology=_kai_topology(sub_group.topology_constraint, {}),
-            )
-            for sub_group in spec.sub_groups or ()
-            if sub_group.name not in parents
-        ]
+        least = self._stated_minimum(spec.min_sub_group, "")
+        parts = self._tree() if self._has_constrained_parents() else self._leaves()
         return {
-            **required_pods(spec.min_member, parts),
+            # Without all subgroups, the minimum number of pods follows from the tree.
+            **(required_pods(spec.min_member, parts) if least is None else {"subGroups": parts}),
+            "minSubGroups": least,
             "queue": spec.queue or None,
             "priorityClassName": spec.priority_class_name or None,
             "preemptible": False if spec.preemptibility.lower() == "non-preemptible" else None,
             "topology": _kai_topology(spec.topology_constraint, {"name": "default"}),
         }
 
+    @property
+    def _children(self) -> Counter[str]:
+        """The number of subgroups below each subgroup, and below the PodGroup itself, which is ""."""
+        return Counter(sub_group.parent or "" for sub_group in self.spec.sub_groups or ())
+
+    def _stated_minimum(self, min_sub_group: int | None, name: str) -> int | None:
+        """Return a minimum number of subgroups, or None if all are required, as without it."""
+        return min_sub_group if min_sub_group is not None and min_sub_group < self._children[name] else None
+
+    def _has_constrained_parents(self) -> bool:
+        """Return whether a subgroup that contains others states a minimum or a topology."""
+        children = self._children
+        return any(
+            sub_group.name in children
+            and (
+                self._stated_minimum(sub_group.min_sub_group, sub_group.name) is not None
+                or _kai_topology(sub_group.topology_constraint, {}) is not None
+            )
+            for sub_group in self.spec.sub_groups or ()
+        ) or (
+            self._stated_minimum(self.spec.min_sub_group, "") is not None
+            and children[""] < sum(children.values())
+        )
+
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first constraint of a subgroup that contains other subgroups; "" if none.
-
-        Without `minSubGroup`, all subgroups are required, as in the converted PodGroup.
-        """
-        sub_groups = self.spec.sub_groups or ()
-        children = Counter(sub_group.parent or "" for sub_group in sub_groups)
-        if self.spec.min_sub_group is not None and self.spec.min_sub_group < children[""]:
-            return f"spec.minSubGroup: {_ALL_SUB_GROUPS}"
-        for index, sub_group in enumerate(sub_groups):
-            field, count = f"spec.subGroups[{index}]", children[sub_group.name]
-            if sub_group.min_sub_group is not None and sub_group.min_sub_group < count:
-                return f"{field}.minSubGroup: {_ALL_SUB_GROUPS}"
-            constraint = sub_group.topology_constraint
-            if count and constraint is not None and constraint.required_topology_level:
-                return (
-                    f"{field}.topologyConstraint.requiredTopologyLevel: batchsched keeps the levels of the whole gang "
-                    "and of subgroups without children only; state the level there"
-                )
+        """Return a sentence about a `minMember` that the subgroups below do not ensure; "" if there is none."""
+        sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
+        for index, sub_group in enumerate(self.spec.sub_groups or ()):
+            if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):
+                return f"spec.subGroups[{index}].minMember: is more than the subgroups below ensure; raise theirs"
         return ""
 
+    def _leaves(self) -> list[Spec]:
+        parents = self._children
+        return [
+            without_none(
+                name=sub_group.name,
+                minMember=sub_group.min_member,
+                topology=_kai_topology(sub_group.topology_constraint, {}),
+            )
+            for sub_group in self.spec.sub_groups or ()
+            if sub_group.name not in parents
+        ]
 
-_ALL_SUB_GROUPS: Final = "batchsched starts a gang with all its subgroups only; remove the field"
+    def _tree(self) -> list[Spec]:
+        parents = self._children
+        return [
+            without_none(
+                name=sub_group.name,
+                parent=sub_group.parent or None,
+                minMember=None if sub_group.name in parents else sub_group.min_member,
+                minSubGroups=self._stated_minimum(sub_group.min_sub_group, sub_group.name),
+                topology=_kai_topology(sub_group.topology_constraint, {}),
+            )
+            for sub_group in self.spec.sub_groups or ()
+        ]
+
+
+def _pods_below(outer: KaiSubGroup, sub_groups: Mapping[str, KaiSubGroup]) -> int:
+    """Return the sum of the minimums of the subgroups without children that are below a subgroup."""
+    parents = {sub_group.parent for sub_group in sub_groups.values()}
+    total = 0
+    for sub_group in sub_groups.values():
+        if sub_group.name in parents:
+            continue
+        name, seen = sub_group.parent, {sub_group.name}
+        while name is not None and name not in seen and name != outer.name:
+            seen.add(name)
+            name = sub_groups[name].parent if name in sub_groups else None
+        total += sub_group.min_member if name == outer.name else 0
+    return total
 
 
 def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec | None:

@@ -40,6 +40,8 @@ def required_pods(min_member: int, parts: list[Spec]) -> Spec:
 
     Other projects allow a minMember below the sum of the parts.
     """
+    if any("parent" in part or "minSubGroups" in part for part in parts):
+        return {"subGroups": parts}  # the minimum of a tree follows from its subgroups
     minimum = max(1, min_member, sum(part["minMember"] for part in parts))
     return {"minMember": minimum, "subGroups": parts or None}
 

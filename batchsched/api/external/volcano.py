@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Amounts, Pod
+from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
 from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, required_pods
 
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -17,6 +18,15 @@ class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
     """The network topology of a Volcano PodGroup, as tiers of HyperNodes: `hard` is required, `soft` preferred."""
 
     mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str = ""
+
+    @property
+    def level(self) -> str:
+        """The level of the Topology of HyperNodes that the constraint names; "" if it names none."""
+        if self.highest_tier_allowed is not None:
+            return f"{TIER_LABEL}{self.highest_tier_allowed}"
+        return self.highest_tier_name
 
 
 class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
@@ -55,29 +65,38 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
             "queue": spec.queue or None,
             "priorityClassName": spec.priority_class_name or None,
             "minResources": spec.min_resources,
+            "topology": _topology(spec.network_topology),
         }
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first required network topology or `minSubGroups`; "" if there is none."""
+        """Return a sentence about the first constraint that is not kept, such as `minSubGroups`; "" if none."""
         spec = self.spec
-        if _is_hard(spec.network_topology):
-            return f"spec.networkTopology: {_NO_HYPER_NODES}"
+        if _is_hard(spec.network_topology) and spec.network_topology and not spec.network_topology.level:
+            return (
+                "spec.networkTopology.highestTierAllowed: the mode is hard, and no tier is stated; state one"
+            )
         for index, policy in enumerate(spec.sub_group_policy or ()):
             if _is_hard(policy.network_topology):
-                return f"spec.subGroupPolicy[{index}].networkTopology: {_NO_HYPER_NODES}"
+                return f"spec.subGroupPolicy[{index}].networkTopology: the mode is hard, and {_NO_SUB_GROUPS}"
             if policy.min_sub_groups:
-                return (
-                    f"spec.subGroupPolicy[{index}].minSubGroups: batchsched does not read subgroups that labels of "
-                    "pods define; use minTaskMember, or a PodGroup of batchsched with subGroups"
-                )
+                return f"spec.subGroupPolicy[{index}].minSubGroups: {_NO_SUB_GROUPS}"
         return ""
 
 
-_NO_HYPER_NODES: Final = (
-    "the mode is hard, and batchsched does not read HyperNodes; use a Topology, and spec.topology.required in a "
-    "PodGroup of batchsched"
+_NO_SUB_GROUPS: Final = (
+    "batchsched does not read subgroups that labels of pods define; use minTaskMember, or a PodGroup of batchsched "
+    "with subGroups"
 )
+
+
+def _topology(constraint: VolcanoTopology | None) -> Spec | None:
+    """Return a network topology as that of a PodGroup: the mode `soft` prefers the lowest tier."""
+    if constraint is None or (_is_hard(constraint) and not constraint.level):
+        return None
+    if _is_hard(constraint):
+        return {"name": HYPER_NODE_TOPOLOGY, "required": constraint.level}
+    return {"name": HYPER_NODE_TOPOLOGY, "preferred": f"{TIER_LABEL}1"}
 
 
 def _is_hard(topology: VolcanoTopology | None) -> bool:

@@ -1,14 +1,10 @@
 """Conversion of the Topologies of Kueue and KAI-Scheduler, and of the HyperNodes of Volcano, to a Topology."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
 from batchsched.manifests.conversion.converted import SourceObject, as_mapping, as_mappings, new_object
-
-HYPER_NODE_LABEL: Final = "hypernode.batchsched.dev/tier-"
-"""Label of nodes, followed by a tier: the HyperNode of this tier to which a node belongs."""
-VOLCANO_TOPOLOGY: Final = "volcano"
-"""Name of the Topology of all HyperNodes."""
 
 
 def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any]]:
@@ -33,17 +29,17 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
     if not hyper_nodes:
         return []
     tiers = sorted({_tier(node) for node in hyper_nodes}, reverse=True)
-    levels = [{"name": f"tier-{tier}", "nodeLabel": f"{HYPER_NODE_LABEL}{tier}"} for tier in tiers]
+    levels = [{"name": f"tier-{tier}", "nodeLabel": f"{TIER_LABEL}{tier}"} for tier in tiers]
     by_name = {node.name: node for node in hyper_nodes}
     labels: dict[str, dict[str, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):
         for member in _members(node, by_name, frozenset()):
-            labels.setdefault(member, {})[f"{HYPER_NODE_LABEL}{_tier(node)}"] = node.name
+            labels.setdefault(member, {})[f"{TIER_LABEL}{_tier(node)}"] = node.name
     nodes = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
         for name in sorted(labels)
     ]
-    return [new_object("Topology", VOLCANO_TOPOLOGY, {"levels": levels}), *nodes]
+    return [new_object("Topology", HYPER_NODE_TOPOLOGY, {"levels": levels}), *nodes]
 
 
 def _tier(node: SourceObject) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.crd.podgroup import NO_TOPOLOGY, PodGroup, SubGroupTopology, TopologyRequest
+from batchsched.api.external.pod_group import is_external
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.solver.problem import NONE, IndexArray
@@ -72,6 +73,9 @@ class Levels:
         if group is None or group.spec.topology is None:
             return ANYWHERE
         topology = group.spec.topology
+        if is_external(group) and not self._has_level(topology.name, topology.preferred):
+            # A preference of another scheduler refuses no gang.
+            topology = topology.model_copy(update={"preferred": None})
         return self._choice(topology.name, topology)
 
     def levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
@@ -105,6 +109,10 @@ class Levels:
             self.wider.append(NONE)
             self.domains = np.vstack([self.domains, domains[np.newaxis]])
         return self._index["", key]
+
+    def _has_level(self, topology: str, level: str | None) -> bool:
+        spec = self._specs.get(topology)
+        return spec is not None and level is not None and spec.find_level(level) is not None
 
     def _choice(self, topology: str, request: TopologyRequest | SubGroupTopology) -> RequestedLevels:
         slices = request.slices.level if request.slices is not None else None

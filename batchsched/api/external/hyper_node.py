@@ -1,0 +1,175 @@
+"""HyperNodes of Volcano (`topology.volcano.sh`), read as labels of nodes and as a Topology with a level for each tier.
+
+A HyperNode of tier 1 contains nodes, and HyperNodes of higher tiers contain other HyperNodes. The levels of a Topology
+are labels of nodes, so each node gets a label for each tier: the HyperNode of the highest tier, up to this one, that
+contains it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from msgspec.structs import replace
+
+from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
+from batchsched.api.core.node import Node
+from batchsched.api.core.selector import LabelSelector
+from batchsched.api.crd.topology import MOST_LEVELS, Topology
+from batchsched.api.external.pod_group import SOURCE
+from batchsched.api.snapshot import ObjectKind
+
+HYPER_NODE_TOPOLOGY: Final = "volcano"
+"""Name of the Topology of all HyperNodes."""
+TIER_LABEL: Final = "hypernode.batchsched.dev/tier-"
+"""Label of nodes, followed by a tier: the HyperNode that contains the node."""
+_VERSION: Final = "topology.volcano.sh/v1alpha1"
+
+
+class NameSelector(KubernetesValue, frozen=True, gc=False):
+    """A selector of one member of a HyperNode by its name."""
+
+    name: str = ""
+
+
+class PatternSelector(KubernetesValue, frozen=True, gc=False):
+    """A selector of members of a HyperNode by a regular expression over their names."""
+
+    pattern: str = ""
+
+
+class MemberSelector(KubernetesValue, frozen=True, gc=False):
+    """The selector of members of a HyperNode: by name, by pattern, or by labels of nodes."""
+
+    exact_match: NameSelector | None = None
+    regex_match: PatternSelector | None = None
+    label_match: LabelSelector | None = None
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a node or HyperNode of this name and with these labels is a member."""
+        if self.exact_match is not None:
+            return self.exact_match.name == name
+        if self.regex_match is not None:
+            try:
+                return re.search(self.regex_match.pattern, name) is not None
+            except re.error:  # the webhook of Volcano refuses such a pattern
+                return False
+        return self.label_match is not None and self.label_match.matches(labels)
+
+
+class HyperNodeMember(KubernetesValue, frozen=True, gc=False):
+    """Members of a HyperNode: nodes or other HyperNodes."""
+
+    type: str = "Node"
+    selector: MemberSelector = MemberSelector()
+
+
+class HyperNodeSpec(KubernetesValue, frozen=True, gc=False):
+    """The spec of a HyperNode: its tier, and its members."""
+
+    tier: int = 1
+    tier_name: str = ""
+    members: tuple[HyperNodeMember, ...] | None = None
+
+
+class HyperNode(KubernetesObject, frozen=True, gc=False):
+    """A HyperNode of Volcano: a domain of the network. Source: `HyperNodeSpec` of topology.volcano.sh/v1alpha1."""
+
+    spec: HyperNodeSpec = HyperNodeSpec()
+
+
+HYPER_NODE_KIND: Final = ObjectKind("HyperNode", _VERSION, HyperNode, "hyper_nodes")
+
+
+@dataclass(frozen=True)
+class HyperNodeTree:
+    """All HyperNodes of a cluster.
+
+    Args:
+      hyper_nodes: the HyperNodes.
+    """
+
+    hyper_nodes: tuple[HyperNode, ...]
+
+    @classmethod
+    def of(cls, hyper_nodes: Iterable[HyperNode]) -> "HyperNodeTree":
+        """Return the tree of HyperNodes in any order."""
+        return cls(
+            tuple(
+                sorted(hyper_nodes, key=lambda hyper_node: (hyper_node.spec.tier, hyper_node.metadata.name))
+            )
+        )
+
+    @cached_property
+    def _above(self) -> dict[str, list[HyperNode]]:
+        """The HyperNodes that contain a HyperNode, by its name."""
+        above: dict[str, list[HyperNode]] = {hyper_node.metadata.name: [] for hyper_node in self.hyper_nodes}
+        for outer in self.hyper_nodes:
+            for member in outer.spec.members or ():
+                if member.type == "HyperNode":
+                    for inner in self.hyper_nodes:
+                        if member.selector.selects(inner.metadata.name, inner.metadata.labels or {}):
+                            above[inner.metadata.name].append(outer)
+        return above
+
+    def containing(self, node: Node) -> Iterator[HyperNode]:
+        """Yield the HyperNodes that contain a node, each once."""
+        labels = node.metadata.labels or {}
+        waiting = [
+            hyper_node
+            for hyper_node in self.hyper_nodes
+            if any(
+                member.type == "Node" and member.selector.selects(node.name, labels)
+                for member in hyper_node.spec.members or ()
+            )
+        ]
+        seen: set[str] = set()
+        while waiting:
+            hyper_node = waiting.pop()
+            if hyper_node.metadata.name not in seen:
+                seen.add(hyper_node.metadata.name)
+                yield hyper_node
+                waiting += self._above[hyper_node.metadata.name]
+
+    def with_tier_labels(self, node: Node) -> Node:
+        """Return a node with the labels of its HyperNodes, and without such labels of former HyperNodes."""
+        by_tier: dict[int, str] = {}
+        for hyper_node in sorted(
+            self.containing(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True
+        ):
+            by_tier[hyper_node.spec.tier] = hyper_node.metadata.name
+        before = node.metadata.labels or {}
+        labels = {key: text for key, text in before.items() if not key.startswith(TIER_LABEL)}
+        containing = ""
+        for tier in reversed(self._tiers):
+            containing = by_tier.get(tier, containing)
+            if containing:
+                labels[f"{TIER_LABEL}{tier}"] = containing
+        return node if labels == before else replace(node, metadata=replace(node.metadata, labels=labels))
+
+    @cached_property
+    def _tiers(self) -> tuple[int, ...]:
+        """The tiers from the highest to the lowest, without gaps, at most as many as a Topology has levels."""
+        tiers = [hyper_node.spec.tier for hyper_node in self.hyper_nodes]
+        return tuple(range(max(tiers), min(tiers) - 1, -1))[-MOST_LEVELS:] if tiers else ()
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """The Topology with a level for each tier, highest first; None without HyperNodes.
+
+        A level has the name of its tier, or the label of the nodes.
+        """
+        if not self.hyper_nodes:
+            return None
+        names = {
+            hyper_node.spec.tier: hyper_node.spec.tier_name
+            for hyper_node in self.hyper_nodes
+            if hyper_node.spec.tier_name
+        }
+        levels = [
+            {"name": names.get(tier, f"tier-{tier}"), "nodeLabel": f"{TIER_LABEL}{tier}"}
+            for tier in self._tiers
+        ]
+        meta = {"name": HYPER_NODE_TOPOLOGY, "annotations": {SOURCE: _VERSION}}
+        return Topology.model_validate({"metadata": meta, "spec": {"levels": levels}})

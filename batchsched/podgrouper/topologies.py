@@ -1,0 +1,180 @@
+"""Topologies of several origins in one cluster state, and the labels of nodes that HyperNodes of Volcano define.
+
+If several Topologies have the same name, that of batchsched counts, then that of Kueue, then that of KAI, then that of
+HyperNodes.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from batchsched.api.core.node import Node
+from batchsched.api.crd.topology import Topology
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HYPER_NODE_TOPOLOGY, HyperNode, HyperNodeTree
+from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
+from batchsched.api.snapshot import ObjectKind
+from batchsched.state.cluster_state import ClusterState
+
+_OWN: Final = 0
+_HYPER_NODES: Final = 1 + len(EXTERNAL_TOPOLOGY_KINDS)
+
+
+class TopologyIndex:
+    """All Topologies by their origin, and the HyperNodes. The cluster state receives those that count.
+
+    Args:
+      cache: receives the Topologies and the nodes.
+    """
+
+    def __init__(self, cache: ClusterState) -> None:
+        self._cache = cache
+        self._by_origin: tuple[dict[str, Topology], ...] = tuple({} for _ in range(_HYPER_NODES + 1))
+        self._hyper_nodes: dict[str, HyperNode] = {}
+        self._tree = HyperNodeTree(())
+
+    def store_for(self, kind: ObjectKind) -> "TopologyStore | NodeStore | None":
+        """Return the store that receives the nodes, or the Topologies of batchsched; None for other kinds."""
+        if kind.type is Node:
+            return NodeStore(self, self._cache)
+        return TopologyStore(self) if kind.type is Topology else None
+
+    def external_stores(self) -> "Iterator[tuple[ObjectKind, TopologyStore | HyperNodeStore]]":
+        """Yield the kinds of topologies of other schedulers, with the stores of their objects."""
+        for number, kind in enumerate(EXTERNAL_TOPOLOGY_KINDS):
+            yield kind, TopologyStore(self, number)
+        yield HYPER_NODE_KIND, HyperNodeStore(self)
+
+    def put(self, origin: int, topology: Topology) -> None:
+        """Add a Topology to those of one origin, or replace its previous version."""
+        self._by_origin[origin][topology.name] = topology
+        self._show(topology.name)
+
+    def remove(self, origin: int, name: str) -> None:
+        """Remove the Topology of this name from those of one origin."""
+        if self._by_origin[origin].pop(name, None) is not None:
+            self._show(name)
+
+    def replace(self, origin: int, listed: Iterable[Topology]) -> None:
+        """Replace all Topologies of one origin by a complete list."""
+        topologies = self._by_origin[origin]
+        names = set(topologies)
+        topologies.clear()
+        topologies.update((topology.name, topology) for topology in listed)
+        for name in sorted(names | set(topologies)):
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        counting = next((origin[name] for origin in self._by_origin if name in origin), None)
+        if counting is not None:
+            self._cache.put(counting)
+            return
+        previous = self._cache.get("topologies", name)
+        if previous is not None:  # without its uid, since another origin may add the same object again
+            without_uid = previous.metadata.model_copy(update={"uid": ""})
+            self._cache.remove(previous.model_copy(update={"metadata": without_uid}))
+
+    def with_tier_labels(self, node: Node) -> Node:
+        """Return a node with the labels of its HyperNodes."""
+        return self._tree.with_tier_labels(node) if self._hyper_nodes else node
+
+    def change_hyper_nodes(
+        self, changed: Iterable[HyperNode], removed: Iterable[str] = (), *, complete: bool = False
+    ) -> None:
+        """Add, update and remove HyperNodes, and label all nodes again.
+
+        Args:
+          changed: HyperNodes that are new or have changed.
+          removed: the names of deleted HyperNodes.
+          complete: whether `changed` is a complete list.
+        """
+        had_any = bool(self._hyper_nodes)
+        if complete:
+            self._hyper_nodes.clear()
+        self._hyper_nodes.update((hyper_node.metadata.name, hyper_node) for hyper_node in changed)
+        for name in removed:
+            self._hyper_nodes.pop(name, None)
+        if not had_any and not self._hyper_nodes:
+            return
+        self._tree = HyperNodeTree.of(self._hyper_nodes.values())
+        for node in self._cache.list_objects("nodes"):
+            labelled = self._tree.with_tier_labels(node)
+            if labelled is not node:
+                # Without a version: the labels changed here, and not the object in the API.
+                self._cache.put(labelled, version="")
+        topology = self._tree.topology
+        if topology is None:
+            self.remove(_HYPER_NODES, HYPER_NODE_TOPOLOGY)
+        else:
+            self.put(_HYPER_NODES, topology)
+
+
+class TopologyStore:
+    """Receives the Topologies of one origin: those of batchsched, or those of one other scheduler.
+
+    Args:
+      index: all Topologies.
+      external: the number of the other scheduler; None for batchsched.
+    """
+
+    def __init__(self, index: TopologyIndex, external: int | None = None) -> None:
+        self._index = index
+        self._origin = _OWN if external is None else 1 + external
+
+    def put(self, topology: Topology) -> None:
+        """Add or update a Topology."""
+        self._index.put(self._origin, topology)
+
+    def remove(self, topology: Any) -> None:
+        """Remove a deleted Topology."""
+        self._index.remove(self._origin, topology.metadata.name)
+
+    def replace(self, kind: type, listed: Iterable[Topology]) -> None:
+        """Replace all Topologies of the origin by a complete list."""
+        self._index.replace(self._origin, listed)
+
+
+class HyperNodeStore:
+    """Receives the HyperNodes of Volcano.
+
+    Args:
+      index: the HyperNodes and all Topologies.
+    """
+
+    def __init__(self, index: TopologyIndex) -> None:
+        self._index = index
+
+    def put(self, hyper_node: HyperNode) -> None:
+        """Add or update a HyperNode."""
+        self._index.change_hyper_nodes([hyper_node])
+
+    def remove(self, hyper_node: Any) -> None:
+        """Remove a deleted HyperNode."""
+        self._index.change_hyper_nodes([], [hyper_node.metadata.name])
+
+    def replace(self, kind: type, listed: Iterable[HyperNode]) -> None:
+        """Replace all HyperNodes by a complete list."""
+        self._index.change_hyper_nodes(listed, complete=True)
+
+
+class NodeStore:
+    """Receives the nodes, and passes them to the cluster state with the labels of their HyperNodes.
+
+    Args:
+      index: the HyperNodes.
+      cache: receives the nodes.
+    """
+
+    def __init__(self, index: TopologyIndex, cache: ClusterState) -> None:
+        self._index = index
+        self._cache = cache
+
+    def put(self, node: Node) -> None:
+        """Add or update a node."""
+        self._cache.put(self._index.with_tier_labels(node))
+
+    def remove(self, node: Any) -> None:
+        """Remove a deleted node."""
+        self._cache.remove(node)
+
+    def replace(self, kind: type, listed: Iterable[Node]) -> None:
+        """Replace all nodes by a complete list."""
+        self._cache.replace(kind, [self._index.with_tier_labels(node) for node in listed])
