@@ -99,7 +99,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
             if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):
-                return f"spec.subGroups[{index}].minMember: is more than the subgroups below ensure; raise theirs"
+                return f"spec.subGroups[{index}].minMember: exceeds what the subgroups below ensure; lower it"
         return ""
 
     def _leaves(self) -> list[Spec]:
