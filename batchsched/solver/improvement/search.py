@@ -92,7 +92,7 @@ class _Search:
         self._problem, self._seed = problem, seed
 
     def take_step(self, neighbourhood: GangNeighbourhood, budget: Budget) -> tuple[bool, float]:
-        """Decide the gangs of a neighbourhood again; return whether that gained, and the gap of its own problem."""
+        """Decide the gangs of a neighbourhood again; return whether the solution improved, and the gap of the step."""
         solution = self.solution
         part = NeighbourhoodProblem(self._problem, solution, neighbourhood)
         answer = part.solve(budget, self._seed, NoTelemetry())

@@ -31,7 +31,7 @@ MAX_GANG_SETS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalGangs:
-    """The gangs that each use one domain of a level, and what they request.
+    """Gangs that each need one domain of a topology level, with their sizes and the sizes of the domains.
 
     Args:
       gangs: [I] the gangs, ascending.
@@ -48,7 +48,7 @@ class RivalGangs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalRow:
-    """A row over gangs: Σ factors·y[gangs] <= right."""
+    """A linear constraint on which rival gangs are placed (y = 1): Σ factors·y[gangs] <= right."""
 
     gangs: IntArray
     factors: IntArray
@@ -56,7 +56,7 @@ class RivalRow:
 
 
 class DomainRows:
-    """Computes which domains hold a gang, and the rows over gangs that compete for the domains of one level."""
+    """Computes linear constraints on gangs that compete for the domains of a topology level."""
 
     def __init__(self, packing: Packing, supply: SlotSupply, inside: dict[tuple[int, int], IntArray]) -> None:
         """Take the gangs with required levels.
@@ -81,7 +81,7 @@ class DomainRows:
         )
 
     def rows(self) -> Iterator[RivalRow]:
-        """Yield the rows of all levels that could be violated."""
+        """Yield the constraints of all topology levels that some choice of gangs could violate."""
         fits: dict[int, BoolArray] = {}
         # The innermost level first: an outer domain holds an inner gang only if one of its own domains does.
         for level in range(len(self._problem.nodes.levels))[::-1]:

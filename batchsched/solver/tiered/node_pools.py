@@ -200,7 +200,7 @@ class SlotSupply:
         yield from self._paired(demand, most, nodes)
 
     def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return functions F of requests and of free amounts that form slot rows on any set of these nodes.
+        """Return F size functions of requests and free amounts, from which capacity constraints are formed.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
 

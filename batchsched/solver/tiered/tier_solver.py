@@ -53,11 +53,11 @@ class _TierChoice:
     bound: int
 
     def worth(self, objective: IntArray) -> int:
-        """The value of the choice, -1 without one."""
+        """The objective of the tier that the choice reaches; -1 if no choice was found."""
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Whether this choice fits and the other does not, or else has the higher value."""
+        """Whether this choice is better: only this one fits, or else it reaches the higher objective."""
         return (self.fits, self.worth(objective)) > (other.fits, other.worth(objective))
 
 
@@ -85,7 +85,7 @@ class _Ascent:
     fits: bool = False
 
     def take(self, choice: _TierChoice) -> None:
-        """Take the choice of a tier."""
+        """Adopt the choice that was made for a tier, as the start of the next tier."""
         assert choice.values is not None
         self.values, self.split = choice.values, choice.split
         self.solved, self.fits = True, choice.split.short == 0.0
