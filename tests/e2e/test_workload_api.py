@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.controlplane.fixtures import WORKLOAD_API, WORKLOAD_GATES, Namespace, eventually, start
+from tests.controlplane.objects import node
 from tests.controlplane.plane import ControlPlane
+from tests.docs.test_workloads import manifests
 from tests.e2e.running import Scheduler, bound, never, pods, running
 
 ALPHA, BETA = "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"
@@ -182,3 +184,30 @@ def test_a_tree_that_a_leader_left_in_part_is_completed_by_the_next_leader(clust
     eventually(lambda: len(bound(team)) == 150)
     composite = "CompositePodGroupInitiallyScheduled"
     eventually(lambda: condition(team, "CompositePodGroup", "train", composite).get("status") == "True")
+
+
+def test_the_manifest_of_the_documentation_is_bound_completely(team):
+    team.nodes(1)
+    for manifest in manifests("workload-api"):
+        kind, version = manifest["kind"], manifest["apiVersion"]
+        group = "" if version == "v1" else version
+        path = team.path(f"{kind.lower()}s", group=group) + "?fieldValidation=Strict"
+        team.api.create(path, manifest)
+    eventually(lambda: bound(team).keys() == {"solver-coordinator", "solver-worker-0"})
+
+
+def test_a_tree_of_three_levels_is_bound_with_one_of_its_groups_in_one_rack(team):
+    for number in range(2):
+        labels = {"example.com/rack": f"r{number}"}
+        team.api.create("/api/v1/nodes", node(f"node-{number}", labels, cpu=4 + 4 * number))
+    within = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
+    make(team, "CompositePodGroup", "train", minimum=1)
+    for side in ("left", "right"):
+        make(team, "CompositePodGroup", side, "train", minimum=2, **within)
+        for name in (f"{side}-driver", f"{side}-workers"):
+            make(team, "PodGroup", name, side, 2)
+            members(team, name, 2, cpu=2)
+    eventually(lambda: len(bound(team)) == 4)
+    never(lambda: len(bound(team)) != 4, 1.0)
+    assert set(bound(team).values()) == {"node-1"}
+    assert len({name.partition("-")[0] for name in bound(team)}) == 1
