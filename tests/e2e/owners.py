@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from batchsched.kube.connection import plural
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import Manifest, pod
 from tests.controlplane.plane import Api, install_definitions
@@ -18,14 +19,14 @@ TEMPLATE = {
 
 def install(api: Api, group: str, version: str, kind: str) -> None:
     """Make a CRD that takes anything, and wait until it is served."""
-    plural = kind.lower() + "s"
+    name = plural(kind)
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    names = {"kind": kind, "plural": name, "singular": kind.lower(), "listKind": f"{kind}List"}
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{plural}.{group}",
+            "name": f"{name}.{group}",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
         },
         "spec": {
