@@ -39,7 +39,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class GangPriorities:
-    """The priority of the gang of each pod in a session, computed on first use.
+    """The priorities of gangs and of their pods in a session, computed on first use.
 
     Nominations refer to it. It refers to no nomination: a reference cycle would keep the tables of a session until a
     garbage collection.
@@ -50,22 +50,33 @@ class GangPriorities:
 
     def __init__(self, tables: SessionTables) -> None:
         self._tables = tables
-        self._by_identity: dict[str, int] = {}
+        self._priorities: dict[str, int] = {}
+        """Priority of each gang, by identity."""
+        self._highest: dict[str, int] = {}
+        """Highest priority of the pods of each gang, by identity."""
 
     def priority_of(self, pod: Pod) -> int:
         """Return the priority of a pod's gang, which holds for all pods of the gang. A gang is placed as a whole."""
         identity = gang_identity(pod)
-        priority = self._by_identity.get(identity)
+        priority = self._priorities.get(identity)
         if priority is None:
             members = self._tables.gangs.get(identity)
             priorities = self._tables.classes.priorities
             priority = (
                 priorities.pod_priority(pod)
                 if members is None
-                else priorities.gang_priority(members.group, _all_pods(members))
+                else priorities.capped_priority(members.group, self.highest_pod_priority(members))
             )
-            self._by_identity[identity] = priority
+            self._priorities[identity] = priority
         return priority
+
+    def highest_pod_priority(self, members: PodGroupState) -> int:
+        """Return the highest priority of a gang's pods on all nodes, since the gang may be evicted as a whole."""
+        highest = self._highest.get(members.identity)
+        if highest is None:
+            highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))
+            self._highest[members.identity] = highest
+        return highest
 
 
 class PodPreemption:
@@ -80,8 +91,6 @@ class PodPreemption:
         self._tables = tables
         self._now = now
         self._priorities = GangPriorities(tables)
-        self._highest_pod_priorities: dict[str, int] = {}
-        """Highest priority of the pods of each gang, by identity; computed on demand."""
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
         self._never_preempting = list_non_preempting_classes(tables.snapshot)
@@ -210,15 +219,7 @@ class PodPreemption:
             return self._tables.node_table.waiting.get(pod.key) is None
         if is_gang_protected(members, self._tables.queues, self._now):
             return True
-        return is_too_critical(self._highest_pod_priority(members), priority)
-
-    def _highest_pod_priority(self, members: PodGroupState) -> int:
-        """Return the highest priority of a gang's pods on all nodes, since the gang may be evicted as a whole."""
-        highest = self._highest_pod_priorities.get(members.identity)
-        if highest is None:
-            highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))
-            self._highest_pod_priorities[members.identity] = highest
-        return highest
+        return is_too_critical(self._priorities.highest_pod_priority(members), priority)
 
     def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict the victims that run, and reject those that wait at Permit."""
