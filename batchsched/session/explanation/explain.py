@@ -84,7 +84,7 @@ def explain_refusals(
     explained: dict[str, Refusal] = {}
 
     def explain_with_share(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        with budget.limited_to(first_share(decided.snapshot, budget)):
+        with budget.limited_to(first_share(decided, budget)):
             return verifier.explain_refusal(refusal, budget)
 
     def explain_further(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
@@ -170,7 +170,7 @@ class RefusalVerifier:
           OutOfBudget: too little of the budget remains.
         """
         if self._after is None:
-            require_work(budget, decision_work(self._decided.snapshot))
+            require_work(budget, self._decided.work)
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))
@@ -235,7 +235,7 @@ class RefusalVerifier:
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
             return False
-        return budget.remaining >= decision_work(self._decided.snapshot)
+        return budget.remaining >= self._decided.work
 
     def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return the refusal with the gangs that precede the refused gang, and with verified changes that would help.

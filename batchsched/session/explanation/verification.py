@@ -73,6 +73,11 @@ class DecidedInput:
             pods[gang_key_of_pod(pod)].append(pod)
         return dict(pods)
 
+    @cached_property
+    def work(self) -> float:
+        """The estimated work of the decision, without that of CP-SAT."""
+        return decision_work(self.snapshot)
+
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDecision:
@@ -136,9 +141,9 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
     )
 
 
-def first_share(snapshot: Snapshot, budget: ExplanationBudget) -> float:
+def first_share(decided: DecidedInput, budget: ExplanationBudget) -> float:
     """Return the computing work that one refused gang may use before the other refused gangs had a first attempt."""
-    return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decision_work(snapshot))
+    return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.work)
 
 
 class OutOfBudget(Exception):
