@@ -27,7 +27,7 @@ CHECK_SECONDS: Final = 1.0
 
 
 class StoppedForecast(BaseException):
-    """This replica stops, so that a forecast ends.
+    """Raised in a forecast of the policy `auto`, because this replica stops.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
@@ -35,7 +35,7 @@ class StoppedForecast(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class ForecastOutcome:
-    """The end of the forecasts of one profile.
+    """The result of the forecasts of one profile with the policy `auto`.
 
     Args:
       profile: the scheduler name of the profile.
@@ -132,11 +132,11 @@ class _Pacer:
         self._last = 0.0
 
     def begin(self) -> None:
-        """Note the CPU time of the thread at the beginning of its work."""
+        """Record the CPU time of the forecast's thread at the beginning of its work."""
         self._last = time.thread_time()
 
     def pause(self) -> None:
-        """Sleep in proportion to the CPU time since the last pause.
+        """Sleep in proportion to the CPU time that the forecast's thread used since the last pause.
 
         Raises:
           StoppedForecast: this replica stops.

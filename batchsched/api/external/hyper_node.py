@@ -84,7 +84,7 @@ HYPER_NODE_KIND: Final = ObjectKind("HyperNode", _VERSION, HyperNode, "hyper_nod
 
 @dataclass(frozen=True)
 class HyperNodeTree:
-    """All HyperNodes of a cluster.
+    """All HyperNodes of Volcano in a cluster, as a tree.
 
     Args:
       hyper_nodes: the HyperNodes.
@@ -94,7 +94,7 @@ class HyperNodeTree:
 
     @classmethod
     def of(cls, hyper_nodes: Iterable[HyperNode]) -> "HyperNodeTree":
-        """Return the tree of HyperNodes in any order."""
+        """Create the tree from the HyperNodes of Volcano, which may be in any order."""
         return cls(
             tuple(
                 sorted(hyper_nodes, key=lambda hyper_node: (hyper_node.spec.tier, hyper_node.metadata.name))

@@ -43,7 +43,7 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_TOPOLOGY_KI
 
 
 def convert_topology(external: ExternalTopology) -> Topology:
-    """Return a Topology of Kueue or KAI as a batchsched Topology. The node label of a level is also its name.
+    """Convert a Topology of Kueue or KAI to a batchsched Topology. The node label of a level is also its name.
 
     Raises:
       pydantic.ValidationError: the external Topology has values that a batchsched Topology does not allow.

@@ -57,7 +57,7 @@ class SearchedNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionedSolution:
-    """A solution by the places of its devices in the list of a node's devices.
+    """A solution as positions in a node's list of devices, so that equal nodes can share it.
 
     Args:
       solution: the solution on one node.
@@ -69,7 +69,7 @@ class PositionedSolution:
 
     @classmethod
     def of(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
-        """Return the places of a solution in the list of devices of its node."""
+        """Return a solution as positions in the list of devices of its node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
         return cls(
             solution,
