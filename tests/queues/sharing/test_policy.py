@@ -111,7 +111,7 @@ def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
         make_sharing_policy("lottery", {})
     assert str(caught.value) == (
-        "policy.name: there is no policy 'lottery'; known are armada, decayed-usage, dominant-share, drf, f1, "
+        "policy.name: there is no policy 'lottery'; known are armada, auto, decayed-usage, dominant-share, drf, f1, "
         "fcfs, fifo, guaranteed-ratio, headroom, max-min, priority, saf, sjf, strict-fifo, time-based, wfp3"
     )
 
