@@ -581,5 +581,11 @@ def _compare_versions(before: str, after: str) -> None:
     Raises:
       _Rewound: the version after is lower.
     """
-    if before.isdecimal() and after.isdecimal() and int(after) < int(before):
+    if before.isdecimal() and after.isdecimal() and _numeric_key(after) < _numeric_key(before):
         raise _Rewound(f"the API server went back from resourceVersion {before} to {after}")
+
+
+def _numeric_key(digits: str) -> tuple[int, str]:
+    """Return a key that sorts decimal numbers of any length; `int` refuses more than 4,300 digits."""
+    significant = digits.lstrip("0")
+    return len(significant), significant

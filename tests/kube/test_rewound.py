@@ -81,7 +81,7 @@ class RestorableServer:
             self.watches.remove(watch)
 
 
-def event(kind: str, name: str, version: int) -> bytes:
+def event(kind: str, name: str, version: int | str) -> bytes:
     found = {"metadata": {"name": name, "resourceVersion": str(version)}}
     return msgspec.json.encode({"type": kind, "object": found})
 
@@ -183,6 +183,17 @@ async def test_event_with_a_lower_version_causes_a_new_list(kind):
         follower.server.send(event(kind, "old", BACKUP))
         await asyncio.sleep(5)
         assert follower.names.there == {"old"}
+
+
+async def test_version_of_5000_digits_is_compared_like_any_other():
+    async with Follower() as follower:
+        follower.server.send(event("ADDED", "large", "9" * 5000))
+        await asyncio.sleep(5)
+        assert "large" in follower.names.there
+        lists = follower.server.lists
+        follower.server.send(event("ADDED", "old", "9" * 4999))
+        await asyncio.sleep(5)
+        assert follower.server.lists > lists
 
 
 TOO_LARGE = ApiError(504, "Timeout", "Timeout: Too large resource version: 1000, current: 100")

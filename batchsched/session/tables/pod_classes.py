@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -180,12 +181,16 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) 
     return Pod(metadata=metadata, spec=pod.spec)
 
 
+_MAX_RANK_DIGITS: Final = 9
+
+
 def sort_by_rank(pods: Sequence[Pod], rank_label: str) -> list[Pod]:
     """Return pods sorted by the rank in a label; pods without a number in this label come last."""
 
     def rank(pod: Pod) -> float:
         value = pod.labels.get(rank_label, "")
-        return int(value) if value.isascii() and value.isdigit() else math.inf
+        is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_RANK_DIGITS
+        return int(value) if is_number else math.inf
 
     return sorted(pods, key=rank)
 
