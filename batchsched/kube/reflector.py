@@ -539,7 +539,9 @@ class Reflector:
 
     def _put_aside(self, item: Any, error: Exception) -> None:
         """Set an object aside. An exception of the handler is logged, because the other objects matter more."""
-        problem = f"batchsched cannot handle this object, please report it: {_name_error(error)}"
+        problem = _input_problem(error) or (
+            f"batchsched cannot handle this object, please report it: {_name_error(error)}"
+        )
         failed = _failure_of(partial(self._handler.set_object_aside, item), problem)
         if failed is not None:
             _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))
@@ -562,6 +564,13 @@ def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - any exception, as the docstring says
         return error
     return None
+
+
+def _input_problem(error: Exception) -> str:
+    """Return what is wrong with an object that cannot be decoded; "" if the error is a defect of batchsched."""
+    if isinstance(error, UnicodeDecodeError):
+        return "contains bytes that are not UTF-8 text"
+    return str(error)[:_MAX_ERROR_CHARACTERS] if isinstance(error, msgspec.DecodeError) else ""
 
 
 def _name_error(error: Exception) -> str:

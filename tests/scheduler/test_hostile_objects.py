@@ -203,6 +203,14 @@ def test_owner_that_cannot_be_read_is_set_aside_until_it_can():
     assert len(service.app.cache.snapshot().pod_groups) == 1
 
 
+def test_owner_with_invalid_json_is_bad_input_and_no_defect(caplog):
+    service = Service()
+    service.event("TFJob", b'{"metadata":{"namespace":"team","name":"a"},"spec":"\xff"}')
+    service.event("TFJob", b'{"metadata":{"namespace":"team","name":"b","uid":7}}')
+    assert "TFJob team/a is set aside: contains bytes that are not UTF-8 text" in caplog.text
+    assert "TFJob team/b is set aside: Expected `str`, got `int` - at `$.metadata.uid`" in caplog.text
+
+
 def test_object_that_is_nested_too_deeply_does_not_end_the_watch():
     service = Service()
     deep = b"[" * 100_000 + b"]" * 100_000
