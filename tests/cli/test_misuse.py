@@ -366,9 +366,9 @@ MISUSES = [
     ),
     Misuse("decide cluster.yaml --policy fcfs", 2, ("there is no option --policy",)),
     Misuse(
-        "explain cluster.yaml deployment/x",
+        "explain cluster.yaml configmap/x",
         2,
-        ("there is no file 'deployment/x'; for an object: podgroup/x, pod/x or job/x",),
+        ("there is no file 'configmap/x'; for an object: podgroup/x, pod/x or job/x",),
     ),
     Misuse("queues explan default cluster.yaml", 2, ("there is no file 'explan'; did you mean explain?",)),
     Misuse("queues cut.json.gz", 1, ("cut.json.gz: is a broken gzip file",)),
