@@ -339,9 +339,10 @@ class ReservePlugin(Protocol):
 class SelectiveReservePlugin(Protocol):
     """A Reserve plugin that keeps state only for pods of some pod classes."""
 
-    def reserves_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass, nodes: NodeTable) -> bool:
         """Return True if `reserve` would keep no state and return Success for every pod of the class on every node.
 
+        The plugin is asked once in each session; `nodes` has the objects of the session.
         `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
         same gang may already be assumed when Permit is called for a pod.
         """

@@ -53,7 +53,7 @@ class GangScheduling:
         """Return Success without keeping state: the session counts the reserved pods."""
         return SUCCESS
 
-    def reserves_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass, nodes: NodeTable) -> bool:
         """Return True, because Reserve keeps no state: the session counts the reserved pods."""
         return True
 

@@ -444,7 +444,9 @@ class Statement:
     def _reservers_of(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:
         """Return the Reserve plugins that keep state for pods of a class; they are asked once per session."""
         if pod_class not in self._reservers:
-            self._reservers[pod_class] = self._tables.pipeline.stateful_reserve_plugins(pod_class)
+            self._reservers[pod_class] = self._tables.pipeline.stateful_reserve_plugins(
+                pod_class, self._tables.node_table
+            )
         return self._reservers[pod_class]
 
     def _take_back(self, placed: PlacedPod) -> None:

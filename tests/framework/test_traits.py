@@ -41,7 +41,7 @@ class Declared:
     def unreserve(self, pod, node, nodes, state):
         raise AssertionError
 
-    def reserves_nothing(self, pod):
+    def reserves_nothing(self, pod, nodes):
         return True
 
     def permit(self, pod, node, nodes, state):
@@ -106,7 +106,7 @@ def promises(plugin: object) -> tuple[bool, ...]:
         bool(pipeline.never_reopening),
         pipeline.ignores_resource("example.com/ignored"),
         pipeline.ignores_resource("cpu"),
-        bool(pipeline.stateful_reserve_plugins(class_of(made, pod()))),
+        bool(pipeline.stateful_reserve_plugins(class_of(made, pod()), made)),
     )
 
 

@@ -214,7 +214,7 @@ class Door(Gate):
 class Arch(Door):
     """Reserves nothing for any class."""
 
-    def reserves_nothing(self, pod):
+    def reserves_nothing(self, pod, nodes):
         return True
 
 

@@ -413,17 +413,17 @@ class Pipeline:
             rows.extend(answers.checked_constraint_rows(plugin, answer, batch, len(nodes)))
         return tuple(rows)
 
-    def stateful_reserve_plugins(self, pod: PodClass) -> tuple[points.ReservePlugin, ...]:
+    def stateful_reserve_plugins(self, pod: PodClass, nodes: NodeTable) -> tuple[points.ReservePlugin, ...]:
         """Return the Reserve plugins that may keep state for the pods of a pod class. Raises `PluginError`."""
         reserves = zip(self.reserves, self._selective, strict=True)
         return tuple(
             plugin
             for plugin, selective in reserves
-            if not (selective and self._reserves_nothing(plugin, pod))
+            if not (selective and self._reserves_nothing(plugin, pod, nodes))
         )
 
-    def _reserves_nothing(self, plugin: Any, pod: PodClass) -> bool:
-        answer = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod)
+    def _reserves_nothing(self, plugin: Any, pod: PodClass, nodes: NodeTable) -> bool:
+        answer = self.timings.ask(plugin, "Reserve", plugin.reserves_nothing, pod, nodes)
         return answers.checked_bool(plugin, "Reserve", answer)
 
     def reserve(

@@ -207,8 +207,11 @@ class DynamicResources(
         return default_normalize(scores, reverse=False)
 
     @override
-    def reserves_nothing(self, pod: PodClass) -> bool:
-        return not may_use_devices(pod.pod)
+    def reserves_nothing(self, pod: PodClass, nodes: NodeTable) -> bool:
+        if nodes.snapshot.device_classes:
+            return not may_use_devices(pod.pod)
+        # Without DeviceClasses, extended resources are those of device plugins, and nothing is reserved.
+        return not pod.pod.spec.resource_claims
 
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:

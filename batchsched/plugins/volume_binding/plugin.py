@@ -207,7 +207,7 @@ class VolumeBinding(
         return SUCCESS
 
     @override
-    def reserves_nothing(self, pod: PodClass) -> bool:
+    def reserves_nothing(self, pod: PodClass, nodes: NodeTable) -> bool:
         return not pod.pod.spec.volumes
 
     @override

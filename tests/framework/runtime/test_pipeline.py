@@ -265,7 +265,7 @@ def test_reserve_that_raises_unreserves_all_plugins_too():
 class Spares(Reserves):
     """Reserves nothing for pods with the name `plain`."""
 
-    def reserves_nothing(self, pod):
+    def reserves_nothing(self, pod, nodes):
         return self.answer if self.answer is not None else pod.pod.name == "plain"
 
 
@@ -274,7 +274,7 @@ def test_reserve_is_not_called_for_a_class_for_which_it_reserves_nothing(name, a
     calls: Calls = []
     made, one = three(), pod(name)
     pipeline = Pipeline([Spares("a", calls), Reserves("b", calls)])
-    keeping = pipeline.stateful_reserve_plugins(class_of(made, one))
+    keeping = pipeline.stateful_reserve_plugins(class_of(made, one), made)
     assert pipeline.reserve(one, 0, made, CycleState(), keeping).ok
     assert calls == [("Reserve", name) for name in asked]
     pipeline.unreserve(one, 0, made, CycleState())
@@ -282,8 +282,9 @@ def test_reserve_is_not_called_for_a_class_for_which_it_reserves_nothing(name, a
 
 
 def test_reserves_nothing_must_return_a_boolean():
+    made = three()
     with pytest.raises(PluginError, match="plugin a failed in Reserve: expected True or False"):
-        Pipeline([Spares("a", answer="no")]).stateful_reserve_plugins(class_of(three(), pod()))
+        Pipeline([Spares("a", answer="no")]).stateful_reserve_plugins(class_of(made, pod()), made)
 
 
 def test_unreserve_of_all_plugins_is_called_although_one_raises():
