@@ -48,7 +48,10 @@ class InvalidSelector(InvalidInput):
 
 
 class UnusableInput(BatchschedError):
-    """A command cannot run, because its whole input is unusable or, for example, its port is in use. Exit code 1."""
+    """A command cannot start, because its input or something else that it needs, such as a port, is not usable.
+
+    Exit code 1.
+    """
 
 
 class PluginError(BatchschedError):

@@ -83,7 +83,7 @@ class PodCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueAllocation:
+class QueueStatusInput:
     """The usage of a queue: allocated resources, number of pending gangs, and fair share.
 
     Args:
@@ -248,7 +248,7 @@ def desired_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
     return {"conditions": [condition]}
 
 
-def desired_queue_status(queue: Queue, allocation: QueueAllocation, before: Conditions, now: float) -> Json:
+def desired_queue_status(queue: Queue, allocation: QueueStatusInput, before: Conditions, now: float) -> Json:
     """Compute the status that is to be written to a Queue.
 
     Args:

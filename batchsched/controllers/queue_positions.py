@@ -15,7 +15,7 @@ from batchsched.api.crd.validation import misplaced_queues
 from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.desired_status import QueueAllocation
+from batchsched.controllers.desired_status import QueueStatusInput
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order
@@ -136,7 +136,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
 
 def queue_allocations(
     state: ClusterState, queue_policy: PolicySettings | None = None
-) -> Mapping[str, QueueAllocation]:
+) -> Mapping[str, QueueStatusInput]:
     """Return for each queue, by name, its fair share, and the usage and pending gangs of the queue and its descendants.
 
     Args:
@@ -156,7 +156,7 @@ def queue_allocations(
             pending[name] += count
     fair = _fair_shares(state, tree, queue_policy)
     return {
-        name: QueueAllocation(allocated[name], pending[name], misplaced.get(name, ""), fair.get(name))
+        name: QueueStatusInput(allocated[name], pending[name], misplaced.get(name, ""), fair.get(name))
         for name in queues
     }
 

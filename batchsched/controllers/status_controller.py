@@ -89,7 +89,7 @@ class StatusController:
         """The resource versions that the written statuses of PodGroups and Queues have."""
         self._overwritten: set[ObjectWithUid] = set()
         """Objects of which another client changed the status after this controller wrote it."""
-        self._allocations: Mapping[str, status.QueueAllocation] = {}
+        self._allocations: Mapping[str, status.QueueStatusInput] = {}
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
         self._positions_at = float("-inf")
@@ -256,7 +256,7 @@ class StatusController:
             present = self._cache.status(field, key, checked_object.metadata.uid)
         before = present.get("conditions", ())
         if field == QUEUES:
-            held = self._allocations.get(key) or status.QueueAllocation({})
+            held = self._allocations.get(key) or status.QueueStatusInput({})
             desired = status.desired_queue_status(checked_object, held, before, now)
             return self._change(place, OUR_QUEUES, present, desired)
         if is_external(checked_object):

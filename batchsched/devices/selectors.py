@@ -68,7 +68,7 @@ class Selector:
         Raises:
           SelectorError: the evaluation failed, or its result is no boolean.
         """
-        key = device_content(driver, device, self.names)
+        key = device_key(driver, device, self.names)
         result = self._results.get(key)
         if result is None:
             if len(self._results) >= MAX_RESULTS_PER_EXPRESSION:
@@ -120,7 +120,7 @@ def read_names(expression: str) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def device_content(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
+def device_key(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
     """Return a key that is equal for devices with equal values of the given attributes and capacities.
 
     Args:

@@ -317,7 +317,7 @@ class _Cluster:
 
     def _apply_hyper_nodes(self) -> None:
         """Add the labels of HyperNodes to nodes, and their Topology, unless a Topology has its name."""
-        tree = HyperNodeTree.of(self.objects.pop(HYPER_NODE_KIND.field, ()))
+        tree = HyperNodeTree.from_hyper_nodes(self.objects.pop(HYPER_NODE_KIND.field, ()))
         topology = tree.topology
         if topology is None:
             return

@@ -181,7 +181,7 @@ class PodGroupTemplate:
     variants: Mapping[str, PodGroupSpec] = field(default_factory=dict)
 
     def spec_of(self, variant: str) -> PodGroupSpec:
-        """Return the spec of the PodGroup of a variant of the gang; "" is the first gang."""
+        """Return the PodGroup spec of one gang of an owner, by its variant; that of the first gang is ""."""
         return self.variants.get(variant, self.spec)
 
 

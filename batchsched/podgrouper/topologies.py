@@ -94,7 +94,7 @@ class TopologyIndex:
             self._hyper_nodes.pop(name, None)
         if not had_any and not self._hyper_nodes:
             return
-        self._tree = HyperNodeTree.of(self._hyper_nodes.values())
+        self._tree = HyperNodeTree.from_hyper_nodes(self._hyper_nodes.values())
         for node in self._cache.list_objects("nodes"):
             labelled = self._tree.with_tier_labels(node)
             if labelled is not node:

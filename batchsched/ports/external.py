@@ -78,7 +78,7 @@ class NoExtenders:
     """The implementation of `Extenders` that calls no extender. It is the default."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply which states that the extender was not called."""
+        """Call no extender; return a reply that states this."""
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:

@@ -142,7 +142,7 @@ class PolicyChooser:
         return self._since_forecast >= interval and now >= self._rest_until
 
     def begin_forecast(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
-        """Return the frozen input of a forecast that begins now, and restart the count of arrivals."""
+        """Return the input of a forecast that begins now, and reset the number of gangs that arrived meanwhile."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
         return forecast_input(session, cluster, recent, now)

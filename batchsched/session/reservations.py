@@ -56,7 +56,7 @@ class HeadReservation:
         self.free = remaining
         return True
 
-    def unused_capacity(self) -> IntArray:
+    def capacity_beside_head(self) -> IntArray:
         """Return the resources [N, R] that the gang with the reservation leaves free at its reserved start.
 
         Using them does not delay the head.
@@ -448,7 +448,7 @@ class ReservedHead:
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
-        beside_head = self.reservation.unused_capacity()
+        beside_head = self.reservation.capacity_beside_head()
         rows = []
         for resource in np.flatnonzero(self.reservation.problem.classes.demand.any(axis=0)).tolist():
             asking = classes[problem.classes.demand[classes, resource] > 0]
@@ -483,7 +483,7 @@ class ReservedHead:
             nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
             np.add.at(self.reservation.free, nodes, sign * requests)
 
-    def try_replace_victims(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def try_place_after_eviction(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
         """Record that a gang replaces the pods evicted for it, unless this would delay the reserved start.
 
         Return True if it is recorded, False if the start would be delayed.

@@ -167,7 +167,7 @@ class Session:
             statement.commit()
             decision = run.builder.build(tables, self._order.set_aside)
         # After the statement's block: placed pods are off the tables again, so they are counted from the placements.
-        self._order.record_usage(run.builder.placements)
+        self._order.update_usage_history(run.builder.placements)
         self._reservations = decision.reservations
         self.solver_work = run.builder.solver_work
         return decision

@@ -12,7 +12,7 @@ from batchsched.api.decision import REASONS, Refusal, Waiting
 from batchsched.api.gang import GangPhase
 from batchsched.controllers.desired_status import (
     PodCounts,
-    QueueAllocation,
+    QueueStatusInput,
     desired_group_status,
     desired_pod_status,
     desired_queue_status,
@@ -143,14 +143,16 @@ def test_every_written_status_follows_the_schema(numbers, verdict):
 
 
 def test_status_of_a_queue_has_allocated_quantities():
-    found = desired_queue_status(queue("ml"), QueueAllocation({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW)
+    found = desired_queue_status(
+        queue("ml"), QueueStatusInput({"cpu": 1500, GPU: 3, "memory": 0}, 2), (), NOW
+    )
     assert (found["allocated"], found["pending"]) == ({"cpu": "1500m", GPU: "3"}, 2)
     assert found["conditions"][0]["type"] == "Active"
     QueueStatus.model_validate(found)
 
 
 def test_status_of_a_queue_outside_the_tree_has_the_reason():
-    found = desired_queue_status(queue("ml"), QueueAllocation({}, 0, "no queue is named 'x'"), (), NOW)[
+    found = desired_queue_status(queue("ml"), QueueStatusInput({}, 0, "no queue is named 'x'"), (), NOW)[
         "conditions"
     ][0]
     assert (found["status"], found["reason"], found["message"]) == (

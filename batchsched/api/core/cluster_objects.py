@@ -48,7 +48,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
             return False
         return pod.name not in (self.status.disrupted_pods or {})
 
-    def after_eviction_of(self, pod: Pod) -> "PodDisruptionBudget":
+    def with_eviction_counted(self, pod: Pod) -> "PodDisruptionBudget":
         """Return a copy of the budget with one allowed disruption less, as after an eviction of the pod.
 
         The budget is unchanged if it does not protect the pod.

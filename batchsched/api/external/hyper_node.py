@@ -93,7 +93,7 @@ class HyperNodeTree:
     hyper_nodes: tuple[HyperNode, ...]
 
     @classmethod
-    def of(cls, hyper_nodes: Iterable[HyperNode]) -> "HyperNodeTree":
+    def from_hyper_nodes(cls, hyper_nodes: Iterable[HyperNode]) -> "HyperNodeTree":
         """Create the tree from the HyperNodes of Volcano, which may be in any order."""
         return cls(
             tuple(

@@ -70,7 +70,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first constraint that is not kept, such as `minSubGroups`; "" if none."""
+        """Return a sentence about the first unsupported constraint, such as `minSubGroups`; "" if there is none."""
         spec = self.spec
         if _is_hard(spec.network_topology) and spec.network_topology and not spec.network_topology.level:
             return (

@@ -139,7 +139,7 @@ class KeyPair:
     key: Path
 
     def modification_times(self) -> tuple[int, ...]:
-        """Return the modification times of both files, or () if a file is missing. A change shows a rotation."""
+        """Return the modification times of certificate and key file, which show a rotation; () if one is missing."""
         try:
             return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
         except OSError:

@@ -256,10 +256,12 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
     if not terms:
         return np.ones(len(nodes), np.bool_)
 
-    def ask(nodes: Nodes) -> BoolArray:
+    def nodes_in_allowed_topologies(nodes: Nodes) -> BoolArray:
         return nodes.mask_where(lambda node: any(_allows(term, node) for term in terms))
 
-    allowed: BoolArray = nodes.table.cached_array(("allowed topologies", terms), ask)[nodes.where]
+    allowed: BoolArray = nodes.table.cached_array(("allowed topologies", terms), nodes_in_allowed_topologies)[
+        nodes.where
+    ]
     return allowed
 
 

@@ -217,7 +217,7 @@ class GangOrder:
         """Update the decayed usage of the queues to the time `now` and return it; empty if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
-    def record_usage(self, placements: Iterable[GangPlacement]) -> None:
+    def update_usage_history(self, placements: Iterable[GangPlacement]) -> None:
         """Record the usage of the queues at the end of a session: running pods and pods that the session placed."""
         if self._reads_past_usage:
             self._past.set_current_usage(self._usage_of_queues(placements))

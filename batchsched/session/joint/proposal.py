@@ -66,7 +66,7 @@ class JointPlacer:
         self.work = 0.0
         """The estimated work of CP-SAT so far, in units of about a microsecond."""
 
-    def place_gangs(self, statement: Statement) -> JointOutcome:
+    def solve_and_place(self, statement: Statement) -> JointOutcome:
         """Solve and place the gangs in several rounds, and return the best outcome.
 
         Its placements are in the statement, not yet committed.

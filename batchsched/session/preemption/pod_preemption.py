@@ -250,7 +250,7 @@ class PodPreemption:
     def _evict(self, pod: Pod, gang: PendingGang) -> None:
         members = self._tables.gangs.get(gang_identity(pod))
         self.evictions[pod.key] = build_eviction(pod, members, gang, PREEMPTED)
-        self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
+        self._budgets = tuple(budget.with_eviction_counted(pod) for budget in self._budgets)
 
 
 def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:

@@ -335,7 +335,7 @@ class VictimSelection:
             return True
         # Units that end before the reserved start are free for the head anyway.
         outlasting = (unit for unit in units if head.runs_beyond_start(unit.members.identity))
-        return head.try_replace_victims(placement, [place for unit in outlasting for place in unit.pods])
+        return head.try_place_after_eviction(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.
@@ -407,7 +407,7 @@ class VictimSelection:
         context = self._context_after(option.unit for option in chosen)
         outcome = JointPlacer(
             formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, NoTelemetry()
-        ).place_gangs(self._statement)
+        ).solve_and_place(self._statement)
         if outcome.placements:
             return outcome.placements[0]
         # Neither attempt left pods of the gang on the table: a refused gang is rolled back by the statement.
@@ -448,7 +448,7 @@ class VictimSelection:
             for pod, _ in unit.pods:
                 self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
-                self._budgets = tuple(budget.after_eviction_of(pod) for budget in self._budgets)
+                self._budgets = tuple(budget.with_eviction_counted(pod) for budget in self._budgets)
         requests = [self._tables.request_vector(placed.pod) for placed in placement.placed]
         self._eligibility.add_usage(gang.queue, np.sum(requests, axis=0))
         self.nominated += [(placed.pod, placed.node) for placed in placement.placed]

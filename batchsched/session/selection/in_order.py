@@ -302,7 +302,7 @@ class InOrderSelection:
         if self._leaves_room(formulation, solution, head_reservation):
             return solution
         problem = formulation.problem
-        free = np.minimum(problem.nodes.free, head_reservation.unused_capacity())
+        free = np.minimum(problem.nodes.free, head_reservation.capacity_beside_head())
         restricted = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
         if len(restricted.counts) and not self._leaves_room(formulation, restricted, head_reservation):
             allowed = np.zeros_like(problem.gangs.allowed)

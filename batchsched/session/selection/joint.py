@@ -111,7 +111,7 @@ class JointSelection:
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         placer = JointPlacer(formulation, settings, run.seed, telemetry)
-        outcome = placer.place_gangs(run.statement)
+        outcome = placer.solve_and_place(run.statement)
         builder.solver_work += placer.work
         with telemetry.time_stage("walk"):
             outcome = self._place_rejected(context, formulation, outcome)

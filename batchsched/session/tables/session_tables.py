@@ -60,7 +60,7 @@ Pause = Callable[[], None]
 
 
 def no_pause() -> None:
-    """Do nothing; this is the default `Pause`."""
+    """Do nothing: the default callback between the parts of long work, for a thread that does not yield to others."""
 
 
 class SessionTables:

@@ -233,7 +233,7 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return the free amounts of each node [R + E, N] for R resources, and E per-node limits of plugins.
+    """Return what is free on each node [R + E, N]: R resources, then E per-node limits of plugins.
 
     They are the columns of `augmented_demand`.
     """

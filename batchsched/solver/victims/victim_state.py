@@ -167,7 +167,7 @@ class VictimState:
         return list(closure)
 
     def evict_units(self, units: Iterable[int]) -> bool:
-        """Evict victims and the further victims that they require, unless a disruption budget or entitlement forbids.
+        """Mark victims, and those that must leave with them, as evicted in the search, unless a limit forbids it.
 
         Returns:
           True, or False if a limit forbids it. Then nothing has changed.

@@ -35,8 +35,8 @@ def test_an_empty_or_missing_selector_protects_no_pod(spec):
 
 def test_an_eviction_is_charged_once():
     one = pod(app="db")
-    after = budget(allowed=1).after_eviction_of(one)
+    after = budget(allowed=1).with_eviction_counted(one)
     assert after.status.disruptions_allowed == 0
-    assert after.after_eviction_of(one) is after
-    assert after.after_eviction_of(pod("q", app="db")).status.disruptions_allowed == -1
-    assert budget().after_eviction_of(pod(app="web")) == budget()
+    assert after.with_eviction_counted(one) is after
+    assert after.with_eviction_counted(pod("q", app="db")).status.disruptions_allowed == -1
+    assert budget().with_eviction_counted(pod(app="web")) == budget()
