@@ -222,4 +222,8 @@ OBJECT_KINDS: Final = (
     ),
     ObjectKind("Pod", "v1", Pod, "pods", namespaced=True),
 )
+DEVICE_FIELDS: Final = frozenset(
+    {"device_classes", "resource_slices", "resource_claims", "resource_claim_templates", "device_taint_rules"}
+)
+"""The fields of Snapshot with the objects of Dynamic Resource Allocation."""
 KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in OBJECT_KINDS}

@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of
-from batchsched.api.snapshot import Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import DEVICE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
@@ -114,6 +114,8 @@ class ProfileScheduler:
             self._cache,
             self._follower,
             whole_nodes=self.runner.has_external_plugins or bool(self.profile.extenders),
+            # Sessions that allocate no devices refuse pods with claims, whatever the claims are.
+            ignored_fields=DEVICE_FIELDS,
         )
 
     def _follower(self, snapshot: Snapshot) -> Session:

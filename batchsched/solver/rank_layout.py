@@ -111,7 +111,7 @@ class _Layout:
         """Move the pods of a class to a layout of least cost, if it costs less than the present layout."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
-        if not pods or self._work > MAX_LAYOUT_WORK:
+        if not pods:
             return
         now_on = np.array(sorted(own), np.int32)
         demand = problem.classes.demand[ranked.pod_class]
@@ -120,6 +120,8 @@ class _Layout:
         capacity = pods_that_fit(demand, free, pods)
         capacity[~self._allowed(ranked, now_on)] = 0
         nodes = np.flatnonzero(capacity).astype(np.int32)
+        if self._work + len(nodes) * (pods + 1) * len(ranked.levels) > MAX_LAYOUT_WORK:
+            return
         paths = problem.nodes.levels[list(ranked.levels)]
         tree = DomainTree(paths[:, nodes], self._prices(ranked), self._occupied_nodes(ranked, now_on)[nodes])
         counts = np.zeros(len(free), np.int64)

@@ -42,6 +42,7 @@ class UpToDateScheduler:
       cache: the cluster state.
       make: makes a scheduler from a Snapshot.
       whole_nodes: True if plugins of other packages or extenders may read anything of a node.
+      ignored_fields: the kinds of objects, by their field in Snapshot, on which no decision of the scheduler depends.
       min_followed_changes: the least number of changes that a scheduler follows before it is replaced.
     """
 
@@ -51,11 +52,13 @@ class UpToDateScheduler:
         make: Callable[[Snapshot], Scheduler],
         *,
         whole_nodes: bool = False,
+        ignored_fields: frozenset[str] = frozenset(),
         min_followed_changes: int = MIN_FOLLOWED_CHANGES,
     ) -> None:
         self._cache = cache
         self._make = make
         self._whole_nodes = whole_nodes
+        self._ignored_fields = ignored_fields
         self._min_followed_changes = min_followed_changes
         self._followed = 0
         self._scheduler: Scheduler | None = None
@@ -70,6 +73,8 @@ class UpToDateScheduler:
         """
         cache = self._cache
         changes = self._changes.read()
+        if changes is not None and self._ignored_fields:
+            changes = tuple(change for change in changes if change.field not in self._ignored_fields)
         if self._scheduler is None or changes is None or not self._can_follow_all(changes):
             # If `make` raises, the next call starts again: the changes of this call were read.
             self._scheduler = None

@@ -53,3 +53,10 @@ def test_layout_keeps_trees_and_slices(seed, running):
     solution = solve(problem, Budget(deterministic=0.2), 0)
     laid_out = lay_out_ranks(problem, solution, ranked(*range(len(problem.classes.gang)), levels=(0, 1)))
     assert verify_solution(problem, laid_out) == ()
+
+
+def test_class_that_is_too_large_for_the_limit_of_work_is_not_moved(monkeypatch):
+    problem = problem_of([[2], [2], [2], [2]], [{"pods": 3, "demand": [1]}], levels=[[0, 1, 0, 1]])
+    solution = solve(problem, Budget(), 0)
+    monkeypatch.setattr("batchsched.solver.rank_layout.MAX_LAYOUT_WORK", 10)
+    assert lay_out_ranks(problem, solution, ranked(0)) is solution

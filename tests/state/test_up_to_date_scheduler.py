@@ -154,6 +154,15 @@ def test_a_scheduler_is_rebuilt_for_changes_that_it_cannot_follow(change: Any):
     assert len(watcher.made) == 2
 
 
+def test_a_scheduler_is_not_rebuilt_for_kinds_on_which_no_decision_depends():
+    watcher = Watcher(node("n0"), pod("a"))
+    watcher.feed = UpToDateScheduler(watcher.cache, watcher.make, ignored_fields=frozenset({"queues"}))
+    watcher.follow()
+    watcher.put(queue("q"), pod("b"))
+    watcher.follow()
+    assert len(watcher.made) == 1
+
+
 def test_a_scheduler_that_is_too_far_behind_is_rebuilt():
     watcher = Watcher(node("n0"), length=2)
     watcher.follow()
