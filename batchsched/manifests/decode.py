@@ -28,6 +28,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
 from batchsched.api.external.conversion import convert_external
+from batchsched.api.external.hyper_node import HyperNode, find_pattern_problem
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.external.topology import ExternalTopology, convert_topology
 from batchsched.api.snapshot import ObjectKind
@@ -249,8 +250,26 @@ def _check(decoded: msgspec.Struct) -> None:
                 if amount is not None:
                     api_server.check_amount("storage", amount, name)
             api_server.check_label_selector(decoded.node_topology, "nodeTopology")
+        case HyperNode():
+            _check_hyper_node(decoded)
         case _:
             pass
+
+
+def _check_hyper_node(hyper_node: HyperNode) -> None:
+    """Check the selectors of a HyperNode.
+
+    Raises:
+      InvalidInput: an expression is invalid, or a pattern is not usable.
+    """
+    for index, member in enumerate(hyper_node.spec.members or ()):
+        field = f"spec.members[{index}].selector"
+        api_server.check_label_selector(member.selector.label_match, f"{field}.labelMatch")
+        if member.selector.regex_match is not None:
+            pattern = member.selector.regex_match.pattern
+            problem = find_pattern_problem(pattern)
+            if problem:
+                raise InvalidInput(f"{pattern[:60]!r} {problem}", field=f"{field}.regexMatch.pattern")
 
 
 def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:

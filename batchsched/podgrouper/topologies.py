@@ -79,20 +79,20 @@ class TopologyIndex:
     def change_hyper_nodes(
         self, changed: Iterable[HyperNode], removed: Iterable[str] = (), *, complete: bool = False
     ) -> None:
-        """Add, update and remove HyperNodes, and label all nodes again.
+        """Add, update and remove HyperNodes, and label all nodes again if that changes their labels.
 
         Args:
           changed: HyperNodes that are new or have changed.
           removed: the names of deleted HyperNodes.
           complete: whether `changed` is a complete list.
         """
-        had_any = bool(self._hyper_nodes)
+        before = _relevant(self._hyper_nodes)
         if complete:
             self._hyper_nodes.clear()
         self._hyper_nodes.update((hyper_node.metadata.name, hyper_node) for hyper_node in changed)
         for name in removed:
             self._hyper_nodes.pop(name, None)
-        if not had_any and not self._hyper_nodes:
+        if _relevant(self._hyper_nodes) == before:
             return
         self._tree = HyperNodeTree.from_hyper_nodes(self._hyper_nodes.values())
         for node in self._cache.list_objects("nodes"):
@@ -105,6 +105,11 @@ class TopologyIndex:
             self.remove(_HYPER_NODES, HYPER_NODE_TOPOLOGY)
         else:
             self.put(_HYPER_NODES, topology)
+
+
+def _relevant(hyper_nodes: dict[str, HyperNode]) -> dict[str, object]:
+    """Return what the labels of nodes and the Topology depend on."""
+    return {name: (hyper_node.spec, hyper_node.metadata.labels) for name, hyper_node in hyper_nodes.items()}
 
 
 class TopologyStore:

@@ -112,3 +112,22 @@ def test_hyper_nodes_that_contain_each_other_end_the_search(grouper):
     spec = {"tier": 1, "members": members}
     store.put(msgspec.convert({"metadata": {"name": "a"}, "spec": spec}, HyperNode))
     assert tiers(grouper) == {"1": "a"}
+
+
+def test_unchanged_hyper_nodes_label_no_nodes_again(grouper, monkeypatch):
+    NodeStore(grouper.topologies, grouper.cache).put(node("n1"))
+    store = HyperNodeStore(grouper.topologies)
+    store.put(hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"}))
+    monkeypatch.setattr(grouper.cache, "put", lambda *_, **__: pytest.fail("labelled again"))
+    monkeypatch.setattr(grouper.cache, "list_objects", lambda _: pytest.fail("labelled again"))
+    store.put(hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"}))
+    store.replace(HyperNode, [hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"})])
+    assert tiers(grouper) == {"1": "leaf"}
+
+
+def test_a_hyper_node_that_cannot_be_used_leaves_the_nodes_of_others_alone(grouper):
+    store = HyperNodeStore(grouper.topologies)
+    store.put(hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"}))
+    store.put(hyper_node("slow", 2, "Node", regexMatch={"pattern": "^(n+)+$"}))
+    NodeStore(grouper.topologies, grouper.cache).put(node("n1"))
+    assert tiers(grouper) == {"1": "leaf", "2": "leaf"}

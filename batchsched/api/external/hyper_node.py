@@ -8,7 +8,7 @@ contains it.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,15 +16,63 @@ from msgspec.structs import replace
 from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.node import Node
 from batchsched.api.core.selector import LabelSelector
+from batchsched.api.crd.base import LONGEST_NAME
 from batchsched.api.crd.topology import MOST_LEVELS, Topology
 from batchsched.api.external.pod_group import SOURCE
 from batchsched.api.snapshot import ObjectKind
+from batchsched.errors import InvalidInput
 
 HYPER_NODE_TOPOLOGY: Final = "volcano"
 """Name of the Topology of all HyperNodes."""
 TIER_LABEL: Final = "hypernode.batchsched.dev/tier-"
 """Label of nodes, followed by a tier: the HyperNode that contains the node."""
 _VERSION: Final = "topology.volcano.sh/v1alpha1"
+_LONGEST_PATTERN: Final = 200
+_MOST_CHOICES: Final = 3
+"""Places of a pattern whose choices multiply; for names of 253 characters, three take tenths of a second at worst."""
+_MOST_BRANCHES: Final = 8
+"""Alternatives and optional parts of a pattern; a quarter as many with the most choices."""
+_TOKEN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|.", re.DOTALL)
+_AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
+
+
+def find_pattern_problem(pattern: str) -> str:
+    """Return why a regular expression of a HyperNode is not usable, or "" if it is.
+
+    The `re` module has no time limit, so patterns are refused whose search may take long: a repeated group, more than
+    3 quantifiers that several lengths may satisfy, more than 8 alternatives and optional parts (2 beside 3 such
+    quantifiers), back references, and groups of other kinds than `(...)` and `(?:...)`. A search that may start
+    anywhere counts as a quantifier. Digits before another character, such as `[0-9]+-`, do not count, because only
+    one length satisfies them.
+    """
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"is longer than {_LONGEST_PATTERN} characters"
+    tokens = [*_TOKEN.findall(pattern), "", ""]
+    choices = 0 if pattern.startswith("^") and "|" not in tokens else 1
+    for index, token in enumerate(tokens[:-2]):
+        before, after, second = tokens[index - 1] if index else "", tokens[index + 1], tokens[index + 2]
+        if (token == "(" and after == "?") or re.fullmatch(r"\\[1-9]", token):
+            return "has a back reference, or a group of another kind than (...) and (?:...)"
+        repeats = token in {"*", "+"} or token.startswith("{")
+        if before == ")" and repeats:
+            return "repeats a group, which may take too long"
+        single = before in {"[0-9]", r"\d"} and _AFTER_DIGITS.fullmatch(after) and second[:1] not in "*?{"
+        if repeats and not (single or re.fullmatch(r"\{\d+\}", token)):
+            choices += 1
+    branches = tokens.count("?") + tokens.count("|")
+    most_branches = _MOST_BRANCHES // 4 if choices == _MOST_CHOICES else _MOST_BRANCHES
+    if choices > _MOST_CHOICES or branches > most_branches:
+        return "has too many quantifiers or alternatives, which may take too long; anchor it with ^"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"is not a regular expression: {error}"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _usable_pattern(pattern: str) -> re.Pattern[str] | None:
+    return None if find_pattern_problem(pattern) else re.compile(pattern)
 
 
 class NameSelector(KubernetesValue, frozen=True, gc=False):
@@ -47,15 +95,19 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
     label_match: LabelSelector | None = None
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node or HyperNode of this name and with these labels is a member."""
+        """Return whether a node or HyperNode of this name and with these labels is a member.
+
+        A selector that is not usable selects nothing.
+        """
         if self.exact_match is not None:
             return self.exact_match.name == name
         if self.regex_match is not None:
-            try:
-                return re.search(self.regex_match.pattern, name) is not None
-            except re.error:  # the webhook of Volcano refuses such a pattern
-                return False
-        return self.label_match is not None and self.label_match.matches(labels)
+            pattern = _usable_pattern(self.regex_match.pattern)
+            return pattern is not None and pattern.search(name) is not None
+        try:
+            return self.label_match is not None and self.label_match.matches(labels)
+        except InvalidInput:
+            return False
 
 
 class HyperNodeMember(KubernetesValue, frozen=True, gc=False):
@@ -152,20 +204,24 @@ class HyperNodeTree:
     def _tiers(self) -> tuple[int, ...]:
         """The tiers from the highest to the lowest, without gaps, at most as many as a Topology has levels."""
         tiers = [hyper_node.spec.tier for hyper_node in self.hyper_nodes]
-        return tuple(range(max(tiers), min(tiers) - 1, -1))[-MOST_LEVELS:] if tiers else ()
+        return tuple(range(max(tiers), min(tiers) - 1, -1)[-MOST_LEVELS:]) if tiers else ()
 
     @cached_property
     def topology(self) -> Topology | None:
         """The Topology with a level for each tier, highest first; None without HyperNodes.
 
-        A level has the name of its tier, or the label of the nodes.
+        A level has the name of its tier, if a level can have it and no other level has it, or else `tier-N`.
         """
         if not self.hyper_nodes:
             return None
         names = {
             hyper_node.spec.tier: hyper_node.spec.tier_name
             for hyper_node in self.hyper_nodes
-            if hyper_node.spec.tier_name
+            if hyper_node.spec.tier_name and hyper_node.spec.tier in self._tiers
+        }
+        taken = [*names.values(), *(f"tier-{tier}" for tier in self._tiers)]
+        names = {
+            tier: name for tier, name in names.items() if taken.count(name) == 1 and len(name) <= LONGEST_NAME
         }
         levels = [
             {"name": names.get(tier, f"tier-{tier}"), "nodeLabel": f"{TIER_LABEL}{tier}"}
