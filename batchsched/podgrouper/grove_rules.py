@@ -6,8 +6,10 @@ Source: `PodCliqueSetSpec` of grove.io/v1alpha1, and `computeExpectedPodGangs` o
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from batchsched.api.crd.podgroup import MOST_SUBGROUPS
 from batchsched.podgrouper.shape import (
     GangVariant,
     Manifest,
@@ -53,7 +55,10 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
     for group in scaling_groups:
         members = [(name, cliques[name]) for name in _clique_names(group) if name in cliques]
         group_name, constraint = text_or_empty(group.get("name")), _topology(group)
-        for replica in range(_min_available(group)):
+        least = _min_available(group)
+        if len(parts) + least * max(1, len(members)) > MOST_SUBGROUPS:
+            return _refused(parts, [(clique, name) for name, clique in members], least, wishes)
+        for replica in range(least):
             prefix = f"{group_name}-{replica}"
             if constraint:
                 groups.append(PartGroup(prefix, constraint))
@@ -66,6 +71,20 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
         return None
     wishes = _with_single_part(wishes, parts, groups)
     return OwnerShape(tuple(parts), (POD_CLIQUE,), POD_GANG, wishes, tuple(groups), variants)
+
+
+def _refused(
+    parts: Sequence[OwnerPart], members: Sequence[tuple[Manifest, str]], least: int, wishes: Manifest
+) -> OwnerShape:
+    """Return the shape of a PodCliqueSet with more parts than subgroups are allowed: its replicas are not divided."""
+    scaled = [_part(clique, name) for clique, name in members]
+    whole = [replace(part, pods=part.pods * least, minimum=part.minimum * least) for part in scaled]
+    problem = (
+        f"spec.template.podCliqueScalingGroups: minAvailable {least} needs more than {MOST_SUBGROUPS} subgroups; "
+        "lower minAvailable"
+    )
+    every = (*parts, *whole) or (OwnerPart("", least, least),)
+    return OwnerShape(every, (), POD_GANG, wishes, problem=problem)
 
 
 def _with_single_part(
@@ -132,15 +151,17 @@ def grove_marks(labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
-    """Return the pods that Grove creates for a PodCliqueSet."""
+    """Return the pods that Grove creates for a PodCliqueSet; none if it has more replicas than are expanded."""
     shape = pod_clique_set_shape(manifest)
     name = text_or_empty(mapping_or_empty(manifest.get("metadata")).get("name"))
     spec = spec_of(manifest)
-    if shape is None:
+    groups = mappings_in(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
+    replicas = pod_count_or_default(spec.get("replicas"))
+    most = max([replicas, *(pod_count_or_default(group.get("replicas"), 1) for group in groups)])
+    if shape is None or shape.problem or most > MOST_SUBGROUPS:
         return []
     pods: list[dict[str, Any]] = []
-    groups = mappings_in(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
-    for replica in range(pod_count_or_default(spec.get("replicas"))):
+    for replica in range(replicas):
         base = f"{name}-{replica}"
         labels = {PART_OF: name, MANAGED_BY: OPERATOR, REPLICA: str(replica)}
         for part in shape.parts:

@@ -7,8 +7,13 @@ pods to another gang.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.validation import field_errors
 from batchsched.api.external.group_tree import TreeGroup, assemble_gang, groups_below, root_key
+from batchsched.api.external.pod_group import SOURCE, SOURCE_KIND, SOURCE_UID
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,11 @@ class GroupTrees:
     def _below(self, addresses: Iterable[tuple[bool, str]]) -> set[tuple[bool, str]]:
         """Return the addresses, and those of all groups below them."""
         affected = set(addresses)
-        for is_composite, key in addresses:
-            if is_composite:
-                affected.update(_address(group) for group, _ in groups_below(key, self.children))
+        waiting = [key for is_composite, key in affected if is_composite]
+        while waiting:
+            below = {_address(group) for group in self.children(waiting.pop())} - affected
+            affected |= below
+            waiting += [key for is_composite, key in below if is_composite]
         return affected
 
     def _update_root(self, address: tuple[bool, str], moved: set[str]) -> set[str]:
@@ -126,7 +133,25 @@ class GroupTrees:
     def _gang(self, root: str) -> PodGroup | None:
         top = self._composites.get(root)
         is_root = top is not None and self._roots.get((True, root)) == root
-        return assemble_gang(top, self.children) if top is not None and is_root else None
+        if top is None or not is_root:
+            return None
+        try:
+            return assemble_gang(top, self.children)
+        except ValidationError as error:
+            return _refused(top, error)
+
+
+def _refused(top: TreeGroup, error: ValidationError) -> PodGroup:
+    """Return the PodGroup of a tree with an invalid value, which an annotation names, so that it is refused."""
+    problem = "; ".join(f"{found.field}: {found.message}" for found in field_errors(error, PodGroup))
+    marks = {
+        SOURCE: top.api_version,
+        SOURCE_KIND: top.kind,
+        UNSUPPORTED_FIELD: f"{top.kind} {top.name}: {problem}",
+        **({SOURCE_UID: top.metadata.uid} if top.metadata.uid else {}),
+    }
+    meta = {"name": top.name, "namespace": top.namespace, "annotations": marks}
+    return PodGroup.model_validate({"metadata": meta, "spec": {}})
 
 
 def _address(group: TreeGroup) -> tuple[bool, str]:

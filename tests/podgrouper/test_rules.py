@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.podgrouper.grove_rules import pod_clique_set_children
 from batchsched.podgrouper.rules import OWNERS, derive_pod_group_template
 from tests.podgrouper.owners import (
     API,
@@ -333,6 +334,14 @@ def test_a_pod_clique_set_has_a_gang_of_its_cliques_and_one_of_each_further_repl
     further = grouped(made).spec_of("decode")
     assert {sub.name: sub.min_member for sub in further.sub_groups} == {"leader": 1, "worker": 3}
     assert further.min_member == 4
+
+
+def test_a_pod_clique_set_with_more_parts_than_subgroups_is_refused():
+    huge = {**SCALED, "minAvailable": 2147483647}
+    made = pod_clique_set(clique("leader"), clique("worker"), groups=[huge])
+    assert "minAvailable 2147483647 needs more than 1000 subgroups" in grouped(made).problem
+    assert pod_clique_set_children(made) == []
+    assert pod_clique_set_children(pod_clique_set(clique("front"), replicas=2147483647)) == []
 
 
 def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_groups_and_to_cliques():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.external.group_tree import TreeGroup, assemble_gangs
 from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamBetaPodGroup
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.state.group_trees import GroupTrees
 
 NAMES = ("a", "b", "c", "d")
@@ -95,6 +96,33 @@ def test_the_groups_of_a_tree_are_listed_from_the_root():
     seen.put(composite("train"), composite("rack", "train"), group("workers", "rack"))
     assert [one.name for one in seen.trees.groups_of("team/train")] == ["train", "rack", "workers"]
     assert seen.trees.groups_of("team/rack") == seen.trees.groups_of("team/missing") == ()
+
+
+def test_an_invalid_tree_is_refused_without_losing_the_moves_of_others():
+    trees = GroupTrees()
+    invalid = [composite("bad"), group("huge", "bad", 2**40)]
+    change = trees.replace(0, [*invalid, composite("train"), group("workers", "train")])
+    assert change.pod_groups == {"team/huge", "team/workers"}
+    refused = change.gangs["team/bad"]
+    assert refused is not None
+    assert "CompositePodGroup bad" in refused.metadata.annotations[UNSUPPORTED_FIELD]
+    valid = change.gangs["team/train"]
+    assert valid is not None
+    assert UNSUPPORTED_FIELD not in valid.metadata.annotations
+
+
+def test_each_group_of_a_long_chain_is_visited_once(monkeypatch):
+    trees, visits = GroupTrees(), []
+    children = trees.children
+
+    def counted(parent):
+        visits.append(parent)
+        return children(parent)
+
+    monkeypatch.setattr(trees, "children", counted)
+    trees.replace(0, [composite(f"g{n}", f"g{n - 1}" if n else "") for n in range(200)])
+    assert len(visits) < 1000
+    assert trees.groups_of("team/g0")[-1].name == "g199"
 
 
 @pytest.mark.properties

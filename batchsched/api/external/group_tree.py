@@ -132,15 +132,16 @@ def root_key(group: TreeGroup, composites: Mapping[str, TreeGroup]) -> str:
 
     Parents that form a cycle have no top; the first of them by name counts as the root.
     """
-    chain = [group.key] if group.is_composite else []
+    chain = dict.fromkeys([group.key] if group.is_composite else [])
     parent = group.parent_key
     while parent:
         if parent in chain:
-            return min(chain[chain.index(parent) :])
-        chain.append(parent)
+            passed = list(chain)
+            return min(passed[passed.index(parent) :])
+        chain[parent] = None
         above = composites.get(parent)
         parent = above.parent_key if above is not None else ""
-    return chain[-1]
+    return next(reversed(chain))
 
 
 def groups_below(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
