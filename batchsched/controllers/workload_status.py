@@ -32,6 +32,8 @@ from batchsched.state.podgroup_state import GangPods
 _LOG: Final = logging.getLogger(__name__)
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+SAME_PLAN_SECONDS: Final = 30.0
+"""Evictions of a gang that follow each other within this time count as one, also if the first pods are gone."""
 _PLURALS: Final = {"PodGroup": "podgroups", "CompositePodGroup": "compositepodgroups"}
 Children = Callable[[str], Sequence[TreeGroup]]
 
@@ -166,10 +168,12 @@ class DisruptionTargets:
         self._cache = cache
         self._writer = writer
         self._clock = clock
-        self._evicted: dict[str, set[str]] = {}
-        """Uids of evicted pods by gang, until they are gone."""
+        self._evicted: dict[str, dict[str, Pod]] = {}
+        """Evicted pods of each gang by uid. They are forgotten once they are gone and no other was evicted lately."""
         self._written: dict[str, set[str]] = {}
-        """Uids of groups with a condition by gang, until its evicted pods are gone."""
+        """Uids of groups with a condition by gang, as long as its evicted pods are remembered."""
+        self._last_eviction: dict[str, float] = {}
+        """Time of the last eviction of each gang, in seconds since 1970."""
         self._running: set[asyncio.Task[None]] = set()
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
@@ -181,15 +185,19 @@ class DisruptionTargets:
         if gang is None or gang.group is None or not is_external(gang.group):
             return
         for ended in [known for known in self._evicted if self._cache.gangs.get(known) is None]:
-            del self._evicted[ended]
+            del self._evicted[ended], self._last_eviction[ended]
             self._written.pop(ended, None)
-        present = {placed.metadata.uid for placed in gang.placed_pods()}
-        evicted = self._evicted.get(identity, set()) & present
-        if not evicted:
+        now = self._clock.now()
+        evicted = self._evicted.setdefault(identity, {})
+        gone = evicted.keys().isdisjoint(placed.metadata.uid for placed in gang.placed_pods())
+        # An evicted pod may be gone before the next one of the same plan is evicted.
+        if gone and now - self._last_eviction.get(identity, now) > SAME_PLAN_SECONDS:
+            evicted.clear()
             self._written.pop(identity, None)
-        self._evicted[identity] = evicted | {pod.metadata.uid}
+        evicted[pod.metadata.uid] = pod
+        self._last_eviction[identity] = now
         written = self._written.setdefault(identity, set())
-        for group in self._disrupted(gang, gang.group, self._evicted[identity]):
+        for group in self._disrupted(gang, gang.group, evicted):
             if group.uid not in written:
                 written.add(group.uid)
                 task = asyncio.create_task(self._write(group, message))
@@ -201,7 +209,9 @@ class DisruptionTargets:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _disrupted(self, gang: GangPods, group: PodGroup, evicted: set[str]) -> Iterator[DisruptedGroup]:
+    def _disrupted(
+        self, gang: GangPods, group: PodGroup, evicted: Mapping[str, Pod]
+    ) -> Iterator[DisruptedGroup]:
         remaining = [pod for pod in gang.placed_pods() if pod.metadata.uid not in evicted]
         trees = self._cache.group_trees
         tree = trees.groups_of(group.key)
@@ -212,7 +222,7 @@ class DisruptionTargets:
                 yield DisruptedGroup(resource, group.namespace, group.name, uid, group.metadata.generation)
             return
         after = Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in remaining)
-        before = placed_by_subgroup(gang)
+        before = after + Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in evicted.values())
         for part in tree:
             if has_minimum(part, before, trees.children) and not has_minimum(part, after, trees.children):
                 meta = part.metadata

@@ -211,34 +211,31 @@ def delete(namespace: Namespace, path: str) -> None:
         namespace.api.delete(path)
 
 
-EXTERNAL_KINDS = [
-    ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
-    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
-    ("kubeflow.org", "v1", "PyTorchJob"),
-    ("kubeflow.org", "v1", "TFJob"),
-    ("kubeflow.org", "v2beta1", "MPIJob"),
-    ("ray.io", "v1", "RayCluster"),
-    ("ray.io", "v1", "RayJob"),
-    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
-    ("scheduling.run.ai", "v2alpha2", "PodGroup"),
-    ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
-]
+OWN_GROUP = "scheduling.batchsched.dev"
+BUILT_IN_GROUPS = {"", "apps", "batch", "policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"}
 
 
 @pytest.fixture
 def attack(own_plane) -> Iterator[Attack]:
     """A scheduler behind a proxy that watches every kind, and objects to send."""
     own_plane.install_definitions()
-    for group, version, kind in EXTERNAL_KINDS:
-        install(own_plane.admin, group, version, kind)
+    resources = {reflector.resource for reflector in Service().app.reflectors}
+    # One version of each kind: the newest name comes last.
+    versions = {
+        (one.api_version.rpartition("/")[0], one.kind): one.api_version.rpartition("/")[2]
+        for one in sorted(resources, key=lambda one: one.api_version)
+    }
+    for (group, kind), version in versions.items():
+        if group not in BUILT_IN_GROUPS | {OWN_GROUP}:
+            install(own_plane.admin, group, version, kind)
     own_plane.admin.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     with Proxy(own_plane.server, own_plane.certificate) as proxy:
         process = Replica(own_plane, name="hostile", server=proxy.url)
         with running(process):
             scheduler = ProxiedScheduler(process, proxy)
-            resources = {reflector.resource for reflector in Service().app.reflectors}
-            kinds = {resource.kind for resource in resources}
-            eventually(lambda: {one.kind for one in resources if proxy.inject(one.path())} == kinds)
+            # CompositePodGroup exists only with a feature gate.
+            kinds = {resource.kind for resource in resources} - {"CompositePodGroup"}
+            eventually(lambda: {one.kind for one in resources if proxy.inject(one.path())} >= kinds, 60)
             yield Attack(Namespace(own_plane.admin, "team"), scheduler, Fuzzer("team", random.Random(31)))
 
 
