@@ -29,7 +29,7 @@ TIER_LABEL: Final = "hypernode.batchsched.dev/tier-"
 _VERSION: Final = "topology.volcano.sh/v1alpha1"
 _LONGEST_PATTERN: Final = 200
 _MOST_CHOICES: Final = 3
-"""Places of a pattern whose choices multiply; for names of 253 characters, three take tenths of a second at worst."""
+"""Places of a pattern with choices that multiply; for names of 253 characters, three take tenths of a second."""
 _MOST_BRANCHES: Final = 8
 """Alternatives and optional parts of a pattern; a quarter as many with the most choices."""
 _TOKEN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|.", re.DOTALL)
@@ -39,8 +39,8 @@ _AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
 def find_pattern_problem(pattern: str) -> str:
     """Return why a regular expression of a HyperNode is not usable, or "" if it is.
 
-    The `re` module has no time limit, so patterns are refused whose search may take long: a repeated group, more than
-    3 quantifiers that several lengths may satisfy, more than 8 alternatives and optional parts (2 beside 3 such
+    The `re` module has no time limit, so patterns that may take long are refused. They have a repeated group, more than
+    3 quantifiers that several lengths may satisfy, more than 8 alternatives and optional parts (2 together with 3 such
     quantifiers), back references, and groups of other kinds than `(...)` and `(?:...)`. A search that may start
     anywhere counts as a quantifier. Digits before another character, such as `[0-9]+-`, do not count, because only
     one length satisfies them.
