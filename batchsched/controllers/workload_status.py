@@ -189,9 +189,9 @@ class DisruptionTargets:
             self._written.pop(ended, None)
         now = self._clock.now()
         evicted = self._evicted.setdefault(identity, {})
-        gone = evicted.keys().isdisjoint(placed.metadata.uid for placed in gang.placed_pods())
+        all_deleted = evicted.keys().isdisjoint(placed.metadata.uid for placed in gang.placed_pods())
         # An evicted pod may be gone before the next one of the same plan is evicted.
-        if gone and now - self._last_eviction.get(identity, now) > SAME_PLAN_SECONDS:
+        if all_deleted and now - self._last_eviction.get(identity, now) > SAME_PLAN_SECONDS:
             evicted.clear()
             self._written.pop(identity, None)
         evicted[pod.metadata.uid] = pod
