@@ -1,4 +1,4 @@
-"""HyperNodes whose selectors, tiers or names of tiers cannot be used."""
+"""HyperNodes with selectors, tiers or tier names that cannot be used."""
 
 import time
 

@@ -93,7 +93,7 @@ def explain_refusals(
         return verifier.explain_refusal(refusal, budget)
 
     # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
-    # A gang whose explanation takes long continues after all others, since it would leave nothing for them.
+    # A gang with a long explanation continues after all others, since it would leave nothing for them.
     for step in (verifier.examine_alone, explain_with_share, explain_further):
         for done, refusal in enumerate(examined):
             if telemetry is not None:

@@ -18,7 +18,7 @@ def racks(*sizes: int, blocks: int = 1):
 
 
 def ranked_gang(name: str, count: int, **topology_fields: str) -> Snapshot:
-    """A gang whose names sort in another order than its ranks."""
+    """A gang with pod names that sort in another order than the ranks."""
     pods = tuple(pod(f"{name}-{at}", group=name, gpu=1, labels={INDEX: str(at)}) for at in range(count))
     return Snapshot(
         pods=pods, pod_groups=(group(name, count, topology={"rankLabel": INDEX, **topology_fields}),)
