@@ -79,7 +79,7 @@ class Allocator:
     ledger: DeviceLedger
     rules: DeviceRules
 
-    def find(self, node: Node, claims: Sequence[ClaimRequests]) -> NodeSolution | None:
+    def find_devices(self, node: Node, claims: Sequence[ClaimRequests]) -> NodeSolution | None:
         """Return devices for ResourceClaims on a node; None if the node has too few free devices.
 
         Raises:
@@ -89,7 +89,7 @@ class Allocator:
         pools = self.inventory.pools_of(node)
         try:
             search = _Search(self, node, pools, claims)
-            if search.place_claims():
+            if search.choose_devices():
                 return search.solution()
         except InvalidCapacity as error:
             raise AllocationError(f"claim {claims[0].claim.key}: {error}") from error
@@ -132,7 +132,7 @@ class _Search:
     ) -> None:
         self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
         self._pools, self._claims = pools, claims
-        self._candidates = allocator.inventory.candidates_of(node)
+        self._candidates = allocator.inventory.candidate_devices_of(node)
         self._pool_of = {pool.key: pool for pool in pools}
         self._selectable: dict[tuple[int, int], bool] = {}
         self._allocating: dict[DeviceKey, _Allocating] = {}
@@ -153,7 +153,7 @@ class _Search:
         """Return the chosen devices after a successful search."""
         return NodeSolution(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
-    def place_claims(self) -> bool:
+    def choose_devices(self) -> bool:
         """Choose devices for all ResourceClaims; return False if that is impossible.
 
         Raises:
@@ -184,7 +184,7 @@ class _Search:
         return choices
 
     def _choices_for(self, claim_requests: ClaimRequests, request: Request) -> _Choices:
-        if not request.takes_all:
+        if not request.requests_all_matching_devices:
             return _Choices(request, request.count)
         for pool in self._pools:
             if not pool.usable:
@@ -209,7 +209,7 @@ class _Search:
         key = id(request), device.number
         cached = self._selectable.get(key)
         if cached is None:
-            cached = self._selectable[key] = request.selects(device) and device.reaches(self._node)
+            cached = self._selectable[key] = request.selects(device) and device.is_accessible_from(self._node)
         return cached
 
     def _place_request(self, claim: int, number: int) -> bool:
@@ -252,13 +252,13 @@ class _Search:
             raise NodeRefused(f"node {self._node.name}: {SEARCH_ENDED}")
         choices, (done, start) = self._choices[claim][number][alternative], place
         request = choices.request
-        if request.takes_all and not choices.all_devices:
+        if request.requests_all_matching_devices and not choices.all_devices:
             return False
         if done >= choices.count:
             return self._place_request(claim, number + 1)
         if choices.count - done > MAX_DEVICES_PER_CLAIM - len(self._chosen[claim]):
             raise _TooManyDevices
-        if request.takes_all:
+        if request.requests_all_matching_devices:
             # The order does not matter: if one of them cannot be used, there is no solution.
             step = self._choose(claim, request, choices.all_devices[done], must=True)
             return step is not None and self._continue(step, claim, number, alternative, (done + 1, 0))
@@ -410,12 +410,12 @@ class _Search:
         available = self._available.get(key)
         if available is None:
             pool = self._pool_of[device.pool]
-            available = self._available[key] = left_counters(pool, self._ledger)
+            available = self._available[key] = remaining_counters(pool, self._ledger)
         return available
 
 
-def left_counters(pool: Pool, ledger: DeviceLedger) -> Counters:
-    """Return what allocated devices leave of a pool's counters."""
+def remaining_counters(pool: Pool, ledger: DeviceLedger) -> Counters:
+    """Return the amounts of a pool's counters that allocated devices do not consume."""
     remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
     for devices in (*pool.slices, pool.unreachable):
         for device in devices:

@@ -91,12 +91,14 @@ class PoolDevice:
         """The name of the device."""
         return self.key.device
 
-    def reaches(self, node: Node) -> bool:
+    def is_accessible_from(self, node: Node) -> bool:
         """Return whether the device is accessible from a node that can reach the device's ResourceSlice."""
         if not self.parent.spec.per_device_node_selection:
             return True
         device = self.device
-        return matches_node(node, device.node_name, device.node_selector, all_nodes=bool(device.all_nodes))
+        return is_accessible_from_node(
+            node, device.node_name, device.node_selector, all_nodes=bool(device.all_nodes)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,7 +234,7 @@ class DeviceInventory:
             cached = self._pools[node.name] = node, self._gather(node)
         return cached[1]
 
-    def candidates_of(self, node: Node) -> tuple[PoolDevice, ...]:
+    def candidate_devices_of(self, node: Node) -> tuple[PoolDevice, ...]:
         """Return the devices of all usable pools of a node, in the order in which they are tried."""
         cached = self._candidates.get(node.name)
         if cached is None or cached[0] is not node:
@@ -266,9 +268,11 @@ class DeviceInventory:
         if self._rules.counter_slices_reach_all_nodes and spec.shared_counters:
             return True
         if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-            return matches_node(node, spec.node_name, spec.node_selector, all_nodes=bool(spec.all_nodes))
+            return is_accessible_from_node(
+                node, spec.node_name, spec.node_selector, all_nodes=bool(spec.all_nodes)
+            )
         return bool(spec.per_device_node_selection) and any(
-            device.reaches(node) for device in self.devices_of(resource_slice)
+            device.is_accessible_from(node) for device in self.devices_of(resource_slice)
         )
 
     def _build(self, key: PoolKey, kept: list[ResourceSlice]) -> Pool | None:
@@ -324,7 +328,7 @@ def pool_key(resource_slice: ResourceSlice) -> PoolKey:
     return PoolKey(resource_slice.spec.driver, resource_slice.spec.pool.name)
 
 
-def matches_node(
+def is_accessible_from_node(
     node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool:
     """Return whether a ResourceSlice or a device is accessible from a node, by its three fields that name nodes."""

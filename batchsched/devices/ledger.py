@@ -43,7 +43,7 @@ class DeviceUse:
         """True if no ResourceClaim uses the device."""
         return not self.exclusive and not self.shares
 
-    def count(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
+    def add_or_remove_allocation(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
         """Add an allocation of the device, or remove it if `sign` is -1."""
         if not shared:
             self.exclusive += sign
@@ -107,7 +107,7 @@ class DeviceLedger:
         """Return the allocation that pods of the session assumed for a ResourceClaim; None if there is none."""
         return self._assumed.get(claim)
 
-    def consumers(self, claim: str) -> int:
+    def count_reserving_pods(self, claim: str) -> int:
         """Return the number of pods that reserved a ResourceClaim during the session."""
         return len(self._pods_of_claim.get(claim, ()))
 
@@ -161,7 +161,7 @@ class DeviceLedger:
             use = self.uses.get(device)
             if use is None:
                 use = self.uses[device] = DeviceUse()
-            use.count(consumed, shared=shared, sign=sign)
+            use.add_or_remove_allocation(consumed, shared=shared, sign=sign)
             if use.is_free:
                 del self.uses[device]
             self.changed.append(device)

@@ -19,7 +19,7 @@ IndexArray = NDArray[np.int64]
 GROUP_FACTOR: Final = 2**32
 
 
-class NodeGroups:
+class EqualDeviceGroups:
     """Groups of nodes with equal devices, so that a search for devices is done once for each group.
 
     Args:
@@ -49,12 +49,12 @@ class NodeGroups:
         self._position = len(ledger.changed)
 
     @property
-    def shared_generation(self) -> int:
-        """A number that changes whenever the use of a device changes that several nodes reach."""
+    def shared_device_generation(self) -> int:
+        """A number that changes whenever the use of a device that several nodes can reach changes."""
         self._follow_ledger()
         return self._shared_generation
 
-    def groups(self, names: frozenset[str] | None) -> IndexArray:
+    def group_numbers(self, names: frozenset[str] | None) -> IndexArray:
         """Return for each node [N] the number of its group of nodes with equal devices.
 
         Args:
@@ -70,11 +70,11 @@ class NodeGroups:
         result: IndexArray = contents * GROUP_FACTOR + self._uses
         return result
 
-    def group_of(self, node: int, names: frozenset[str] | None) -> int:
+    def group_number(self, node: int, names: frozenset[str] | None) -> int:
         """Return the number of the group of one node, given by its index."""
         self._follow_ledger()
         if names not in self._by_names:
-            self.groups(names)
+            self.group_numbers(names)
         return int(self._by_names[names][node]) * GROUP_FACTOR + int(self._uses[node])
 
     def _follow_ledger(self) -> None:
@@ -145,7 +145,7 @@ class NodeGroups:
                         self._device_content(device.device, names),
                         device.counters,
                         "" if local else device.name,
-                        device.reaches(node),
+                        device.is_accessible_from(node),
                     )
                     for device in devices
                 )

@@ -58,7 +58,7 @@ class Request:
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
     @property
-    def takes_all(self) -> bool:
+    def requests_all_matching_devices(self) -> bool:
         """True if the request is for all matching devices instead of a number of them."""
         return self.mode == ALL
 
@@ -83,7 +83,7 @@ class Request:
             any(alternative.tolerates(taint) for alternative in self.tolerations) for taint in device.taints
         )
 
-    def read_names(self) -> frozenset[str] | None:
+    def attributes_read_by_selectors(self) -> frozenset[str] | None:
         """Return the names of the device attributes and capacities that the selectors read; None if unknown."""
         names: frozenset[str] = frozenset(self.capacity)
         for _, expression in self.expressions:

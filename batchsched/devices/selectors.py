@@ -53,7 +53,7 @@ class Selector:
     """
 
     def __init__(self, expression: str) -> None:
-        self.names = read_names(expression)
+        self.names = attributes_read_by_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
         self._domains = tuple({match.group(2)[1:-1] for match in _LOOKUP.finditer(expression)})
         try:
@@ -68,7 +68,7 @@ class Selector:
         Raises:
           SelectorError: the evaluation failed, or its result is no boolean.
         """
-        key = device_key(driver, device, self.names)
+        key = device_content_key(driver, device, self.names)
         result = self._results.get(key)
         if result is None:
             if len(self._results) >= MAX_RESULTS_PER_EXPRESSION:
@@ -100,7 +100,7 @@ def compile_selector(expression: str) -> Selector:
     return Selector(expression)
 
 
-def read_names(expression: str) -> frozenset[str] | None:
+def attributes_read_by_expression(expression: str) -> frozenset[str] | None:
     """Return the names of the device attributes and capacities that a CEL expression reads, without domains.
 
     Return None if it uses `device` in any other way than by such names: then its result may depend on everything.
@@ -120,7 +120,7 @@ def read_names(expression: str) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def device_key(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
+def device_content_key(driver: str, device: Device, names: Iterable[str] | None) -> Hashable:
     """Return a key that is equal for devices with equal values of the given attributes and capacities.
 
     Args:

@@ -99,7 +99,7 @@ def allocate(
     known = {one.metadata.name: one for one in classes or (device_class(),)}
     wanted = [claim_requests(one, known) for one in claims]
     place = node or bare_node("a")
-    solution = allocator(slices, in_use).find(place, wanted)
+    solution = allocator(slices, in_use).find_devices(place, wanted)
     return None if solution is None else allocations_of(solution, wanted, place.name, RULES)
 
 

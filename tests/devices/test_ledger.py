@@ -16,7 +16,7 @@ def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_clai
     ledger.assume("default/x", reserved())
     ledger.assume("default/y", reserved())
     assert ledger.use_of(GPU).exclusive == 1
-    assert ledger.consumers("default/open") == 2
+    assert ledger.count_reserving_pods("default/open") == 2
     ledger.revert("default/x")
     assert ledger.use_of(GPU).exclusive == 1
     ledger.revert("default/y")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.devices.allocation import allocations_of
-from batchsched.devices.allocator import left_counters
+from batchsched.devices.allocator import remaining_counters
 from batchsched.devices.ledger import ClaimAllocation, PodDevices
 from batchsched.devices.requests import claim_requests
 from tests.devices.objects import RULES, allocator, bare_node, claim, device_class, gpu, request, slice_of
@@ -67,7 +67,7 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
     searching = allocator(slices)
     for one in claims:
         wanted = [claim_requests(one, CLASSES)]
-        solution = searching.find(NODE, wanted)
+        solution = searching.find_devices(NODE, wanted)
         if solution is None:
             continue
         for chosen in solution.devices[0]:
@@ -82,7 +82,7 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
         assert all(amount <= offered[key].capacity[name] for name, amount in use.consumed.items())
     assert all(
         amount >= Decimal(0)
-        for counters in left_counters(pool, searching.ledger).values()
+        for counters in remaining_counters(pool, searching.ledger).values()
         for amount in counters.values()
     )
     for one in claims:
@@ -96,7 +96,7 @@ def test_a_claim_is_refused_only_if_no_set_of_devices_serves_it(slices, count, t
     constraints = [{"matchAttribute": "gpu.example.com/root"}] if matching else []
     wish = claim("mine", request(count=count, **fields), devices={"constraints": constraints})
     searching = allocator(slices)
-    found = searching.find(NODE, [claim_requests(wish, CLASSES)]) is not None
+    found = searching.find_devices(NODE, [claim_requests(wish, CLASSES)]) is not None
     (pool,) = searching.inventory.pools_of(NODE)
     devices = [device for slice_devices in pool.slices for device in slice_devices]
     units = pool.counters["card"]["units"]

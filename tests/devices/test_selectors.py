@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.device import Device
-from batchsched.devices.selectors import SelectorError, compile_selector, read_names
+from batchsched.devices.selectors import SelectorError, attributes_read_by_expression, compile_selector
 
 H100: Any = msgspec.convert(
     {
@@ -87,4 +87,4 @@ def test_devices_that_differ_in_unread_attributes_share_one_evaluation():
     ],
 )
 def test_an_expression_that_may_read_everything_is_evaluated_by_whole_content(expression):
-    assert read_names(expression) is None
+    assert attributes_read_by_expression(expression) is None

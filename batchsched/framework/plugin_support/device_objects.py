@@ -9,7 +9,7 @@ from batchsched.api.core.device import DEVICE_CLASS_PREFIX, DeviceClass, Resourc
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.devices.allocator import Allocator
 from batchsched.devices.inventory import DeviceInventory
-from batchsched.devices.node_groups import NodeGroups
+from batchsched.devices.node_groups import EqualDeviceGroups
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray
 
@@ -61,12 +61,12 @@ def columns_served_by_devices(table: NodeTable) -> BoolArray:
     return table.snapshot_value("served resources", build)
 
 
-def node_groups(table: NodeTable) -> NodeGroups:
+def equal_device_groups(table: NodeTable) -> EqualDeviceGroups:
     """Return the groups of nodes with equal devices, which are kept up to date with the use of devices."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",
-        lambda built: NodeGroups(objects.allocator.inventory, built.device_ledger, built.nodes),
+        lambda built: EqualDeviceGroups(objects.allocator.inventory, built.device_ledger, built.nodes),
     )
 
 

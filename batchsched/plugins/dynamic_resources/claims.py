@@ -55,12 +55,12 @@ class ClassClaims:
         return not self.claims and not self.resources
 
     @property
-    def to_allocate(self) -> tuple[ResourceClaim, ...]:
+    def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
         """The ResourceClaims of the pod class that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
 
 
-def claims_of(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
+def named_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
     """Return the ResourceClaims of a pod, each with True if the claim was created from a template for this pod.
 
     Raises:
@@ -110,7 +110,7 @@ def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
-def pod_claims(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
+def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
     """Return the ResourceClaims of a pod with their allocations.
 
     Args:
@@ -123,7 +123,7 @@ def pod_claims(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodCl
       ClaimRefused: the pod cannot be placed now.
     """
     resolved = []
-    for claim, own in claims_of(pod, ledger.claims):
+    for claim, own in named_claims(pod, ledger.claims):
         allocation = claim.status.allocation
         if allocation is None and not (own and of_class):
             allocation = ledger.assumed_allocation(claim.key)
@@ -154,8 +154,8 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
             raise ClaimRefused(f"resource claim {claim.key}, request {request.name}: unknown request type")
 
 
-def lacks_binding(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:
-    """Return whether the preparation of a ResourceClaim's allocated devices failed or exceeded its time.
+def device_preparation_failed(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:
+    """Return whether the preparation of a ResourceClaim's allocated devices failed or timed out.
 
     Source: `isClaimReadyForBinding` and `isClaimTimeout` of kube-scheduler's plugins/dynamicresources.
     """

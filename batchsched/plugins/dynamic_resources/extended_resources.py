@@ -29,7 +29,7 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 """Name of the claim until it is created; not a valid name, so that no other claim has it."""
 
 
-def served_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the extended resources of a pod that some DeviceClass serves, in the order of their names."""
     return tuple(
         sorted(
@@ -40,14 +40,14 @@ def served_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> 
     )
 
 
-def requests_extended(pod: Pod) -> bool:
+def requests_extended_resource(pod: Pod) -> bool:
     """Return whether a pod requests an extended resource, which a DeviceClass may serve."""
     return any(map(may_be_served, pod_requests(pod)))
 
 
-def requested_signature(pod: Pod) -> Hashable:
+def extended_claim_signature(pod: Pod) -> Hashable:
     """Return the fields of a pod that determine its claim for extended resources; () if it needs none."""
-    return request_fields(pod) if requests_extended(pod) else ()
+    return request_fields(pod) if requests_extended_resource(pod) else ()
 
 
 def may_be_served(resource: str) -> bool:

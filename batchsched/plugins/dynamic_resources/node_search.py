@@ -11,10 +11,14 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.devices.allocator import ChosenDevice, NodeRefused, NodeSolution
 from batchsched.devices.inventory import PoolDevice
-from batchsched.devices.node_groups import NodeGroups
+from batchsched.devices.node_groups import EqualDeviceGroups
 from batchsched.devices.requests import ClaimRequests, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.device_objects import DeviceObjects, device_objects, node_groups
+from batchsched.framework.plugin_support.device_objects import (
+    DeviceObjects,
+    device_objects,
+    equal_device_groups,
+)
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.dynamic_resources.claims import ClassClaims
 from batchsched.plugins.dynamic_resources.extended_resources import extended_claim
@@ -23,7 +27,7 @@ NOT_ENOUGH = "cannot allocate all claims"
 
 
 @dataclass(frozen=True, slots=True)
-class SearchOutcome:
+class GroupSearchResult:
     """The result of a search for devices, which holds for all nodes of one group.
 
     Args:
@@ -36,7 +40,7 @@ class SearchOutcome:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SearchedNodes:
+class SearchResults:
     """The results of a search for devices on n nodes.
 
     Args:
@@ -61,14 +65,14 @@ class PositionedSolution:
 
     Args:
       solution: the solution on one node.
-      places: for each claim the place of each chosen device.
+      positions: for each claim the position of each chosen device.
     """
 
     solution: NodeSolution
-    places: tuple[tuple[int, ...], ...]
+    positions: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
+    def from_solution(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
         """Return a solution as positions in the list of devices of its node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
         return cls(
@@ -79,15 +83,15 @@ class PositionedSolution:
             ),
         )
 
-    def solution_among(self, candidates: Sequence[PoolDevice]) -> NodeSolution:
-        """Return the solution with the devices at the same places of the list of another node."""
+    def solution_on_equal_node(self, candidates: Sequence[PoolDevice]) -> NodeSolution:
+        """Return the solution for an equal node: the devices at the same positions in the list of that node."""
         return NodeSolution(
             tuple(
                 tuple(
                     ChosenDevice(chosen_device.request, candidates[place], chosen_device.consumed)
                     for chosen_device, place in zip(chosen, places, strict=True)
                 )
-                for chosen, places in zip(self.solution.devices, self.places, strict=True)
+                for chosen, places in zip(self.solution.devices, self.positions, strict=True)
             ),
             self.solution.alternatives,
         )
@@ -110,27 +114,27 @@ class DeviceSearch:
             claim_requests(claim, objects.classes) for claim in claims
         )
         self.names = _read_names(self.claims)
-        self._outcomes: dict[int, SearchOutcome] = {}
+        self._outcomes: dict[int, GroupSearchResult] = {}
         self._places: dict[int, PositionedSolution] = {}
         """Group of nodes → the solution on them."""
         self._generation = 0
 
-    def on_nodes(self, nodes: Nodes) -> SearchedNodes:
+    def search_nodes(self, nodes: Nodes) -> SearchResults:
         """Return the results of the device search for the given nodes.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
         """
-        groups = node_groups(nodes.table)
+        groups = equal_device_groups(nodes.table)
         self._forget_outdated(groups)
         if len(nodes) == 1:
             index = nodes.first_index
-            outcome = self._outcome(groups.group_of(index, self.names), nodes.table.nodes[index])
+            outcome = self._outcome(groups.group_number(index, self.names), nodes.table.nodes[index])
             refusal = np.array([0 if outcome.reason else -1], np.int64)
-            return SearchedNodes(
+            return SearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
             )
-        numbers = groups.groups(self.names)[nodes.where]
+        numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
         objects = nodes.objects
         outcomes = [
@@ -140,9 +144,9 @@ class DeviceSearch:
         reasons = tuple(dict.fromkeys(item.reason for item in outcomes if item.reason))
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
-        return SearchedNodes(reasons, refused[inverse], scores[inverse])
+        return SearchResults(reasons, refused[inverse], scores[inverse])
 
-    def on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
+    def find_devices_on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
         """Return devices for the claims on one node, given by its index; None if it has not enough of them.
 
         On nodes of one group the search finds the same places in their lists of devices.
@@ -151,44 +155,46 @@ class DeviceSearch:
           AllocationError: a claim, a class or a slice is invalid.
           NodeRefused: the node cannot be judged.
         """
-        groups, allocator = node_groups(table), self._objects.allocator
-        group, place = groups.group_of(node, self.names), table.nodes[node]
+        groups, allocator = equal_device_groups(table), self._objects.allocator
+        group, place = groups.group_number(node, self.names), table.nodes[node]
         self._forget_outdated(groups)
         places = self._places.get(group)
         if places is None:
-            solution = allocator.find(place, self.claims)
+            solution = allocator.find_devices(place, self.claims)
             if solution is None:
                 return None
-            places = self._places[group] = PositionedSolution.of(
-                solution, allocator.inventory.candidates_of(place)
+            places = self._places[group] = PositionedSolution.from_solution(
+                solution, allocator.inventory.candidate_devices_of(place)
             )
             return solution
-        return places.solution_among(allocator.inventory.candidates_of(place))
+        return places.solution_on_equal_node(allocator.inventory.candidate_devices_of(place))
 
-    def _forget_outdated(self, groups: NodeGroups) -> None:
-        """Drop all results if the use of a device changed that nodes of several groups reach."""
-        if self._generation != groups.shared_generation:
+    def _forget_outdated(self, groups: EqualDeviceGroups) -> None:
+        """Drop all results if the use of a device that several nodes can reach has changed."""
+        if self._generation != groups.shared_device_generation:
             self._outcomes.clear()
             self._places.clear()
-            self._generation = groups.shared_generation
+            self._generation = groups.shared_device_generation
 
-    def _outcome(self, group: int, node: Node) -> SearchOutcome:
+    def _outcome(self, group: int, node: Node) -> GroupSearchResult:
         outcome = self._outcomes.get(group)
         if outcome is None:
             outcome = self._outcomes[group] = self._search(node)
         return outcome
 
-    def _search(self, node: Node) -> SearchOutcome:
+    def _search(self, node: Node) -> GroupSearchResult:
         try:
-            solution = self._objects.allocator.find(node, self.claims)
+            solution = self._objects.allocator.find_devices(node, self.claims)
         except NodeRefused as refused:
-            return SearchOutcome(str(refused))
+            return GroupSearchResult(str(refused))
         if solution is None:
-            return SearchOutcome(NOT_ENOUGH)
-        return SearchOutcome(score=sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values()))
+            return GroupSearchResult(NOT_ENOUGH)
+        return GroupSearchResult(
+            score=sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values())
+        )
 
 
-def device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
+def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
     """Return the device search for some ResourceClaims; claims with equal specs share a search with its results.
 
     Raises:
@@ -213,7 +219,7 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
             names |= {attribute.rpartition("/")[2]}
         for alternatives in item.requests:
             for request in alternatives:
-                read = request.read_names()
+                read = request.attributes_read_by_selectors()
                 if read is None:
                     return None
                 names |= read
@@ -222,8 +228,8 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 
 def search_for_class(
     pod: Pod, class_claims: ClassClaims, nodes: Nodes
-) -> list[tuple[SearchedNodes, BoolArray]]:
-    """Search devices for a pod class; return each result with a mask [n] of the nodes that it is about.
+) -> list[tuple[SearchResults, BoolArray]]:
+    """Search devices for a pod class; return each result with a mask [n] of the nodes for which it holds.
 
     Nodes differ in the extended resources that they offer themselves.
 
@@ -233,12 +239,12 @@ def search_for_class(
     table, objects = nodes.table, device_objects(nodes.table)
     searched = []
     for resources, where in nodes_by_resources(class_claims.resources, nodes):
-        claims = class_claims.to_allocate
+        claims = class_claims.unallocated_claims
         if resources:
             claims = (*claims, extended_claim(pod, resources, objects.class_of_resource))
         if claims:
             view = nodes if where.all() else table.nodes_view(nodes.indexes[where])
-            searched.append((device_search(table, claims).on_nodes(view), where))
+            searched.append((shared_device_search(table, claims).search_nodes(view), where))
     return searched
 
 

@@ -52,15 +52,15 @@ from batchsched.plugins.dynamic_resources.claims import (
     ClassClaims,
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
-from batchsched.plugins.dynamic_resources.node_search import SearchedNodes, search_for_class
+from batchsched.plugins.dynamic_resources.node_search import SearchResults, search_for_class
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     claim_signature,
     claims_of_class,
     may_use_devices,
-    preference,
+    nodes_with_access,
+    preference_score,
     reserved_devices,
-    usable_nodes,
 )
 from batchsched.plugins.dynamic_resources.rows import device_rows
 
@@ -149,7 +149,7 @@ class DynamicResources(
                 mask[places[searched.refused == number]] = True
                 reasons.append(reason)
                 refused.append(mask)
-        unavailable = ~usable_nodes(class_claims.claims, nodes)
+        unavailable = ~nodes_with_access(class_claims.claims, nodes)
         for mask in refused:
             unavailable &= ~mask
         if unavailable.any():
@@ -171,7 +171,7 @@ class DynamicResources(
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (
-                not usable_nodes((pod_claim,), nodes).all()
+                not nodes_with_access((pod_claim,), nodes).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
             ):
@@ -194,7 +194,7 @@ class DynamicResources(
         scores = np.zeros(len(nodes), np.int64)
         class_claims = state.read(CLAIMS)
         allocated = sum(
-            preference(pod_claim.claim, pod_claim.allocation)
+            preference_score(pod_claim.claim, pod_claim.allocation)
             for pod_claim in class_claims.claims
             if pod_claim.allocation is not None
         )
@@ -234,7 +234,7 @@ class DynamicResources(
         return helpful_events()
 
 
-def _search(pod: Pod, class_claims: ClassClaims, nodes: Nodes) -> list[tuple[SearchedNodes, BoolArray]]:
+def _search(pod: Pod, class_claims: ClassClaims, nodes: Nodes) -> list[tuple[SearchResults, BoolArray]]:
     try:
         return search_for_class(pod, class_claims, nodes)
     except AllocationError as error:

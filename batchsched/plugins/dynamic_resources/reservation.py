@@ -26,30 +26,34 @@ from batchsched.plugins.dynamic_resources.claims import (
     ClassClaims,
     PodClaim,
     check_requests,
-    lacks_binding,
-    pod_claims,
+    claims_with_allocations,
+    device_preparation_failed,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     earlier_claim,
     extended_claim,
     extended_claim_key,
-    requested_signature,
-    requests_extended,
-    served_resources,
+    extended_claim_signature,
+    requests_extended_resource,
+    resources_served_by_devices,
 )
-from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, device_search, nodes_by_resources
+from batchsched.plugins.dynamic_resources.node_search import (
+    NOT_ENOUGH,
+    nodes_by_resources,
+    shared_device_search,
+)
 
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 BINDING_TIMEOUT_SECONDS: Final = 600.0
 
 
-def usable_nodes(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
+def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
     """Return a mask [n] of the nodes from which the devices of all allocated ResourceClaims are accessible."""
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
             continue
-        if lacks_binding(pod_claim.claim, nodes.table.now, BINDING_TIMEOUT_SECONDS):
+        if device_preparation_failed(pod_claim.claim, nodes.table.now, BINDING_TIMEOUT_SECONDS):
             return np.zeros(len(nodes), np.bool_)
         selector = pod_claim.allocation.node_selector
         if selector is not None:
@@ -61,7 +65,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
     return selector.matches(node.labels, node.name)
 
 
-def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
+def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
     """Return a score for the alternatives that an allocation uses: preferred alternatives count more.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
@@ -77,12 +81,12 @@ def preference(claim: ResourceClaim, allocation: AllocationResult) -> int:
 
 def claim_signature(pod: Pod) -> Hashable:
     """Return the fields of a pod's spec that determine its ResourceClaims."""
-    return pod.spec.resource_claims, requested_signature(pod)
+    return pod.spec.resource_claims, extended_claim_signature(pod)
 
 
 def may_use_devices(pod: Pod) -> bool:
     """Return whether a pod uses ResourceClaims, or requests an extended resource that a DeviceClass may serve."""
-    return bool(pod.spec.resource_claims) or requests_extended(pod)
+    return bool(pod.spec.resource_claims) or requests_extended_resource(pod)
 
 
 def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
@@ -94,11 +98,11 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     if not pod.spec.resource_claims and not table.snapshot.device_classes:
         return ClassClaims()
     objects = device_objects(table)
-    claims = pod_claims(pod, table.device_ledger, of_class=True)
+    claims = claims_with_allocations(pod, table.device_ledger, of_class=True)
     for pod_claim in claims:
         if pod_claim.allocation is None:
             check_requests(pod_claim.claim, objects.classes)
-    return ClassClaims(claims, served_resources(pod, objects.class_of_resource))
+    return ClassClaims(claims, resources_served_by_devices(pod, objects.class_of_resource))
 
 
 def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None:
@@ -109,8 +113,8 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
       AllocationError, NodeRefused: as of the search.
     """
     objects, ledger = device_objects(table), table.device_ledger
-    claims = pod_claims(pod, ledger, of_class=False)
-    served = served_resources(pod, objects.class_of_resource)
+    claims = claims_with_allocations(pod, ledger, of_class=False)
+    served = resources_served_by_devices(pod, objects.class_of_resource)
     if not claims and not served:
         return None
     if served and earlier_claim(pod, ledger.claims) is not None:
@@ -134,8 +138,8 @@ def _new_allocations(
 ) -> list[ClaimAllocation]:
     if not claims:
         return []
-    search = device_search(table, tuple(claims.values()))
-    solution = search.on_node(node, table)
+    search = shared_device_search(table, tuple(claims.values()))
+    solution = search.find_devices_on_node(node, table)
     if solution is None:
         raise ClaimRefused(NOT_ENOUGH)
     # The search may be that of claims with equal specs.
@@ -152,10 +156,10 @@ def _check_use(pod: Pod, claims: Sequence[PodClaim], nodes: NodeTable, node: int
     Raises:
       ClaimRefused: they cannot.
     """
-    if not usable_nodes(claims, nodes.node_view(node))[0]:
+    if not nodes_with_access(claims, nodes.node_view(node))[0]:
         raise ClaimRefused(NOT_AVAILABLE)
     for pod_claim in claims:
-        consumers = len(pod_claim.claim.status.reserved_for or ()) + nodes.device_ledger.consumers(
+        consumers = len(pod_claim.claim.status.reserved_for or ()) + nodes.device_ledger.count_reserving_pods(
             pod_claim.claim.key
         )
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):

@@ -23,10 +23,13 @@ from batchsched.framework.constrain import (
     pod_limit_row,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.device_objects import device_objects, node_groups
+from batchsched.framework.plugin_support.device_objects import device_objects, equal_device_groups
 from batchsched.framework.status import IntArray
-from batchsched.plugins.dynamic_resources.claims import ClaimRefused, pod_claims
-from batchsched.plugins.dynamic_resources.extended_resources import extended_claim, served_resources
+from batchsched.plugins.dynamic_resources.claims import ClaimRefused, claims_with_allocations
+from batchsched.plugins.dynamic_resources.extended_resources import (
+    extended_claim,
+    resources_served_by_devices,
+)
 from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, nodes_by_resources
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -79,10 +82,10 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
     objects = device_objects(table)
     claims = [
         pod_claim.claim
-        for pod_claim in pod_claims(pod, table.device_ledger, of_class=True)
+        for pod_claim in claims_with_allocations(pod, table.device_ledger, of_class=True)
         if pod_claim.own and pod_claim.allocation is None
     ]
-    served = served_resources(pod, objects.class_of_resource)
+    served = resources_served_by_devices(pod, objects.class_of_resource)
     patterns = nodes_by_resources(served, nodes) if served else []
     # Where some nodes offer the resource themselves, a row would forbid pods there that need no device.
     if len(patterns) == 1 and patterns[0][0]:
@@ -95,7 +98,7 @@ def _add_demand(
 ) -> None:
     for alternatives in claim_requests(claim, device_objects(table).classes).requests:
         request = alternatives[0]
-        if len(alternatives) > 1 or request.parent or request.takes_all or request.admin:
+        if len(alternatives) > 1 or request.parent or request.requests_all_matching_devices or request.admin:
             continue
         kind = request.device_class.metadata.name, request.expressions, request.tolerations
         demand = demands.setdefault(kind, DeviceDemand(request))
@@ -105,7 +108,7 @@ def _add_demand(
 def _free_devices(request: Request, table: NodeTable) -> IntArray:
     """Return the number of free devices [N] of each node that a request may get; a shareable device counts as many."""
     allocator = device_objects(table).allocator
-    numbers = node_groups(table).groups(request.read_names())
+    numbers = equal_device_groups(table).group_numbers(request.attributes_read_by_selectors())
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     counts = np.array([_count_free(request, table.nodes[int(node)], allocator) for node in first], np.int64)
     result: IntArray = counts[inverse]
@@ -125,7 +128,7 @@ def _count_free(request: Request, node: Node, allocator: Allocator) -> int:
             for device in devices:
                 if allocator.ledger.use_of(device.key).exclusive:
                     continue
-                if device.reaches(node) and request.tolerates(device) and request.selects(device):
+                if device.is_accessible_from(node) and request.tolerates(device) and request.selects(device):
                     count += UNLIMITED_SHARES if device.shareable else 1
     return count
 
@@ -135,7 +138,7 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> None:
     sharers: dict[int, list[set[str]]] = {}
     for candidate in batch.candidates:
         try:
-            claims = pod_claims(candidate.pod_class.pod, table.device_ledger, of_class=True)
+            claims = claims_with_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
         except ClaimRefused:
             claims = ()
         shared = {
