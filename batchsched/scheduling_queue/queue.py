@@ -33,6 +33,7 @@ from batchsched.state.store import Change
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
+LEVEL_WAIT_ENDED: Final = "PreferredWaitEnded"
 MAX_UNSCHEDULABLE_SECONDS: Final = 300.0
 """Seconds after which an unschedulable entity is retried without an event."""
 SCAN_INTERVAL_SECONDS: Final = 30.0
@@ -299,7 +300,8 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move entities with expired backoff to the active queue. Call this method once a second.
 
-        Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes.
+        Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and those
+        whose wait for a preferred topology level has ended.
         """
         for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
@@ -308,8 +310,12 @@ class SchedulingQueue:
         self._scanned = now
         # A hint that wrongly answers Skip delays an entity by five minutes at most, and never loses it.
         for entity in tuple(self._pool.entities()):
-            if entity.place is QueueState.UNSCHEDULABLE and now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
+            if entity.place is not QueueState.UNSCHEDULABLE:
+                continue
+            if now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
                 self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
+            elif _level_wait_ended(entity, now):
+                self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
     def find(self, identity: str) -> Entity | None:
         """Return the entity of a gang, queued or in flight, or None if the queue does not know the gang."""
@@ -480,3 +486,10 @@ def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
             return ()
         refusing[status.plugin] = None
     return tuple(refusing)
+
+
+def _level_wait_ended(entity: Entity, now: float) -> bool:
+    """Return whether a wait for a preferred level has ended since the gang was refused."""
+    ends = entity.group.level_wait_ends if entity.group is not None else ()
+    # A session that began before the end may report the refusal shortly after it.
+    return any(end <= now and entity.queued <= end + SCAN_INTERVAL_SECONDS for end in ends)

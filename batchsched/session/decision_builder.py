@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from batchsched.api.core.metadata import format_timestamp
@@ -140,6 +141,7 @@ class DecisionBuilder:
         # Incomplete PodGroups have no pending pod, so that no selection strategy has seen them.
         if not self.brief:
             refusals += [refuse_incomplete(tables, members) for members in tables.incomplete.values()]
+        refusals = [_with_level_wait(refusal, tables) for refusal in refusals]
         names = tables.node_table.names
         bound = [placement for placement in self.placements if not placement.held_by]
         held = [placement for placement in self.placements if placement.held_by]
@@ -176,6 +178,14 @@ class DecisionBuilder:
             ),
             solver=SolverAccount(tiers=self.tiers, gap=self.gap, guard=self.guard),
         )
+
+
+def _with_level_wait(refusal: Refusal, tables: SessionTables) -> Refusal:
+    """Return a refusal that states until when the gang waits for a preferred level, if it lacks room because of it."""
+    wait = tables.awaited_levels.sentence(refusal.pod_group)
+    if not wait or refusal.reason != "InsufficientTopologyCapacity":
+        return refusal
+    return msgspec.structs.replace(refusal, message=f"{refusal.message}; {wait}")
 
 
 def _claims_of(pod: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:

@@ -149,8 +149,8 @@ class Session:
             assignments are the same without them. With `solver.enabled: false`, pods are evicted in any case.
         """
         tables = self.tables
+        tables.set_time(now)
         tables.refresh()
-        tables.node_table.now = now
         tables.pipeline.extenders.begin_session()
         tables.pipeline.timings = SampledPluginCalls(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.

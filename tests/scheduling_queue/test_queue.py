@@ -415,3 +415,17 @@ def test_one_admitted_pod_admits_its_gang():
 
 def test_plugin_that_raises_gates_its_pod():
     assert gating_plugins(entity(pod("a")), Pipeline([Broken()])) == ("Broken",)
+
+
+def test_gang_is_retried_when_its_wait_for_a_preferred_level_ends():
+    made = queue(ADDED)
+    topology = {"preferred": "rack", "preferredWaitSeconds": 100}
+    made.put_group(group("g", 1, topology=topology), 0.0)  # created in 1970
+    (entity,) = waiting(made, pod("p", "g"))
+    for now in range(0, 100, 10):
+        made.flush(float(now))
+    assert place(made, "default/g") is QueueState.UNSCHEDULABLE
+    for now in range(100, 131, 10):
+        made.flush(float(now))
+    assert entity.place is QueueState.ACTIVE
+    assert made.moved_pod_counts()["active", "PreferredWaitEnded"] == 1

@@ -82,15 +82,40 @@ class TopologySlices(StrictModel):
         )
 
 
-class TopologyRequest(StrictModel):
+class _PreferredLevel(StrictModel):
+    """What the topology of a PodGroup and that of a subgroup have in common: a preferred level, and a wait for it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validation_rules(
+            validation_rule(
+                "!has(self.preferredWaitSeconds) || has(self.preferred)",
+                "preferredWaitSeconds: state the preferred level, or leave it out",
+            )
+        )
+    )
+
+    preferred: Name | None = None
+    """Level at which the pods should be in as few domains as possible."""
+    preferred_wait_seconds: Seconds | None = None
+    """Time in seconds after the creation of the PodGroup during which the preferred level is required.
+
+    In a Topology, each domain of the preferred level must then be inside one domain of the required level.
+    """
+
+    @model_validator(mode="after")
+    def _waits_for_a_level(self) -> Self:
+        if self.preferred_wait_seconds is not None and self.preferred is None:
+            raise ValueError("preferredWaitSeconds: state the preferred level, or leave it out")
+        return self
+
+
+class TopologyRequest(_PreferredLevel):
     """The topology of a PodGroup: the levels at which its pods are required or preferred to be in one domain."""
 
     name: Name = "default"
     """Name of the Topology."""
     required: Name | None = None
     """Level at which all pods, including elastic ones, must be in one domain."""
-    preferred: Name | None = None
-    """Level at which the pods should be in as few domains as possible."""
     slices: TopologySlices | None = None
     """Equal parts of a PodGroup without subGroups, each within one domain of a level."""
     rank_label: str | None = Field(default=None, min_length=1, max_length=2 * LONGEST_NAME)
@@ -101,7 +126,7 @@ class TopologyRequest(StrictModel):
     """
 
 
-class SubGroupTopology(StrictModel):
+class SubGroupTopology(_PreferredLevel):
     """The topology of a subgroup: the levels at which its pods are required or preferred to be in one domain.
 
     A missing name is inherited from the PodGroup.
@@ -111,8 +136,6 @@ class SubGroupTopology(StrictModel):
     """Name of the Topology. Default: that of the PodGroup."""
     required: Name | None = None
     """Level at which all pods of the subgroup, and of all subgroups below it, must be in one domain."""
-    preferred: Name | None = None
-    """Level at which the pods of the subgroup should be in as few domains as possible."""
     slices: TopologySlices | None = None
     """Equal parts of a subgroup without children, each within one domain of a level."""
 
@@ -240,9 +263,9 @@ class PodGroupSpec(StrictModel):
     """Placement in the topology of the cluster.
 
     `name`: the Topology. `required`: level at which all pods, including elastic ones, must be in one domain.
-    `preferred`: level at which the pods should be in as few domains as possible. `slices`: equal parts, each within one
-    domain of a level; with subGroups, state them there. `rankLabel`: label with the rank of a pod; consecutive
-    ranks are placed close together.
+    `preferred`: level at which the pods should be in as few domains as possible; for `preferredWaitSeconds` after the
+    creation of the PodGroup, it is required. `slices`: equal parts, each within one domain of a level; with
+    subGroups, state them there. `rankLabel`: label with the rank of a pod; consecutive ranks are placed close together.
     """
     sub_groups: tuple[SubGroup, ...] = Field(
         default=(),
@@ -413,3 +436,21 @@ class PodGroup(StrictModel):
     def creation_time(self) -> float:
         """The creation time of the PodGroup in seconds since 1970; 0 if unknown."""
         return parse_timestamp(self.metadata.creation_timestamp)
+
+    @property
+    def topologies(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
+        """The topology of the PodGroup, then that of each subGroup; None where none is stated."""
+        return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
+
+    @property
+    def level_wait_ends(self) -> tuple[float, ...]:
+        """For each of `topologies`, the time at which its preferred level stops being required (seconds since 1970).
+
+        The time is 0 if the topology states no `preferredWaitSeconds`.
+        """
+        return tuple(
+            self.creation_time + topology.preferred_wait_seconds
+            if topology is not None and topology.preferred_wait_seconds
+            else 0.0
+            for topology in self.topologies
+        )

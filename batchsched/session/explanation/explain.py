@@ -174,7 +174,7 @@ class RefusalVerifier:
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))
-            self._after = refreshed_tables(after, self._decided.profile, self._pause)
+            self._after = refreshed_tables(after, self._decided.profile, self._decided.now, self._pause)
             budget.spend(decision_work(after))  # the tables cost about as much as a decision
         return self._after
 
@@ -213,7 +213,7 @@ class RefusalVerifier:
         self._pause()
         empty_cluster = emptied_cluster(decided.snapshot, verifier.members)
         budget.spend(decision_work(empty_cluster))
-        emptied = GangView.from_snapshot(empty_cluster, decided.profile, key, self._pause)
+        emptied = GangView.from_snapshot(empty_cluster, decided.profile, decided.now, key, self._pause)
         if emptied is None:  # the gang has no pending pod that anything could place
             message = _message(refusal, startable, None, ())
             return _Examination(
@@ -312,11 +312,11 @@ class RefusalVerifier:
             return ()
         after = snapshot_after_decision(changed, decided.decision, "")
         self._pause()
-        full = GangView.from_snapshot(after, decided.profile, key, self._pause)
+        full = GangView.from_snapshot(after, decided.profile, decided.now, key, self._pause)
         self._pause()
         emptied = emptied_cluster(changed, verifier.members)
         verifier.budget.spend(decision_work(after) + decision_work(emptied))
-        empty = GangView.from_snapshot(emptied, decided.profile, key, self._pause)
+        empty = GangView.from_snapshot(emptied, decided.profile, decided.now, key, self._pause)
         return node_options(full, empty) if full is not None and empty is not None else ()
 
 

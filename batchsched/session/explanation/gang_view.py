@@ -26,10 +26,13 @@ from batchsched.session.tables.session_tables import Pause, SessionTables, no_pa
 from batchsched.solver.problem import UNLIMITED
 
 
-def refreshed_tables(snapshot: Snapshot, profile: Profile, pause: Pause = no_pause) -> SessionTables:
-    """Return the tables of a session over a Snapshot."""
+def refreshed_tables(
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
+) -> SessionTables:
+    """Return the tables of a session at `now` (seconds since 1970) over a Snapshot."""
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
     pause()
+    tables.set_time(now)
     tables.refresh()
     return tables
 
@@ -59,10 +62,10 @@ class GangView:
 
     @classmethod
     def from_snapshot(
-        cls, snapshot: Snapshot, profile: Profile, key: str, pause: Pause = no_pause
+        cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = no_pause
     ) -> "GangView | None":
-        """Return the `GangView` of a gang in a Snapshot; None if it has no pending pod."""
-        return cls.from_tables(refreshed_tables(snapshot, profile, pause), profile.scheduler_name, key)
+        """Return the `GangView` of a gang in a Snapshot at `now`; None if it has no pending pod."""
+        return cls.from_tables(refreshed_tables(snapshot, profile, now, pause), profile.scheduler_name, key)
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:

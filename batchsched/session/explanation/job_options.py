@@ -189,6 +189,9 @@ def _level_options(
         yield _single(InputChange(set=target, path=json_pointer(*place, "preferred"), value=None))
     if required is None:
         return
+    if required == preferred and topology.preferred_wait_seconds:
+        # The level may be required only as long as the wait lasts.
+        yield _single(InputChange(set=target, path=json_pointer(*place, "preferredWaitSeconds"), value=None))
     # All levels are wider than an unknown one.
     wider_levels = spec.levels[: spec.find_level(required)]
     # The nearest wider level first; the last step requires no level at all.

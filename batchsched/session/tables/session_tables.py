@@ -30,6 +30,7 @@ from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.tree import QueueTree
+from batchsched.session.tables.awaited_levels import AwaitedLevels
 from batchsched.session.tables.gang import (
     GangCache,
     PendingGang,
@@ -118,13 +119,11 @@ class SessionTables:
         """Gangs with bound pods, by identity."""
         self.incomplete: dict[str, PodGroupState] = {}
         """PodGroups with fewer pods than their minimum of which none is pending, by identity."""
+        self.awaited_levels = AwaitedLevels(snapshot.topologies)
+        """PodGroups that wait for a preferred topology level."""
         self.nominated: dict[str, PodGroupState] = {}
         """Gangs with a nominated pending pod, by identity."""
-        self.share_resources = dominant_share_mask(self.node_table.resources)
-        self._unaccounted = np.array(
-            [pipeline.ignores_resource(name) for name in self.node_table.resources], np.bool_
-        )
-        """[R] resources that an extender accounts for instead of the nodes."""
+        self._classify_resources()
         self._sum_nodes()
         self._changed: dict[str, None] = {}
         """Gangs that changed since the last `refresh`, by identity, in the order of their first change."""
@@ -133,6 +132,12 @@ class SessionTables:
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
         self._add_objects(snapshot, pause)
+
+    def _classify_resources(self) -> None:
+        names = self.node_table.resources
+        self.share_resources = dominant_share_mask(names)
+        self._unaccounted = np.array([self.pipeline.ignores_resource(name) for name in names], np.bool_)
+        """[R] resources that an extender accounts for instead of the nodes."""
 
     def request_vector(self, pod: Pod) -> IntArray:
         """Return the requests [R] of a pod."""
@@ -241,12 +246,17 @@ class SessionTables:
 
     def add_group(self, group: PodGroup) -> None:
         """Add a PodGroup to the session's tables, or replace it."""
+        self.awaited_levels.put(group)
+        self._set_group(group)
+
+    def _set_group(self, group: PodGroup) -> None:
         members = self._members(group.key)
         members.group = group
         self._mark_changed(members)
 
     def remove_group(self, key: str) -> None:
         """Remove a PodGroup; its pods stay, and then refer to a PodGroup that does not exist."""
+        self.awaited_levels.remove(key)
         members = self.gangs[key]
         members.group = None
         self._mark_changed(members)
@@ -316,6 +326,12 @@ class SessionTables:
             members.cache = GangCache()
 
     # For one session
+
+    def set_time(self, now: float) -> None:
+        """Set the time of the session in seconds since 1970, at which waits for preferred topology levels may end."""
+        self.node_table.now = now
+        for group in self.awaited_levels.changed_groups(now):
+            self._set_group(group)
 
     def refresh(self) -> None:
         """Bring the pending gangs and the indexes of gangs up to date; every session begins with this."""

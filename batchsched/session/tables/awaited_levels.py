@@ -1,0 +1,100 @@
+"""The wait for a preferred topology level: as long as it lasts, a session requires the preferred level.
+
+Source: `preferredWaitSeconds` of a PodGroup and of its subGroups.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from batchsched.api.core.metadata import format_timestamp
+from batchsched.api.crd.podgroup import PodGroup, TopologyRequest
+from batchsched.api.crd.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingGroup:
+    """A PodGroup as it was submitted, the ends of its waits, and whether each preferred level is required now."""
+
+    group: PodGroup
+    ends: tuple[float, ...]
+    required: tuple[bool, ...]
+
+
+class AwaitedLevels:
+    """The PodGroups that state how long they wait for a preferred level, with the levels that are required now.
+
+    Args:
+      topologies: all Topologies.
+    """
+
+    def __init__(self, topologies: Iterable[Topology]) -> None:
+        self._specs = {topology.name: topology.spec for topology in topologies}
+        self._waiting: dict[str, _WaitingGroup] = {}
+
+    def put(self, group: PodGroup) -> None:
+        """Add a PodGroup, or replace it; a PodGroup without a wait is removed."""
+        self.remove(group.key)
+        ends = tuple(
+            0.0 if end and self._requires_as_narrow(group, number) else end
+            for number, end in enumerate(group.level_wait_ends)
+        )
+        if any(ends):
+            self._waiting[group.key] = _WaitingGroup(group, ends, (False,) * len(ends))
+
+    def remove(self, key: str) -> None:
+        """Remove the PodGroup with this `namespace/name`, if it states a wait."""
+        self._waiting.pop(key, None)
+
+    def _requires_as_narrow(self, group: PodGroup, number: int) -> bool:
+        """Return whether the required level of one of a PodGroup's topologies is as narrow as its preferred level."""
+        topology = group.topologies[number]
+        if topology is None or topology.required is None or topology.preferred is None:
+            return False
+        name = topology.name or (group.spec.topology or TopologyRequest()).name
+        spec = self._specs.get(name)
+        if spec is None:
+            return True
+        required, preferred = spec.find_level(topology.required), spec.find_level(topology.preferred)
+        return required is None or preferred is None or required >= preferred
+
+    def changed_groups(self, now: float) -> Iterator[PodGroup]:
+        """Yield the PodGroups whose required levels at `now` differ from those at the last call.
+
+        Args:
+          now: seconds since 1970.
+
+        Yields: each PodGroup as a session at `now` reads it: where a wait lasts, `required` is the preferred level.
+        """
+        for key, waiting in list(self._waiting.items()):
+            required = tuple(now < end for end in waiting.ends)
+            if required != waiting.required:
+                self._waiting[key] = _WaitingGroup(waiting.group, waiting.ends, required)
+                yield _with_required_levels(waiting.group, required)
+
+    def sentence(self, key: str) -> str:
+        """Return until when a PodGroup waits for a preferred level, for its refusal; "" if it does not wait."""
+        waiting = self._waiting.get(key)
+        if waiting is None or not any(waiting.required):
+            return ""
+        end, topology = max(
+            zip(waiting.ends, waiting.group.topologies, strict=True), key=lambda wait: wait[0]
+        )
+        level = topology.preferred if topology is not None else None
+        return f"its preferred level {level} is required until {format_timestamp(end)} (preferredWaitSeconds)"
+
+
+def _with_required_levels(group: PodGroup, required: tuple[bool, ...]) -> PodGroup:
+    if not any(required):
+        return group
+    own, *inner = (
+        topology.model_copy(update={"required": topology.preferred})
+        if topology is not None and is_required
+        else topology
+        for topology, is_required in zip(group.topologies, required, strict=True)
+    )
+    sub_groups = tuple(
+        sub.model_copy(update={"topology": topology})
+        for sub, topology in zip(group.spec.sub_groups, inner, strict=True)
+    )
+    spec = group.spec.model_copy(update={"topology": own, "sub_groups": sub_groups})
+    return group.model_copy(update={"spec": spec})
