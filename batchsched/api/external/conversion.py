@@ -17,17 +17,9 @@ from batchsched.api.external.kubernetes import (
     UpstreamBetaPodGroup,
     UpstreamPodGroup,
 )
-from batchsched.api.external.pod_group import (
-    SOURCE,
-    SOURCE_PRIORITY,
-    SOURCE_UID,
-    ExternalPodGroup,
-    Marks,
-    without_none,
-)
+from batchsched.api.external.pod_group import ExternalPodGroup, Marks, build_pod_group
 from batchsched.api.external.volcano import VOLCANO_QUEUE, VolcanoPodGroup
 from batchsched.api.snapshot import ObjectKind, api_group
-from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 
 EXTERNAL_KINDS: Final = (
     ObjectKind(
@@ -68,39 +60,13 @@ def convert_external(external: ExternalPodGroup) -> PodGroup | TreeGroup:
 def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
     """Return a PodGroup of another project as a batchsched PodGroup.
 
-    The result has no uid, because it does not exist in the API.
-
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
     """
-    meta = external.metadata
+    api_version = _VERSIONS[type(external)]
     unsupported = external.unsupported_field()
-    if unsupported:
-        unsupported = f"PodGroup of {api_group(_VERSIONS[type(external)])}: {unsupported}"
-    priority = external.spec.priority if isinstance(external, UpstreamPodGroup) else None
-    annotations = without_none(
-        **{
-            SOURCE: _VERSIONS[type(external)],
-            SOURCE_UID: meta.uid or None,
-            SOURCE_PRIORITY: None if priority is None else str(priority),
-            UNSUPPORTED_FIELD: unsupported or None,
-        }
-    )
-    conditions = external.status.conditions if isinstance(external, UpstreamPodGroup) else None
-    return PodGroup.model_validate(
-        {
-            "metadata": without_none(
-                name=meta.name,
-                namespace=meta.namespace,
-                labels=meta.labels,
-                annotations={**(meta.annotations or {}), **annotations},
-                creationTimestamp=meta.creation_timestamp,
-                generation=meta.generation,
-            ),
-            "spec": without_none(**external.batchsched_fields()),
-            **({"status": {"conditions": conditions}} if conditions else {}),
-        }
-    )
+    problem = f"PodGroup of {api_group(api_version)}: {unsupported}" if unsupported else ""
+    return build_pod_group(external, api_version, external.batchsched_fields(), problem=problem)
 
 
 _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
@@ -138,7 +104,7 @@ def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
 
     Args:
       pod: a pod of a batchsched profile.
-      places: as `assemble_gangs` returns them.
+      places: those of `AssembledTrees`.
     """
     key = scheduling_group_key(pod)
     own = pod.metadata.label(POD_GROUP_LABEL)

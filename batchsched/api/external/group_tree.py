@@ -22,16 +22,8 @@ from batchsched.api.external.kubernetes import (
     UpstreamPodGroup,
     topology_request,
 )
-from batchsched.api.external.pod_group import (
-    SOURCE,
-    SOURCE_KIND,
-    SOURCE_PRIORITY,
-    SOURCE_UID,
-    Spec,
-    without_none,
-)
+from batchsched.api.external.pod_group import Spec, build_pod_group, without_none
 from batchsched.api.snapshot import api_group
-from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 
 COMPOSITE: Final = "CompositePodGroup"
 _DIGEST_LENGTH: Final = 8
@@ -103,7 +95,7 @@ class TreeGroup:
     @property
     def conditions(self) -> Sequence[dict[str, Any]]:
         """The conditions in the status of the PodGroup or CompositePodGroup, as it was read."""
-        return self.source.status.conditions or ()
+        return self.source.stated_conditions
 
     @property
     def subgroup(self) -> str:
@@ -172,31 +164,8 @@ def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
     """
     below = tuple(groups_below(root.key, children))
     problem = _problem_of(root, below)
-    meta = root.metadata
-    annotations = without_none(
-        **{
-            SOURCE: root.api_version,
-            SOURCE_KIND: root.kind,
-            SOURCE_UID: meta.uid or None,
-            SOURCE_PRIORITY: None if root.source.spec.priority is None else str(root.source.spec.priority),
-            UNSUPPORTED_FIELD: problem or None,
-        }
-    )
-    conditions = root.conditions
-    return PodGroup.model_validate(
-        {
-            "metadata": without_none(
-                name=meta.name,
-                namespace=meta.namespace,
-                labels=meta.labels,
-                annotations={**(meta.annotations or {}), **annotations},
-                creationTimestamp=meta.creation_timestamp,
-                generation=meta.generation,
-            ),
-            "spec": {} if problem else without_none(**_spec(root, [group for group, _ in below], children)),
-            **({"status": {"conditions": conditions}} if conditions else {}),
-        }
-    )
+    spec = {} if problem else _spec(root, [group for group, _ in below], children)
+    return build_pod_group(root.source, root.api_version, spec, kind=root.kind, problem=problem)
 
 
 def _spec(root: TreeGroup, below: Sequence[TreeGroup], children: Children) -> Spec:

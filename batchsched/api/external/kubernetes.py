@@ -184,6 +184,18 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
             return "spec.resourceClaims: batchsched allocates no ResourceClaims; remove them"
         return unsupported_topology(self.spec.topology_keys)
 
+    @property
+    @override
+    def stated_priority(self) -> int | None:
+        """The priority that the spec states as a number; None if it states none."""
+        return self.spec.priority
+
+    @property
+    @override
+    def stated_conditions(self) -> Sequence[dict[str, Any]]:
+        """The conditions in the status."""
+        return self.status.conditions or ()
+
 
 class CompositePodGroup(ExternalPodGroup, frozen=True, gc=False):
     """A group of PodGroups and of other CompositePodGroups of Kubernetes, which name it as their parent.
@@ -198,6 +210,18 @@ class CompositePodGroup(ExternalPodGroup, frozen=True, gc=False):
     def unsupported_field(self) -> str:
         """Return a sentence about a field that is not supported; "" if none."""
         return unsupported_topology(self.spec.topology_keys)
+
+    @property
+    @override
+    def stated_priority(self) -> int | None:
+        """The priority that the spec states as a number; None if it states none."""
+        return self.spec.priority
+
+    @property
+    @override
+    def stated_conditions(self) -> Sequence[dict[str, Any]]:
+        """The conditions in the status."""
+        return self.status.conditions or ()
 
 
 def unsupported_topology(keys: Sequence[str]) -> str:

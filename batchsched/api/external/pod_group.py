@@ -1,9 +1,11 @@
 """What the PodGroups of all other projects have in common: the base class, and the marks of a converted PodGroup."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from batchsched.api.core.metadata import KubernetesObject
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 
 SOURCE: Final = "scheduling.batchsched.dev/source"
 """Annotation of a converted PodGroup with the API version of its source. Such a PodGroup does not exist in the API."""
@@ -33,6 +35,72 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     def unsupported_field(self) -> str:
         """Return a sentence about a hard constraint of this PodGroup that batchsched cannot keep; "" if none."""
         return ""
+
+    @property
+    def stated_priority(self) -> int | None:
+        """The priority that this PodGroup states as a number; None if it states none."""
+        return None
+
+    @property
+    def stated_conditions(self) -> Sequence[dict[str, Any]]:
+        """The conditions in the status of this PodGroup that batchsched keeps."""
+        return ()
+
+
+def source_annotations(
+    source: ExternalPodGroup, api_version: str, *, kind: str = "", problem: str = ""
+) -> dict[str, str]:
+    """Return the annotations by which a converted PodGroup names its source.
+
+    Args:
+      source: the PodGroup of another project.
+      api_version: its `apiVersion`.
+      kind: its kind, if that is no PodGroup.
+      problem: a sentence about what is not supported in it; "" if everything is.
+    """
+    marks = {
+        SOURCE: api_version,
+        SOURCE_KIND: kind,
+        SOURCE_UID: source.metadata.uid,
+        SOURCE_PRIORITY: "" if source.stated_priority is None else str(source.stated_priority),
+        UNSUPPORTED_FIELD: problem,
+    }
+    return {key: text for key, text in marks.items() if text}
+
+
+def build_pod_group(
+    source: ExternalPodGroup, api_version: str, spec: Spec, *, kind: str = "", problem: str = ""
+) -> PodGroup:
+    """Return a batchsched PodGroup with a spec, and with the metadata and the conditions of its source.
+
+    The PodGroup has no uid, because it does not exist in the API.
+
+    Args:
+      source: the PodGroup of another project.
+      api_version: its `apiVersion`.
+      spec: fields of the spec; None means an absent field.
+      kind: the kind of the source, if that is no PodGroup.
+      problem: a sentence about what is not supported in the source; "" if everything is.
+
+    Raises:
+      pydantic.ValidationError: the source has values that a batchsched PodGroup does not allow.
+    """
+    meta, conditions = source.metadata, source.stated_conditions
+    marks = source_annotations(source, api_version, kind=kind, problem=problem)
+    return PodGroup.model_validate(
+        {
+            "metadata": without_none(
+                name=meta.name,
+                namespace=meta.namespace,
+                labels=meta.labels,
+                annotations={**(meta.annotations or {}), **marks},
+                creationTimestamp=meta.creation_timestamp,
+                generation=meta.generation,
+            ),
+            "spec": without_none(**spec),
+            **({"status": {"conditions": conditions}} if conditions else {}),
+        }
+    )
 
 
 def required_pods(min_member: int, parts: list[Spec]) -> Spec:
