@@ -308,10 +308,16 @@ class _Cluster:
         """Add the gang of each tree of groups of Kubernetes, and give pods the labels of their trees."""
         if not self.tree_groups:
             return
-        gangs, places = assemble_gangs(self.tree_groups)
-        self.objects["pod_groups"] += gangs
+        trees = assemble_gangs(self.tree_groups)
+        self.objects["pod_groups"] += trees.gangs
+        for problem in trees.problems:
+            group = problem.group
+            file = self.homes[group.kind, group.namespace, group.name]
+            name = f"{group.kind} {group.key}"
+            self.set_aside_objects.append(SetAside(file, name, problem.field, problem.message))
+        self.usable -= len({(problem.group.is_composite, problem.group.key) for problem in trees.problems})
         self.objects["pods"] = [
-            with_tree_labels(pod, places) if pod.spec.scheduler_name == self.scheduler_name else pod
+            with_tree_labels(pod, trees.places) if pod.spec.scheduler_name == self.scheduler_name else pod
             for pod in self.objects["pods"]
         ]
 

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.crd.validation import field_errors
-from batchsched.api.external.group_tree import TreeGroup, assemble_gang, groups_below, root_key
-from batchsched.api.external.pod_group import SOURCE, SOURCE_KIND, SOURCE_UID
-from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
+from batchsched.api.external.group_tree import (
+    TreeGroup,
+    TreeProblem,
+    TreeRootIndex,
+    assemble_gang,
+    groups_below,
+    tree_problems,
+)
+from batchsched.api.external.pod_group import source_annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,9 @@ class GroupTrees:
         for address in addresses:
             roots |= self._replace_group(address)
         moved: set[str] = set()
+        tree_roots = TreeRootIndex(self._composites)
         for address in self._below(addresses):
-            roots |= self._update_root(address, moved)
+            roots |= self._update_root(address, tree_roots, moved)
         return TreeChange({root: self._gang(root) for root in sorted(roots)}, frozenset(moved))
 
     def _replace_group(self, address: tuple[bool, str]) -> set[str]:
@@ -118,12 +124,12 @@ class GroupTrees:
             waiting += [key for is_composite, key in below if is_composite]
         return affected
 
-    def _update_root(self, address: tuple[bool, str], moved: set[str]) -> set[str]:
+    def _update_root(self, address: tuple[bool, str], tree_roots: TreeRootIndex, moved: set[str]) -> set[str]:
         """Recompute the root of a group, and return the roots that it has and had. A moved PodGroup is noted."""
         is_composite, key = address
         group = (self._composites if is_composite else self._pod_groups).get(key)
         before = self._roots.pop(address, None)
-        after = root_key(group, self._composites) if group is not None else None
+        after = tree_roots.root_of(group) if group is not None else None
         if after is not None:
             self._roots[address] = after
         if before != after and not is_composite:
@@ -138,18 +144,13 @@ class GroupTrees:
         try:
             return assemble_gang(top, self.children)
         except ValidationError as error:
-            return _refused(top, error)
+            return _refused(top, tree_problems(error, top, self.children))
 
 
-def _refused(top: TreeGroup, error: ValidationError) -> PodGroup:
-    """Return the PodGroup of a tree with an invalid value, which an annotation names, so that it is refused."""
-    problem = "; ".join(f"{found.field}: {found.message}" for found in field_errors(error, PodGroup))
-    marks = {
-        SOURCE: top.api_version,
-        SOURCE_KIND: top.kind,
-        UNSUPPORTED_FIELD: f"{top.kind} {top.name}: {problem}",
-        **({SOURCE_UID: top.metadata.uid} if top.metadata.uid else {}),
-    }
+def _refused(top: TreeGroup, problems: Iterable[TreeProblem]) -> PodGroup:
+    """Return the PodGroup of a tree with invalid values, which an annotation names, so that it is refused."""
+    problem = "; ".join(map(str, problems))
+    marks = source_annotations(top.source, top.api_version, kind=top.kind, problem=problem)
     meta = {"name": top.name, "namespace": top.namespace, "annotations": marks}
     return PodGroup.model_validate({"metadata": meta, "spec": {}})
 

@@ -1,12 +1,14 @@
 """A tree of groups of Kubernetes is one gang with nested subgroups."""
 
+from collections import UserDict
 from typing import Any
 
 import msgspec
 import pytest
+from typing_extensions import override
 
 from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_external
-from batchsched.api.external.group_tree import assemble_gangs, subgroup_name
+from batchsched.api.external.group_tree import TreeRootIndex, assemble_gangs, subgroup_name
 from batchsched.api.external.pod_group import SOURCE, SOURCE_KIND, SOURCE_UID
 from batchsched.api.priority import PriorityTable
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
@@ -36,7 +38,7 @@ def composite(name, parent="", groups=1, **spec):
 
 def assembled(*groups):
     """The only gang of these groups."""
-    (gang,), _ = assemble_gangs(groups)
+    (gang,) = assemble_gangs(groups).gangs
     return gang
 
 
@@ -84,8 +86,10 @@ def test_pods_belong_to_the_gang_of_the_root():
         pods("workers", "rack"),
         pods("lost", "missing"),
     )
-    _, places = assemble_gangs(groups)
-    assert places == {"team-a/workers": ("train", "workers"), "team-a/lost": ("missing", "lost")}
+    assert assemble_gangs(groups).places == {
+        "team-a/workers": ("train", "workers"),
+        "team-a/lost": ("missing", "lost"),
+    }
 
 
 def test_a_tree_without_enough_groups_lacks_pods():
@@ -192,3 +196,48 @@ def test_names_of_subgroups_fit_into_a_label_and_differ():
     names = {subgroup_name(long), subgroup_name(long, is_composite=True), subgroup_name(long + "n")}
     assert len(names) == 3
     assert max(map(len, names)) == 63
+
+
+def test_an_invalid_group_refuses_its_own_tree_only():
+    groups = (
+        composite("bad"),
+        pods("fine", "bad"),
+        pods("huge", "bad", 2**40),
+        composite("rack", groups=2**40),
+    )
+    assembled_trees = assemble_gangs((*groups, composite("train"), pods("workers", "train", 4)))
+    assert [gang.key for gang in assembled_trees.gangs] == ["team-a/train"]
+    problems = [(one.group.kind, one.group.name, one.field) for one in assembled_trees.problems]
+    assert problems == [
+        ("PodGroup", "huge", "spec.schedulingPolicy.gang.minCount"),
+        ("CompositePodGroup", "rack", "spec.schedulingPolicy.gang.minGroupCount"),
+    ]
+    assert assembled_trees.problems[0].message == "expected 2147483647 or less, found 1099511627776"
+
+
+def test_the_roots_of_a_long_chain_are_found_by_following_each_parent_once():
+    reads = []
+
+    class CountedComposites(UserDict):
+        @override
+        def __getitem__(self, key):
+            reads.append(key)
+            return super().__getitem__(key)
+
+    chain = [composite("g0"), *(composite(f"g{n}", f"g{n - 1}") for n in range(1, 400))]
+    roots = TreeRootIndex(CountedComposites((one.key, one) for one in chain))
+    assert {roots.root_of(one) for one in reversed(chain)} == {"team-a/g0"}
+    assert len(reads) <= len(chain)
+
+
+def test_the_root_of_parents_in_a_cycle_is_the_first_of_them_by_name():
+    groups = [
+        composite("b", "a"),
+        composite("a", "c"),
+        composite("c", "b"),
+        composite("x", "b"),
+        pods("p", "x"),
+    ]
+    for order in (groups, groups[::-1]):
+        roots = TreeRootIndex({one.key: one for one in groups if one.is_composite})
+        assert {roots.root_of(one) for one in order} == {"team-a/a"}

@@ -612,3 +612,24 @@ def test_an_invalid_gang_of_another_scheduler_is_set_aside_with_its_field(readin
     group = custom("PodGroup", "bad", minMember=2, minResources={"cpu": "much"})
     (one,) = reading(node(), group | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}).set_aside_objects
     assert (one.object, one.field) == ("PodGroup team-a/bad", "spec.minResources.cpu")
+
+
+def tree_group(kind, name, parent="", **gang):
+    version = "v1alpha3" if kind == "CompositePodGroup" else "v1beta1"
+    above = {"parentCompositePodGroupName": parent} if parent else {}
+    return {
+        "apiVersion": f"scheduling.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "team-a"},
+        "spec": {"schedulingPolicy": {"gang": gang}, **above},
+    }
+
+
+def test_an_invalid_group_of_a_tree_is_set_aside_with_its_file_and_field(reading):
+    trees = (tree_group("CompositePodGroup", "train"), tree_group("PodGroup", "workers", "train", minCount=4))
+    invalid = tree_group("PodGroup", "huge", "bad", minCount=2**40)
+    result = reading(listed(*trees, tree_group("CompositePodGroup", "bad")), invalid)
+    assert [group.key for group in result.snapshot.pod_groups] == ["team-a/train"]
+    (problem,) = result.snapshot.set_aside
+    assert problem.file.endswith("1.json")
+    assert (problem.object, problem.field) == ("PodGroup team-a/huge", "spec.schedulingPolicy.gang.minCount")

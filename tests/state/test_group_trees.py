@@ -59,8 +59,8 @@ class Trees:
 
 
 def expected(groups):
-    gangs, places = assemble_gangs(groups)
-    return {gang.key: gang for gang in gangs}, places
+    trees = assemble_gangs(groups)
+    return {gang.key: gang for gang in trees.gangs}, trees.places
 
 
 def test_a_pod_group_moves_when_the_parents_above_it_arrive():
@@ -105,7 +105,10 @@ def test_an_invalid_tree_is_refused_without_losing_the_moves_of_others():
     assert change.pod_groups == {"team/huge", "team/workers"}
     refused = change.gangs["team/bad"]
     assert refused is not None
-    assert "CompositePodGroup bad" in refused.metadata.annotations[UNSUPPORTED_FIELD]
+    assert refused.metadata.annotations[UNSUPPORTED_FIELD] == (
+        "PodGroup huge of scheduling.k8s.io: spec.schedulingPolicy.gang.minCount: expected 2147483647 or less, "
+        "found 1099511627776"
+    )
     valid = change.gangs["team/train"]
     assert valid is not None
     assert UNSUPPORTED_FIELD not in valid.metadata.annotations

@@ -9,13 +9,18 @@ those of files.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import ValidationError
+from typing_extensions import override
+
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import LONGEST_LABEL
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroup
+from batchsched.api.crd.validation import field_errors
 from batchsched.api.external.kubernetes import (
     MOST_TREE_LEVELS,
     CompositePodGroup,
@@ -27,6 +32,17 @@ from batchsched.api.snapshot import api_group
 
 COMPOSITE: Final = "CompositePodGroup"
 _DIGEST_LENGTH: Final = 8
+_SUBGROUP_FIELD: Final = re.compile(r"spec\.subGroups\[(\d+)\]\.(.+)")
+_SOURCE_FIELDS: Final = {
+    "minMember": "spec.schedulingPolicy.gang.minCount",
+    "minSubGroups": "spec.schedulingPolicy.gang.minGroupCount",
+    "spec.minSubGroups": "spec.schedulingPolicy.gang.minGroupCount",
+    "topology.required": "spec.schedulingConstraints.topology[0].key",
+    "spec.topology.required": "spec.schedulingConstraints.topology[0].key",
+    "name": "metadata.name",
+    "parent": "spec.parentCompositePodGroupName",
+}
+"""Field of a batchsched PodGroup, or of a subgroup of it → the field of the group of Kubernetes that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +135,38 @@ def subgroup_name(name: str, *, is_composite: bool = False) -> str:
     return f"{full[: LONGEST_LABEL - _DIGEST_LENGTH - 1]}-{digest}"
 
 
-def root_key(group: TreeGroup, composites: Mapping[str, TreeGroup]) -> str:
-    """Return the `namespace/name` of the root of a group: the CompositePodGroup at the top, which may not exist yet.
+class TreeRootIndex:
+    """Finds the roots of groups. Each parent is followed once, however many groups are below it.
 
-    Parents that form a cycle have no top; the first of them by name counts as the root.
+    Args:
+      composites: the CompositePodGroups by `namespace/name`.
     """
-    chain = dict.fromkeys([group.key] if group.is_composite else [])
-    parent = group.parent_key
-    while parent:
-        if parent in chain:
-            passed = list(chain)
-            return min(passed[passed.index(parent) :])
-        chain[parent] = None
-        above = composites.get(parent)
-        parent = above.parent_key if above is not None else ""
-    return next(reversed(chain))
+
+    def __init__(self, composites: Mapping[str, TreeGroup]) -> None:
+        self.composites = composites
+        self._root_of: dict[str, str] = {}
+        """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
+
+    def root_of(self, group: TreeGroup) -> str:
+        """Return the `namespace/name` of the CompositePodGroup at the top of a group, which may not exist yet.
+
+        Parents that form a cycle have no top; the first of them by name counts as the root.
+        """
+        chain: dict[str, None] = {}
+        key = group.key if group.is_composite else group.parent_key
+        root = self._root_of.get(key, "")
+        while not root:
+            chain[key] = None
+            above = self.composites.get(key)
+            parent = above.parent_key if above is not None else ""
+            if parent in chain:
+                passed = list(chain)
+                root = min(passed[passed.index(parent) :])
+            else:
+                root = self._root_of.get(parent, "") if parent else key
+            key = parent
+        self._root_of.update(dict.fromkeys(chain, root))
+        return root
 
 
 def groups_below(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
@@ -161,6 +194,9 @@ def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
     Args:
       root: the CompositePodGroup at the top.
       children: finds the groups below another group.
+
+    Raises:
+      pydantic.ValidationError: a group has values that a batchsched PodGroup does not allow; `tree_problems` names it.
     """
     below = tuple(groups_below(root.key, children))
     problem = _problem_of(root, below)
@@ -245,17 +281,63 @@ def _named(group: TreeGroup) -> str:
     return f"{group.kind} {group.name} of {api_group(group.api_version)}"
 
 
-def assemble_gangs(groups: Iterable[TreeGroup]) -> tuple[list[PodGroup], dict[str, tuple[str, str]]]:
+@dataclass(frozen=True, slots=True)
+class TreeProblem:
+    """An invalid field of a group, which prevents that its tree becomes a gang.
+
+    Args:
+      group: the PodGroup or CompositePodGroup.
+      field: the path of the field in it.
+      message: the expected value and the value found.
+    """
+
+    group: TreeGroup
+    field: str
+    message: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{_named(self.group)}: {self.field}: {self.message}"
+
+
+def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -> tuple[TreeProblem, ...]:
+    """Return the invalid fields of the groups of a tree that `assemble_gang` could not convert."""
+    below = [group for group, _ in groups_below(root.key, children)]
+    incomplete = [
+        group for group in (root, *below) if group.is_composite and any(_placeholder(group, root, children))
+    ]
+    problems = []
+    for field_error in field_errors(error, PodGroup):
+        path = _SUBGROUP_FIELD.fullmatch(field_error.field)
+        group, field = ((*below, *incomplete)[int(path[1])], path[2]) if path else (root, field_error.field)
+        if group.is_composite and field == "minMember":  # of a placeholder
+            field = "minSubGroups"
+        problems.append(TreeProblem(group, _SOURCE_FIELDS.get(field, field), field_error.message))
+    return tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledTrees:
+    """The gangs of all trees of Kubernetes groups in files.
+
+    Args:
+      gangs: the PodGroup of each tree that could be converted.
+      places: by `namespace/name` of each PodGroup of Kubernetes the name of the gang and of the subgroup.
+      problems: the invalid fields of the groups of all other trees.
+    """
+
+    gangs: tuple[PodGroup, ...]
+    places: Mapping[str, tuple[str, str]]
+    problems: tuple[TreeProblem, ...]
+
+
+def assemble_gangs(groups: Iterable[TreeGroup]) -> AssembledTrees:
     """Convert all trees of Kubernetes groups to batchsched PodGroups, and find the subgroup of each group's pods.
 
     Args:
       groups: the groups of all trees.
-
-    Returns:
-      The PodGroups, and by `namespace/name` of each PodGroup of Kubernetes the name of the gang and of the subgroup.
     """
     listed = sorted(groups, key=lambda group: (group.is_composite, group.key))
-    composites = {group.key: group for group in listed if group.is_composite}
     below: dict[str, list[TreeGroup]] = {}
     for group in listed:
         below.setdefault(group.parent_key, []).append(group)
@@ -263,11 +345,18 @@ def assemble_gangs(groups: Iterable[TreeGroup]) -> tuple[list[PodGroup], dict[st
     def children(key: str) -> Sequence[TreeGroup]:
         return below.get(key, ())
 
-    roots = {group.key: root_key(group, composites) for group in composites.values()}
-    gangs = [assemble_gang(group, children) for key, group in composites.items() if roots[key] == key]
+    roots = TreeRootIndex({group.key: group for group in listed if group.is_composite})
+    gangs: list[PodGroup] = []
+    problems: list[TreeProblem] = []
+    for key, group in roots.composites.items():
+        if roots.root_of(group) == key:
+            try:
+                gangs.append(assemble_gang(group, children))
+            except ValidationError as error:
+                problems += tree_problems(error, group, children)
     places = {
-        group.key: (root_key(group, composites).rpartition("/")[2], group.subgroup)
+        group.key: (roots.root_of(group).rpartition("/")[2], group.subgroup)
         for group in listed
         if not group.is_composite
     }
-    return gangs, places
+    return AssembledTrees(tuple(gangs), places, tuple(problems))
