@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS
+from batchsched.errors import InvalidInput
 from batchsched.podgrouper.shape import (
     GangVariant,
     Manifest,
     OwnerPart,
     OwnerShape,
     PartGroup,
+    check_added_pods,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
@@ -54,7 +56,7 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
         wishes["topology"] = topology
     for group in scaling_groups:
         members = [(name, cliques[name]) for name in _clique_names(group) if name in cliques]
-        group_name, constraint = text_or_empty(group.get("name")), _topology(group)
+        group_name, constraint = _group_name(group), _topology(group)
         least = _min_available(group)
         if len(parts) + least * max(1, len(members)) > MOST_SUBGROUPS:
             return _refused(parts, [(clique, name) for name, clique in members], least, wishes)
@@ -106,8 +108,18 @@ def _clique_names(group: Manifest) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
+def _group_name(group: Manifest) -> str:
+    return text_or_empty(group.get("name"))
+
+
 def _min_available(group: Manifest) -> int:
     return pod_count_or_default(group.get("minAvailable"), 1)
+
+
+def _further_replicas(group: Manifest) -> range:
+    """Return the indexes of the replicas of a scaling group that are gangs of their own."""
+    least = _min_available(group)
+    return range(least, max(least, pod_count_or_default(group.get("replicas"), 1)))
 
 
 def _part(clique: Manifest, name: str, parent: str = "") -> OwnerPart:
@@ -151,15 +163,25 @@ def grove_marks(labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
-    """Return the pods that Grove creates for a PodCliqueSet; none if it has more replicas than are expanded."""
+    """Return the pods that Grove creates for a PodCliqueSet.
+
+    Raises:
+      InvalidInput: the PodCliqueSet has too many pods, or too many parts.
+    """
     shape = pod_clique_set_shape(manifest)
+    if shape is None:
+        return []
+    if shape.problem:
+        raise InvalidInput(shape.problem)
     name = text_or_empty(mapping_or_empty(manifest.get("metadata")).get("name"))
     spec = spec_of(manifest)
     groups = mappings_in(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
     replicas = pod_count_or_default(spec.get("replicas"))
-    most = max([replicas, *(pod_count_or_default(group.get("replicas"), 1) for group in groups)])
-    if shape is None or shape.problem or most > MOST_SUBGROUPS:
-        return []
+    further = sum(
+        len(_further_replicas(group)) * sum(part.pods for part in shape.variants[_group_name(group)].parts)
+        for group in groups
+    )
+    check_added_pods(replicas * (shape.pod_count + further))
     pods: list[dict[str, Any]] = []
     for replica in range(replicas):
         base = f"{name}-{replica}"
@@ -167,9 +189,9 @@ def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str
         for part in shape.parts:
             pods += _pods(part, f"{base}-{part.name}", {**labels, POD_GANG: base})
         for group in groups:
-            group_name, least = text_or_empty(group.get("name")), _min_available(group)
+            group_name, least = _group_name(group), _min_available(group)
             qualified = f"{base}-{group_name}"
-            for index in range(least, max(least, pod_count_or_default(group.get("replicas"), 1))):
+            for index in _further_replicas(group):
                 marks = {
                     **labels,
                     POD_GANG: f"{qualified}-{index - least}",

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from batchsched.api.crd.base import LARGEST_INT32
+from batchsched.errors import InvalidInput
 
 Manifest = Mapping[str, Any]
 MAX_SHOWN_CHARACTERS: Final = 40
 """Characters of an invalid value that a message quotes."""
+
+MOST_ADDED_PODS: Final = 100_000
+"""Maximum number of pods that the owners in files add to a cluster; larger clusters have not been tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,21 @@ def pod_count_or_default(value: object, default: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         return default
     return min(max(0, value), LARGEST_INT32)
+
+
+def check_added_pods(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
+    """Check the number of pods that an owner in a file adds to a cluster.
+
+    Args:
+      pods: the number of pods.
+      most: the number of pods that may be added.
+      more: a word that follows this number in the message, if other owners have added pods.
+
+    Raises:
+      InvalidInput: the owner makes too many pods.
+    """
+    if pods > most:
+        raise InvalidInput(f"makes {pods:,} pods; expected at most {most:,}{more}", field="spec")
 
 
 def text_or_empty(value: object) -> str:

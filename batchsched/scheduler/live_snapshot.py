@@ -29,8 +29,10 @@ from batchsched.manifests.reader import find_manifest_files
 from batchsched.podgrouper.owners import read_owner
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import (
+    MOST_ADDED_PODS,
     OwnerPart,
     OwnerShape,
+    check_added_pods,
     mapping_or_empty,
     pod_count_or_default,
     spec_of,
@@ -219,6 +221,9 @@ class WhatIf:
             )
             return
         _check_templates(shape.parts if shape is not None else (), file, title)
+        gangs = _gang_count(shape, manifest) if shape is not None and kind.children is None else 0
+        added = sum(child.get("kind") == "Pod" for child in children)
+        self._check_room(added + (gangs * shape.pod_count if shape is not None else 0), file, title)
         self.service.grouper.members.owners.put(owner)
         reference = {
             "apiVersion": kind.api_version,
@@ -229,8 +234,20 @@ class WhatIf:
         }
         for child in children:
             self._put_child(child, meta["namespace"], reference, file)
-        if shape is not None and kind.children is None:
+        if shape is not None and gangs:
             self._put_pods(shape, manifest, reference, file)
+
+    def _check_room(self, pods: int, file: str, title: str) -> None:
+        """Check that an owner adds no more pods than may be added.
+
+        Raises:
+          InvalidInput: It makes too many pods.
+        """
+        more = " more" if self.pods else ""
+        try:
+            check_added_pods(pods, MOST_ADDED_PODS - len(self.pods), more)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, file=file, object=title, field=error.field) from error
 
     def _children(
         self, kind: OwnerKind, manifest: dict[str, Any], file: str, title: str
@@ -259,8 +276,7 @@ class WhatIf:
     ) -> None:
         """Add the pods that the controller of an owner creates by its shape."""
         meta = mapping_or_empty(manifest.get("metadata"))
-        gangs = pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
-        for gang in range(gangs):
+        for gang in range(_gang_count(shape, manifest)):
             gang_labels = {shape.gang_label: str(gang)} if shape.gang_label else {}
             for part in shape.parts:
                 labels = {**gang_labels, **dict.fromkeys(shape.sub_group_labels[:1], part.name)}
@@ -304,6 +320,11 @@ class WhatIf:
             spec["schedulerName"] = self.scheduler_name
         pod["spec"] = spec
         pod.pop("status", None)
+
+
+def _gang_count(shape: OwnerShape, manifest: Mapping[str, Any]) -> int:
+    """Return the number of gangs of an owner whose controller creates the pods of its shape."""
+    return pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
 
 
 def _pods(

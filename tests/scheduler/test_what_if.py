@@ -7,10 +7,12 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.scheduler import live_snapshot
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import WhatIf
 from tests.podgrouper.owners import (
     TEMPLATE,
+    clique,
     job,
     jobset,
     owner,
@@ -112,3 +114,27 @@ def test_unrelated_kinds_are_ignored_with_a_warning(suppose):
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
     (warning,) = suppose(job(2), config).warnings
     assert "ConfigMap is passed over" in warning
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        job(2147483647),
+        jobset(replicated("a", 100_000, parallelism=2)),
+        owner("LeaderWorkerSet", **SET | {"replicas": 2147483647}),
+        owner("PodCliqueSet", replicas=2147483647, template={"cliques": [clique("front")]}),
+    ],
+    ids=["job", "jobset", "leader and workers", "grove"],
+)
+def test_an_owner_with_more_pods_than_a_large_cluster_has_is_refused_by_name(suppose, made):
+    with pytest.raises(
+        InvalidInput, match=f"{made['kind']} team/.*: spec: makes [0-9,]* pods; expected at most 100,000"
+    ):
+        suppose(made)
+
+
+def test_owners_of_files_add_at_most_100000_pods_together(suppose, monkeypatch):
+    monkeypatch.setattr(live_snapshot, "MOST_ADDED_PODS", 5)
+    assert len(suppose(job(3), job(2, name="second")).pods) == 5
+    with pytest.raises(InvalidInput, match=r"Job team/second: spec: makes 3 pods; expected at most 2 more"):
+        suppose(job(3), job(3, name="second"))
