@@ -1,14 +1,18 @@
 """HyperNodes with selectors, tiers or tier names that cannot be used."""
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.node import Node
 from batchsched.api.external.hyper_node import (
     HYPER_NODE_KIND,
     HyperNode,
     HyperNodeTree,
+    MemberIndex,
     MemberSelector,
     find_pattern_problem,
 )
@@ -96,3 +100,66 @@ def test_a_very_high_tier_ends_soon():
 def test_the_name_of_a_tier_counts_only_if_no_other_level_has_it():
     assert level_names((1, "rack"), (2, "rack"), (3, "row")) == ["row", "tier-2", "tier-1"]
     assert level_names((1, "tier-2"), (3, "x" * 1000)) == ["tier-3", "tier-2", "tier-1"]
+
+
+SELECTORS: list[dict[str, Any]] = [
+    {"exactMatch": {"name": "n1"}},
+    {"exactMatch": {"name": "n2"}, "labelMatch": {"matchLabels": {"rack": "b"}}},
+    *(
+        {"regexMatch": {"pattern": pattern}}
+        for pattern in ("^n1$", "n2$", "^n[12]", "^n1?", "^n2*", "^n1|m", "^", "(")
+    ),
+    *({"labelMatch": {"matchLabels": labels}} for labels in ({"rack": "a"}, {"rack": "a", "gpu": "yes"}, {})),
+    *(
+        {"labelMatch": {"matchLabels": {"gpu": "yes"}, "matchExpressions": [{"key": "rack", **expression}]}}
+        for expression in (
+            {"operator": "In", "values": ["a", "b"]},
+            {"operator": "NotIn", "values": ["a"]},
+            {"operator": "In", "values": []},
+            {"operator": "Near"},
+        )
+    ),
+    {},
+]
+
+
+@pytest.mark.parametrize("name", ["n1", "n2", "n11", "m", "xn2"])
+@pytest.mark.parametrize("labels", [{}, {"rack": "a"}, {"rack": "b", "gpu": "yes"}, {"gpu": "yes"}])
+def test_the_index_finds_the_hyper_nodes_whose_selectors_match(name, labels):
+    hyper_nodes = [leaf(f"h{number}", fields) for number, fields in enumerate(SELECTORS)]
+    found = MemberIndex(hyper_nodes, "Node").containing(name, labels)
+    expected = [
+        hyper_node.metadata.name
+        for hyper_node, fields in zip(hyper_nodes, SELECTORS, strict=True)
+        if selector(**fields).selects(name, labels)
+    ]
+    assert sorted(hyper_node.metadata.name for hyper_node in found) == sorted(expected)
+
+
+def leaf(name, *selectors):
+    members = [{"type": "Node", "selector": fields} for fields in selectors]
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"tier": 1, "members": members}}, HyperNode)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        lambda number: {"exactMatch": {"name": f"n{number:04}"}},
+        lambda number: {"regexMatch": {"pattern": f"^n{number:04}$"}},
+        lambda number: {"labelMatch": {"matchLabels": {"gpu": "yes", "rack": f"r{number}"}}},
+    ],
+    ids=["name", "pattern", "labels"],
+)
+def test_few_of_a_thousand_selectors_are_tried_for_a_node(monkeypatch, fields):
+    tried, selects = [], MemberSelector.selects
+
+    def counted(self, name, labels):
+        tried.append(name)
+        return selects(self, name, labels)
+
+    monkeypatch.setattr(MemberSelector, "selects", counted)
+    tree = HyperNodeTree.from_hyper_nodes(leaf(f"h{number}", fields(number)) for number in range(1000))
+    for number in range(1000):
+        node = Node(metadata=ObjectMeta(name=f"n{number:04}", labels={"gpu": "yes", "rack": f"r{number}"}))
+        assert [one.metadata.name for one in tree.containing(node)] == [f"h{number}"]
+    assert len(tried) <= 2000

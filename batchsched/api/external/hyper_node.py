@@ -6,6 +6,7 @@ contains it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -33,6 +34,8 @@ _MOST_CHOICES: Final = 3
 _MOST_BRANCHES: Final = 8
 """Alternatives and optional parts of a pattern; a quarter as many with the most choices."""
 _TOKEN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*,?\d*\}|\(\?:|.", re.DOTALL)
+_LITERAL_PREFIX: Final = re.compile(r"\^([A-Za-z0-9-]*)(?![A-Za-z0-9*+?{-])")
+"""The start of a pattern: characters that stand for themselves, each of which occurs once."""
 _AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
 
 
@@ -109,6 +112,13 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
         except InvalidInput:
             return False
 
+    @property
+    def required_labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The keys of labels that each member has, with the permitted values; () for members by name or pattern."""
+        if self.exact_match is not None or self.regex_match is not None or self.label_match is None:
+            return ()
+        return tuple(self.label_match.required_labels())
+
 
 class HyperNodeMember(KubernetesValue, frozen=True, gc=False):
     """Members of a HyperNode: nodes or other HyperNodes."""
@@ -134,6 +144,74 @@ class HyperNode(KubernetesObject, frozen=True, gc=False):
 HYPER_NODE_KIND: Final = ObjectKind("HyperNode", _VERSION, HyperNode, "hyper_nodes")
 
 
+_Condition = tuple[str, ...]
+"""A condition that each member of a selector meets: an exact name, a label with its value, or a prefix of names."""
+
+
+class MemberIndex:
+    """Finds the HyperNodes that have a node, or another HyperNode, as a member.
+
+    The selectors are indexed by a condition that all members of a selector meet, so that few of them are tried for a
+    name. Of several labels, the one that the fewest selectors require is the condition.
+
+    Args:
+      hyper_nodes: the HyperNodes.
+      member_type: `Node`, or `HyperNode` for members that are HyperNodes.
+    """
+
+    def __init__(self, hyper_nodes: Iterable[HyperNode], member_type: str) -> None:
+        selectors = [
+            (member.selector, hyper_node)
+            for hyper_node in hyper_nodes
+            for member in hyper_node.spec.members or ()
+            if member.type == member_type
+        ]
+        label_counts = Counter(
+            (key, value)
+            for selector, _ in selectors
+            for key, values in selector.required_labels
+            for value in values
+        )
+        self._by_condition: dict[_Condition, list[tuple[MemberSelector, HyperNode]]] = {}
+        for selector, hyper_node in selectors:
+            for condition in _conditions(selector, label_counts):
+                self._by_condition.setdefault(condition, []).append((selector, hyper_node))
+        self._prefix_lengths = sorted(
+            {len(condition[1]) for condition in self._by_condition if condition[0] == "prefix"}
+        )
+
+    def containing(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
+        """Return the HyperNodes that have the object with this name and these labels as a member."""
+        conditions = [("name", name)]
+        conditions += [("prefix", name[:length]) for length in self._prefix_lengths]
+        conditions_of_labels = [("label", key, value) for key, value in labels.items()]
+        return [
+            hyper_node
+            for condition in (*conditions, *conditions_of_labels)
+            for selector, hyper_node in self._by_condition.get(condition, ())
+            if selector.selects(name, labels)
+        ]
+
+
+def _conditions(selector: MemberSelector, label_counts: Mapping[tuple[str, str], int]) -> list[_Condition]:
+    """Return conditions of which each member of a selector meets exactly one."""
+    if selector.exact_match is not None:
+        return [("name", selector.exact_match.name)]
+    if selector.regex_match is not None:
+        return [("prefix", _literal_prefix(selector.regex_match.pattern))]
+    required = selector.required_labels
+    if not required:
+        return [("prefix", "")]
+    key, values = min(required, key=lambda label: sum(label_counts[label[0], value] for value in label[1]))
+    return [("label", key, value) for value in values]
+
+
+def _literal_prefix(pattern: str) -> str:
+    """Return the characters with which each name begins that a pattern matches; "" if they are not known."""
+    prefix = _LITERAL_PREFIX.match(pattern)
+    return prefix[1] if prefix is not None and "|" not in pattern else ""
+
+
 @dataclass(frozen=True)
 class HyperNodeTree:
     """All HyperNodes of Volcano in a cluster, as a tree.
@@ -156,26 +234,19 @@ class HyperNodeTree:
     @cached_property
     def _above(self) -> dict[str, list[HyperNode]]:
         """The HyperNodes that contain a HyperNode, by its name."""
-        above: dict[str, list[HyperNode]] = {hyper_node.metadata.name: [] for hyper_node in self.hyper_nodes}
-        for outer in self.hyper_nodes:
-            for member in outer.spec.members or ():
-                if member.type == "HyperNode":
-                    for inner in self.hyper_nodes:
-                        if member.selector.selects(inner.metadata.name, inner.metadata.labels or {}):
-                            above[inner.metadata.name].append(outer)
-        return above
+        index = MemberIndex(self.hyper_nodes, "HyperNode")
+        return {
+            inner.metadata.name: index.containing(inner.metadata.name, inner.metadata.labels or {})
+            for inner in self.hyper_nodes
+        }
+
+    @cached_property
+    def _by_member_node(self) -> MemberIndex:
+        return MemberIndex(self.hyper_nodes, "Node")
 
     def containing(self, node: Node) -> Iterator[HyperNode]:
         """Yield the HyperNodes that contain a node, each once."""
-        labels = node.metadata.labels or {}
-        waiting = [
-            hyper_node
-            for hyper_node in self.hyper_nodes
-            if any(
-                member.type == "Node" and member.selector.selects(node.name, labels)
-                for member in hyper_node.spec.members or ()
-            )
-        ]
+        waiting = self._by_member_node.containing(node.name, node.metadata.labels or {})
         seen: set[str] = set()
         while waiting:
             hyper_node = waiting.pop()
