@@ -226,4 +226,6 @@ DEVICE_FIELDS: Final = frozenset(
     {"device_classes", "resource_slices", "resource_claims", "resource_claim_templates", "device_taint_rules"}
 )
 """The fields of Snapshot with the objects of Dynamic Resource Allocation."""
+TEMPLATE_FIELDS: Final = frozenset({"resource_claim_templates"})
+"""The fields of Snapshot from which objects of other kinds are created, and which no session reads."""
 KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in OBJECT_KINDS}

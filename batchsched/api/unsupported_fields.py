@@ -27,8 +27,8 @@ def unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) ->
     """
     if spec.resource_claims and not allocates_devices:
         return (
-            "spec.resourceClaims: batchsched allocates ResourceClaims in its commands, and not yet in a cluster; "
-            "request an extended resource such as nvidia.com/gpu instead, or let kube-scheduler place the pod"
+            "spec.resourceClaims: the ResourceClaims of the cluster are unknown, because the API server does not serve "
+            "resource.k8s.io/v1 or does not permit to list resourceclaims"
         )
     if spec.workload_ref is not None:
         return (

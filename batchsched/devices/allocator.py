@@ -18,7 +18,7 @@ from batchsched.devices.capacity import InvalidCapacity, consumed_capacity, has_
 from batchsched.devices.constraints import AttributeConstraint, attribute_constraints
 from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice
 from batchsched.devices.ledger import ZERO, DeviceKey, DeviceLedger
-from batchsched.devices.requests import AllocationError, ClaimRequests, Request
+from batchsched.devices.requests import AllocationError, ClaimRequests, NodeRefused, Request
 
 MAX_SEARCH_STEPS: Final = 20_000
 """Steps after which the search on one node ends without a solution; each step chooses one device."""
@@ -27,10 +27,6 @@ SEARCH_ENDED: Final = "timed out trying to allocate devices"
 
 Counters = dict[str, dict[str, Decimal]]
 """Counter set → counter → amount."""
-
-
-class NodeRefused(Exception):
-    """Devices cannot be allocated on a node, although enough may be free; the message states the reason."""
 
 
 class _TooManyDevices(Exception):

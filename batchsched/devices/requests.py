@@ -26,6 +26,10 @@ class AllocationError(Exception):
     """No node can serve a ResourceClaim, because the claim, its DeviceClass or a ResourceSlice is invalid."""
 
 
+class NodeRefused(Exception):
+    """Devices cannot be allocated on a node, although enough may be free; the message states the reason."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """A request for devices, or one alternative of a request.

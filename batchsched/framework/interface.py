@@ -386,6 +386,24 @@ class PreBindPlugin(Protocol):
 
 
 @runtime_checkable
+class ReversiblePreBindPlugin(PreBindPlugin, Protocol):
+    """A PreBind plugin with writes that are undone if the pod is not bound.
+
+    If `prepares` returns True for a pod of a gang, no pod of the gang is bound before all of them have passed PreBind.
+    If one of them does not, `undo_prebind` is called for all.
+    """
+
+    def prepares(self, pod: Pod, table: NodeTable) -> bool:
+        """Return whether `prebind` writes something for the pod."""
+
+    async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
+        """Undo what `prebind` wrote for a pod that is not bound.
+
+        It must be idempotent: it is also called if `prebind` failed, or was not called.
+        """
+
+
+@runtime_checkable
 class BindPlugin(Protocol):
     """A plugin that writes the binding of a pod to the API server.
 

@@ -83,6 +83,7 @@ def api_resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
 
 POD_RESOURCE: Final = ApiResource("v1", "pods", "Pod", namespaced=True)
 POD_GROUP_RESOURCE: Final = ApiResource(API_VERSION, "podgroups", "PodGroup", namespaced=True)
+CLAIM_RESOURCE: Final = ApiResource("resource.k8s.io/v1", "resourceclaims", "ResourceClaim", namespaced=True)
 EVENTS: Final = ApiResource("events.k8s.io/v1", "events", "Event", namespaced=True)
 LEASES: Final = ApiResource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 
@@ -90,6 +91,8 @@ LEASES: Final = ApiResource("coordination.k8s.io/v1", "leases", "Lease", namespa
 _LOG: Final = logging.getLogger(__name__)
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+"""A patch that adds to lists with a merge key, such as finalizers. The API server has it for its built-in kinds."""
 _REFRESH_SECONDS: Final = 30.0
 """Seconds between two checks of the files that contain the credentials."""
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)

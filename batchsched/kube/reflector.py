@@ -196,7 +196,7 @@ class Reflector:
         self._terms = terms or ReflectorSettings()
         self._version = ""
         self._read_object = read
-        self._missing = False
+        self.is_missing = False
         self._in_doubt = False
         """Whether a failure came after the last event, so that the API server may have been restored meanwhile."""
         self._list_again = False
@@ -310,7 +310,7 @@ class Reflector:
         A watch delivers all events but does not show its delay, and a lost connection delivers none for a while. If the
         kind is not installed, there is nothing to wait for.
         """
-        if self._missing:
+        if self.is_missing:
             return
         self._requested += 1
         number = self._requested
@@ -343,10 +343,10 @@ class Reflector:
 
     def _absent(self) -> None:
         """The kind is not installed: sessions and a new leader need not wait for it."""
-        if not self._missing:
+        if not self.is_missing:
             _LOG.log(_DETAIL, "%s of %s: no such kind", self.resource.plural, self.resource.api_version)
             self._replace([])
-        self._missing = True
+        self.is_missing = True
         self._list_again = False
         self.synced.set()
         self._served = self._requested
@@ -402,7 +402,7 @@ class Reflector:
         self._version = version
         self._in_doubt = self._list_again = False
         # No reset of the backoff: lists may succeed although watches fail.
-        self._missing = False
+        self.is_missing = False
         self._allowed()
         self.synced.set()
 

@@ -12,6 +12,7 @@ from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import RequestLimit
+from batchsched.ports.claims import ClaimBinder, ClaimRelease, ClaimReservation
 from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
@@ -284,18 +285,30 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 class ApiBinder:
-    """Writes bindings of pods and volumes to the API server. It implements `ports.cluster.Binder`.
+    """Writes bindings of pods, volumes and ResourceClaims. It implements `ports.cluster.Binder`.
 
     Args:
       writer: sends the requests.
       is_bound: whether a claim, `namespace/name`, has its volume according to the watch.
+      claims: writes ResourceClaims.
       poll: seconds between two checks of claims.
     """
 
-    def __init__(self, writer: Writer, is_bound: Callable[[str], bool], poll: float = 0.5) -> None:
+    def __init__(
+        self, writer: Writer, is_bound: Callable[[str], bool], claims: ClaimBinder, poll: float = 0.5
+    ) -> None:
         self._writer = writer
         self._is_bound = is_bound
+        self._claims = claims
         self._poll = poll
+
+    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+        """Reserve a ResourceClaim for a pod, and allocate its devices if it has none yet."""
+        await self._claims.reserve_claim(reservation)
+
+    async def release_claim(self, release: ClaimRelease) -> None:
+        """Remove pods from a ResourceClaim, and free its devices if no pod uses them any more."""
+        await self._claims.release_claim(release)
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""

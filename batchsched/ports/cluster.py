@@ -10,6 +10,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision, SetAside
 from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.ports.claims import ClaimBinder
 
 
 class Clock(Protocol):
@@ -146,8 +147,8 @@ def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
 
-class Binder(Protocol):
-    """Writes bindings of pods and volumes. All writes are idempotent: a value that is already set is a success."""
+class Binder(ClaimBinder, Protocol):
+    """Writes bindings of pods, volumes and ResourceClaims. All writes are idempotent: a set value is a success."""
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""

@@ -34,6 +34,7 @@ OPTIONAL_KINDS: Final = {
     "csi_storage_capacities": _CLAIMS,
     "device_classes": _DEVICES,
     "resource_slices": _DEVICES,
+    "resource_claims": "pods with ResourceClaims are refused",
     "resource_claim_templates": _DEVICES,
     "device_taint_rules": "devices are allocated without the taints of DeviceTaintRules",
     "services": _SPREAD,

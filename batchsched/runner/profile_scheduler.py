@@ -13,9 +13,9 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of
-from batchsched.api.snapshot import DEVICE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
-from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable
+from batchsched.framework.nodes.node_table import NodeTable, PodReservations
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
@@ -33,6 +33,11 @@ from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 _LOG: Final = logging.getLogger(__name__)
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which elastic pods of a placed gang may stay pending; a decision does not say which."""
+
+
+def always() -> bool:
+    """Return True: the default condition."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,9 @@ class ProfileScheduler:
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
-        self._promised = AssumedVolumes()
+        self._promised = PodReservations()
+        self.can_allocate_devices: Callable[[], bool] = always
+        """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
         self.chooser = self.runner.chooser
         """Chooses the candidate of the policy `auto`; None under other policies."""
         self._ignored_policy = ""
@@ -115,18 +122,16 @@ class ProfileScheduler:
             self._follower,
             whole_nodes=self.runner.has_external_plugins or bool(self.profile.extenders),
             # Sessions that allocate no devices refuse pods with claims, whatever the claims are.
-            ignored_fields=DEVICE_FIELDS,
+            ignored_fields=TEMPLATE_FIELDS if self.pipeline.allocates_devices else DEVICE_FIELDS,
         )
 
     def _follower(self, snapshot: Snapshot) -> Session:
         snapshot = replace(snapshot, reservations=self.reservations, chosen_policy=self._chosen_policy)
-        # Binding cycles do not write ResourceClaims yet, so that a pod would run without its devices.
-        self.pipeline.allocates_devices = False
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy)
-        self.node_table.assumed.copy_reservations(self._promised, self._cache.is_assumed)
-        self._promised = self.node_table.assumed
+        self.node_table.reservations.copy_reservations(self._promised, self._cache.is_assumed)
+        self._promised = self.node_table.reservations
         return self._scheduler
 
     def _warn_of_ignored_policy(self, text: str) -> None:
@@ -148,6 +153,10 @@ class ProfileScheduler:
     def sync_queue(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
         changes = self._changes.read()
+        if self.pipeline.allocates_devices != self.can_allocate_devices():
+            self.pipeline.allocates_devices = self.can_allocate_devices()
+            # Other pods are refused than before, so that all of them are tried again.
+            self._current, changes = self._follow(), None
         if changes is None:
             self._list(now)
         else:
@@ -246,6 +255,7 @@ class ProfileScheduler:
     def inherit_state(self, before: "ProfileScheduler") -> None:
         """Take over reservations, refused evictions and usage history from the scheduler that this one replaces."""
         self.reservations, self._promised = before.reservations, before._promised
+        self.can_allocate_devices = before.can_allocate_devices
         self._refused_evictions = before._refused_evictions
         if (
             before.chooser is not None

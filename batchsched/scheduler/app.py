@@ -10,17 +10,23 @@ from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
 from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
-from batchsched.kube.connection import POD_GROUP_RESOURCE, POD_RESOURCE, Connection, api_resources
-from batchsched.kube.reflector import Reflector, ReflectorSettings
+from batchsched.kube.claim_writer import ClaimWriter
+from batchsched.kube.connection import (
+    CLAIM_RESOURCE,
+    POD_GROUP_RESOURCE,
+    POD_RESOURCE,
+    ApiResource,
+    Connection,
+)
+from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import ApiBinder, WriteFence, Writer
-from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.projection import PodGroupWriter
 from batchsched.ports.cluster import Clock
-from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandler
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, without_telemetry
 from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
+from batchsched.scheduler.cluster_reflectors import ClusterReflectors
 from batchsched.scheduler.explanation_worker import (
     ExplanationCallback,
     ExplanationWorker,
@@ -85,8 +91,7 @@ class SchedulerApp:
     standby_usage: StandbyUsageRecorder = field(init=False)
     grouper: PodGrouper = field(init=False)
     writer: Writer = field(init=False)
-    event_handlers: dict[str, EventHandler] = field(init=False, default_factory=dict)
-    reflectors: list[Reflector] = field(init=False, default_factory=list)
+    followed: ClusterReflectors = field(init=False)
 
     def __post_init__(self) -> None:
         self.cache = ClusterState([profile.scheduler_name for profile in self.profiles], ASSUMED_POD_SECONDS)
@@ -102,24 +107,16 @@ class SchedulerApp:
             self.grouping.enabled,
             self.grouping.rules,
         )
-        decoder = Decoder()
-        for kind, resource in api_resources():
-            event_handler = EventHandler(kind, self.grouper.store_for(kind), decoder, self.wakeup.signal)
-            self.event_handlers[kind.field] = event_handler
-            times = ReflectorSettings(without=OPTIONAL_KINDS.get(kind.field, ""))
-            self.reflectors.append(
-                Reflector(
-                    self.connection,
-                    resource,
-                    event_handler,
-                    self.clock,
-                    terms=times,
-                    read=event_handler.decode,
-                )
-            )
-        self.reflectors += self.grouper.reflectors(self.connection, self.clock, decoder)
+        self.followed = ClusterReflectors.for_cluster(
+            self.connection, self.clock, self.grouper, self.wakeup.signal
+        )
         for reflector in self.reflectors:
             reflector.on_rewound = self._list_all_again
+
+    @property
+    def reflectors(self) -> Sequence[Reflector]:
+        """The reflectors of all kinds of objects."""
+        return self.followed.all
 
     async def follow_cluster(self) -> None:
         """Keep the cluster state up to date by list and watch until cancelled, as leader or as standby replica."""
@@ -135,7 +132,10 @@ class SchedulerApp:
 
     @property
     def _pod_reflector(self) -> Reflector:
-        return next(reflector for reflector in self.reflectors if reflector.resource == POD_RESOURCE)
+        return self._reflector_of(POD_RESOURCE)
+
+    def _reflector_of(self, resource: ApiResource) -> Reflector:
+        return next(reflector for reflector in self.reflectors if reflector.resource == resource)
 
     async def wait_until_synced(self) -> None:
         """Wait until every reflector has listed its objects once."""
@@ -143,16 +143,18 @@ class SchedulerApp:
             await reflector.synced.wait()
 
     async def wait_until_up_to_date(self) -> None:
-        """Wait until the cluster state contains the last bindings and PodGroup statuses of the previous leader.
+        """Wait until the cluster state contains the last writes of the previous leader.
 
-        A watch can be delayed or silent, so a new leader must ask for the current resource version. Otherwise it
-        would see free room on nodes to which the previous leader bound pods. If the API server was restored from a
+        These are bindings, PodGroup statuses and ResourceClaims. A watch can be delayed or silent, so a new leader must
+        ask for the current resource version. Otherwise it would see free room on nodes to which the previous leader
+        bound pods, and free devices that it allocated. If the API server was restored from a
         backup, the cache has objects that are gone, so the versions of all kinds are verified.
         """
         await asyncio.gather(
             *(
                 reflector.wait_until_up_to_date()
                 if reflector.resource in (POD_RESOURCE, POD_GROUP_RESOURCE)
+                or (reflector.resource == CLAIM_RESOURCE and self._can_allocate_devices())
                 else reflector.wait_until_verified()
                 for reflector in self.reflectors
             )
@@ -172,7 +174,12 @@ class SchedulerApp:
         """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
-        binder = ApiBinder(self.writer, self._claim_is_bound)
+        claim_reflector = self._reflector_of(CLAIM_RESOURCE)
+        binder = ApiBinder(
+            self.writer,
+            self._claim_is_bound,
+            ClaimWriter(self.writer, self.clock, claim_reflector.handle_json),
+        )
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         explaining = self._explaining = self._new_explanation_worker(reporter)
@@ -305,12 +312,18 @@ class SchedulerApp:
             profile_scheduler = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
             # Explanations read the input of a session, too.
             profile_scheduler.recording = self.recording or self.explanations.cpu_share > 0
+            profile_scheduler.can_allocate_devices = self._can_allocate_devices
             profile_schedulers.append(profile_scheduler)
         return profile_schedulers
 
     async def _read(self, pod: str) -> bytes:
         namespace, _, name = pod.partition("/")
         return await self.connection.request("GET", POD_RESOURCE.path(namespace, name))
+
+    def _can_allocate_devices(self) -> bool:
+        """Return whether the ResourceClaims are known: without them, used devices would be allocated again."""
+        reflector = self._reflector_of(CLAIM_RESOURCE)
+        return reflector.synced.is_set() and not reflector.is_missing and not reflector.forbidden
 
     def _claim_is_bound(self, key: str) -> bool:
         claim: Any = self.cache.get("persistent_volume_claims", key)

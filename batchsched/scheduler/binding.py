@@ -1,19 +1,31 @@
 """Binding cycles: PreBind, Bind and PostBind of the placed pods, many at the same time.
 
 After a failed binding, the pod becomes pending again. The next session then finds a partly bound gang and completes it
-before it considers other gangs. Failed placements are returned between two sessions only, because plugin state and
-tables must not change during a session.
+before it considers other gangs. If a plugin writes something for a pod of a gang that would have to be undone, such as
+the allocation of devices, all pods of the gang pass PreBind before the first one is bound.
+
+Failed placements are returned between two sessions only, because plugin state and tables must not change during a
+session.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
-from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
+from batchsched.framework.runtime.binding_cycle import (
+    BindingCycle,
+    prepares_pods,
+    run_bind,
+    run_binding_cycle,
+    run_prebind,
+    undo_prebind,
+)
+from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.status import Status
 from batchsched.ports.cluster import Binder, Clock
 from batchsched.runner.changed_nodes import Places
 from batchsched.runner.profile_scheduler import PlacedGang, ProfileScheduler
@@ -23,6 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 BINDINGS_PER_YIELD: Final = 128
 """Number of bindings that start before the event loop may run other tasks, such as sending their requests."""
+Stage = Callable[[Pipeline, Pod, str, BindingCycle], Awaitable[Status]]
+"""A part of the binding cycle of a pod."""
 BindingCallback = Callable[[Pod, str, str], None]
 """Called after each binding with the pod, the node and the problem, "" if there is none."""
 
@@ -107,8 +121,10 @@ class BindingCycles:
     async def _bind_placement(
         self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
     ) -> None:
+        if self._is_prepared(profile_scheduler, placement, cycle):
+            outcomes = await self._bind_after_prebind(profile_scheduler, placement.places, cycle)
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
-        if len(placement.places) == 1:
+        elif len(placement.places) == 1:
             outcomes = [await self._bind_pod(profile_scheduler, *placement.places[0], cycle)]
         else:
             binding = [
@@ -132,20 +148,67 @@ class BindingCycles:
         if not self._gangs[identity]:
             del self._gangs[identity]
 
+    def _is_prepared(
+        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
+    ) -> bool:
+        """Return whether the pods of a gang must pass PreBind before the first one is bound."""
+        try:
+            return prepares_pods(profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle)
+        except BatchschedError as error:
+            _LOG.warning("%s: %s", placement.entity.identity, error)
+            return True
+
+    async def _bind_after_prebind(
+        self, profile_scheduler: ProfileScheduler, places: Places, cycle: BindingCycle
+    ) -> list[bool]:
+        """Bind pods after all of them have passed PreBind. If one of them fails, undo PreBind, and bind none.
+
+        Returns:
+          Whether each pod is bound.
+        """
+        pipeline = profile_scheduler.pipeline
+
+        async def run(stage: Stage, pods: Places) -> dict[str, str]:
+            running = (_problem_of(stage(pipeline, pod, node, cycle)) for pod, node in pods)
+            problems = zip(pods, await asyncio.gather(*running), strict=True)
+            return {pod.key: problem for (pod, _), problem in problems if problem}
+
+        unprepared = await run(run_prebind, places)
+        if unprepared:
+            first = next(iter(unprepared))
+            shared_problem = f"PreBind of pod {first} of the gang failed: {unprepared[first]}"
+            problems = {pod.key: unprepared.get(pod.key, shared_problem) for pod, _ in places}
+        else:
+            problems = await run(run_bind, places)
+        failed = tuple((pod, node) for pod, node in places if pod.key in problems)
+        errors = await asyncio.gather(*(undo_prebind(pipeline, pod, node, cycle) for pod, node in failed))
+        for error in (error for errors_of_pod in errors for error in errors_of_pod):
+            _LOG.warning("%s: %s", failed[0][0].key, error)
+        return [self._end_binding(pod, node, problems.get(pod.key, "")) for pod, node in places]
+
     async def _bind_pod(
         self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle
     ) -> bool:
-        try:
-            status = await run_binding_cycle(profile_scheduler.pipeline, pod, node, cycle)
-            problem = "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
-        except BatchschedError as error:
-            problem = str(error)  # a refused or failed write affects this pod only
+        problem = await _problem_of(run_binding_cycle(profile_scheduler.pipeline, pod, node, cycle))
+        return self._end_binding(pod, node, problem)
+
+    def _end_binding(self, pod: Pod, node: str, problem: str) -> bool:
+        """Report the end of a pod's binding, and return whether the pod is bound."""
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
             self._cache.finish_binding(pod.key, self._clock.now())
         self._on_binding(pod, node, problem)
         return not problem
+
+
+async def _problem_of(cycle: Awaitable[Status]) -> str:
+    """Await a part of a binding cycle, and return why it failed; "" if it did not."""
+    try:
+        status = await cycle
+    except BatchschedError as error:
+        return str(error)  # a refused or failed write affects this pod only
+    return "" if status.ok else "; ".join(status.reasons) or f"{status.code.name}"
 
 
 async def _yielding_to_other_tasks(items: Iterable[T]) -> AsyncIterator[T]:

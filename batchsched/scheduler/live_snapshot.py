@@ -191,7 +191,7 @@ class WhatIf:
             meta["creationTimestamp"] = existing.metadata.creation_timestamp
         if kind.type is Pod:
             self._make_pending(manifest)
-        event_handler = self.service.event_handlers[kind.field]
+        event_handler = self.service.followed.event_handlers[kind.field]
         event_handler.handle_json(msgspec.json.encode(manifest))
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:

@@ -1,8 +1,7 @@
 import msgspec
 import pytest
 
-from batchsched.devices.allocator import NodeRefused
-from batchsched.devices.requests import AllocationError
+from batchsched.devices.requests import AllocationError, NodeRefused
 from tests.devices.objects import (
     allocate,
     allocated,

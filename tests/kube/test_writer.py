@@ -14,6 +14,7 @@ import pytest
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
+from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import SELECTED_NODE, ApiBinder, Writer
@@ -23,6 +24,7 @@ from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
 from tests.kube.virtual import Hurried
 
+NO_CLAIMS = cast("ClaimWriter", None)
 BINDING = {"method": "POST", "path": "/binding$"}
 
 
@@ -362,7 +364,7 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
         VolumeBinding(volume, namespace.name, name, claim(namespace, name)) for name in ("one", "two")
     )
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, lambda _: True)
+        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
         await binder.bind_volume(first)
         await binder.bind_volume(first)
         with pytest.raises(BindFailed, match=f"is already bound to {namespace.name}/one"):
@@ -373,7 +375,7 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
 async def test_a_node_is_selected_for_a_claim(plane, namespace):
     claim(namespace, "one")
     async with writing(plane) as writer:
-        await ApiBinder(writer, lambda _: True).write_selected_node(
+        await ApiBinder(writer, lambda _: True, NO_CLAIMS).write_selected_node(
             SelectedNode(namespace.name, "one", "node-0")
         )
     found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
@@ -383,7 +385,7 @@ async def test_a_node_is_selected_for_a_claim(plane, namespace):
 async def test_claims_bound_waits_until_all_are_bound_or_the_timeout(plane):
     bound: set[str] = set()
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, bound.__contains__, poll=0.01)
+        binder = ApiBinder(writer, bound.__contains__, NO_CLAIMS, poll=0.01)
         assert not await binder.wait_for_bound_claims(["a/one"], 0.05)
         asyncio.get_running_loop().call_later(0.05, bound.add, "a/one")
         assert await binder.wait_for_bound_claims(["a/one"], 5)

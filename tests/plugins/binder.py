@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 
+from batchsched.ports.claims import ClaimRelease, ClaimReservation
 from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
+
+Write = Binding | VolumeBinding | SelectedNode | ClaimReservation | ClaimRelease
 
 
 class Written:
     """Takes every write, and answers that claims are bound, or not in time; or fails at every write."""
 
     def __init__(self, *, bound: bool = True, fault: Exception | None = None) -> None:
-        self.writes: list[Binding | VolumeBinding | SelectedNode] = []
+        self.writes: list[Write] = []
         self.awaited: list[tuple[tuple[str, ...], float]] = []
         self._bound = bound
         self._fault = fault
 
-    def _take(self, write: Binding | VolumeBinding | SelectedNode) -> None:
+    def _take(self, write: Write) -> None:
         if self._fault is not None:
             raise self._fault
         self.writes.append(write)
@@ -27,6 +30,12 @@ class Written:
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
         self._take(selection)
+
+    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+        self._take(reservation)
+
+    async def release_claim(self, release: ClaimRelease) -> None:
+        self._take(release)
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         self.awaited.append((tuple(claims), timeout_seconds))

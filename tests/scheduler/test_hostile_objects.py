@@ -151,7 +151,7 @@ class Failing:
 @pytest.fixture
 def failing():
     service = Service()
-    handler = service.app.event_handlers["pods"]
+    handler = service.app.followed.event_handlers["pods"]
     handler._cache = Failing(handler._cache, "bad", "worse")
     return service
 

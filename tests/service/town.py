@@ -8,6 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchsched.api.core.device import (
+    AllocationResult,
+    ConsumerReference,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
@@ -17,6 +23,7 @@ from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangControlle
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
+from batchsched.ports.claims import ClaimRelease, ClaimReservation
 from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -66,6 +73,7 @@ class Server:
     def __init__(self, cache: ClusterState) -> None:
         self.cache = cache
         self.pods: dict[str, Pod] = {}
+        self.claims: dict[str, ResourceClaim] = {}
         self.version = 1000
         self.failing: dict[str, BaseException | None] = {}
         """By pod: the outcome of its bindings; None: they hang until `go`."""
@@ -115,6 +123,40 @@ class Server:
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
         raise AssertionError
+
+    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+        """Reserve and allocate as the API server shows it at once."""
+        key = reservation.claim_key
+        fault = self.failing.get(key)
+        if isinstance(fault, BaseException):
+            raise fault
+        one = self.claims[key]
+        allocation = one.status.allocation or reservation.allocation
+        consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
+        reserved_for = (*(one.status.reserved_for or ()), consumer)
+        self.keep_claim(one, allocation, reserved_for)
+
+    async def release_claim(self, release: ClaimRelease) -> None:
+        one = self.claims[release.claim_key]
+        left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.pod_uids)
+        self.keep_claim(
+            one, None if release.deallocates and not left else one.status.allocation, left or None
+        )
+
+    def keep_claim(
+        self,
+        one: ResourceClaim,
+        allocation: AllocationResult | None = None,
+        reserved_for: tuple[ConsumerReference, ...] | None = None,
+    ) -> None:
+        self.version += 1
+        kept = msgspec.structs.replace(
+            one,
+            metadata=msgspec.structs.replace(one.metadata, resource_version=str(self.version)),
+            status=ResourceClaimStatus(allocation=allocation, reserved_for=reserved_for),
+        )
+        self.claims[one.key] = kept
+        self.cache.put(kept)
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         raise AssertionError
@@ -170,9 +212,14 @@ class Town:
         self.clock = Clock()
         self.cache = ClusterState(ttl_seconds=TTL, max_unread=journal)
         self.server = Server(self.cache)
-        for field in ("nodes", "queues", "pod_groups", "topologies", "priority_classes"):
+        for field in (
+            *("nodes", "queues", "pod_groups", "topologies", "priority_classes"),
+            *("resource_slices", "device_classes"),
+        ):
             for one in getattr(snapshot, field):
                 self.cache.put(one)
+        for claim in snapshot.resource_claims:
+            self.server.keep_claim(claim)
         self.make(snapshot.pods)
         self.decisions: list[Decision] = []
         self.told: list[tuple[str, str, str]] = []

@@ -75,6 +75,19 @@ class AssumedVolumes:
             del self.node_of[claim]
 
 
+@dataclass(frozen=True, slots=True)
+class PodReservations:
+    """What pods have reserved besides room on their nodes: volumes and devices."""
+
+    volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
+
+    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+        """Copy from `before` the reservations of all pods, `namespace/name`, for which `is_reserved` returns True."""
+        self.volumes.copy_reservations(before.volumes, is_reserved)
+        self.devices.copy_reservations(before.devices, is_reserved)
+
+
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource array."""
@@ -218,6 +231,11 @@ class NodeTable:
             "device ledger",
             lambda snapshot: DeviceLedger({claim.key: claim for claim in snapshot.resource_claims}),
         )
+
+    @property
+    def reservations(self) -> PodReservations:
+        """What pods of sessions have reserved besides room on their nodes."""
+        return PodReservations(self.assumed, self.device_ledger)
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""

@@ -1,5 +1,6 @@
 """Binding cycle of one pod: PreBind, Bind and PostBind, in this order."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from batchsched.api.core.pod import Pod
@@ -8,7 +9,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import await_plugin
+from batchsched.framework.runtime.plugin_call import await_plugin, call_plugin
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status
 from batchsched.ports.cluster import Binder
 
@@ -41,6 +42,60 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
     Raises:
       PluginError: a PreBind or a Bind plugin failed.
     """
+    status = await run_prebind(pipeline, pod, node, cycle)
+    return await run_bind(pipeline, pod, node, cycle) if status.ok else status
+
+
+def prepares_pods(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
+    """Return whether a PreBind plugin writes something for one of the pods that has to be undone if it is not bound.
+
+    Raises:
+      PluginError: a plugin failed.
+    """
+    plugins = pipeline.reversible_prebinds
+    return bool(plugins) and any(
+        answers.checked_bool(
+            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.prepares, pod, cycle.table)
+        )
+        for pod in pods
+        for plugin in plugins
+    )
+
+
+async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+    """Call every PreBind plugin for a pod, and return the first refusal.
+
+    Raises:
+      PluginError: a PreBind plugin failed.
+    """
+    for prebind in pipeline.prebinds:
+        answer = await await_plugin(prebind, "PreBind", prebind.prebind, pod, node, cycle)
+        status = answers.checked_status(prebind, "PreBind", answer)
+        if not status.ok:
+            return answers.with_plugin_name(status, prebind)
+    return SUCCESS
+
+
+async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> tuple[str, ...]:
+    """Undo what PreBind plugins wrote for a pod that is not bound, and return the errors of failed plugins."""
+    broken: list[str] = []
+    for prebind in pipeline.reversible_prebinds:
+        try:
+            await await_plugin(prebind, "PreBind", prebind.undo_prebind, pod, node, cycle)
+        except PluginError as error:
+            broken.append(str(error))
+    return tuple(broken)
+
+
+async def run_bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+    """Call Bind plugins for a pod until one does not return Skip, then the PostBind plugins.
+
+    Returns:
+      As `run_binding_cycle`.
+
+    Raises:
+      PluginError: a Bind plugin failed.
+    """
     status = await _bound(pipeline, pod, node, cycle)
     if status.code is not Code.SUCCESS:
         return status
@@ -48,12 +103,6 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
 
 
 async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Call every PreBind, then Bind plugins until one does not return Skip."""
-    for prebind in pipeline.prebinds:
-        answer = await await_plugin(prebind, "PreBind", prebind.prebind, pod, node, cycle)
-        status = answers.checked_status(prebind, "PreBind", answer)
-        if not status.ok:
-            return answers.with_plugin_name(status, prebind)
     # An extender with the bind verb replaces the Bind plugins for its pods, as in kube-scheduler.
     if await pipeline.extenders.bind(pod, node):
         return SUCCESS

@@ -30,7 +30,7 @@ from batchsched.ports.external import ExceededDeadline, PluginDeadline
 T = TypeVar("T")
 
 OURS: Final = "batchsched."
-_AWAITED: Final = ("prebind", "bind", "postbind")
+_AWAITED: Final = ("prebind", "undo_prebind", "bind", "postbind")
 """Methods that are awaited with a timeout of their own, and so need no deadline here."""
 _STATED: Final = ("traits", "events_to_register")
 """Attributes and methods that describe the plugin; they are passed on unchanged."""
@@ -43,6 +43,7 @@ _EXTRA: Final = {
     "admits": "Filter",
     "ignores_resource": "Filter",
     "reserves_nothing": "Reserve",
+    "prepares": "PreBind",
 }
 _POINT_OF: Final = {one.method: name for name, one in POINTS.items() if one.method not in _AWAITED} | _EXTRA
 _NO: Final = PostFilterAnswer(Status(Code.UNSCHEDULABLE))
@@ -79,6 +80,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "constrain": lambda *_: (),
     "ignores_resource": lambda *_: False,
     "reserves_nothing": lambda *_: True,
+    "prepares": lambda *_: False,
     "reserve": lambda *_: SUCCESS,
     "unreserve": lambda *_: None,
     "permit": lambda *_: PermitAnswer(),

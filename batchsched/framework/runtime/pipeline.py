@@ -73,7 +73,7 @@ class Pipeline:
         self.release = release
         self.plugins = tuple(plugins)
         self.allocates_devices = True
-        """False if decisions are carried out without writing ResourceClaims: pods with claims are then refused."""
+        """False if the ResourceClaims are unknown, or are not written: pods with claims are then refused."""
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
         self.timings = SampledPluginCalls()
@@ -95,6 +95,9 @@ class Pipeline:
             if plugin in self.filters or not isinstance(plugin, points.FilterPlugin)
         )
         self.prebinds: tuple[points.PreBindPlugin, ...] = self._plugins_at("pre_bind")
+        self.reversible_prebinds: tuple[points.ReversiblePreBindPlugin, ...] = tuple(
+            plugin for plugin in self.prebinds if isinstance(plugin, points.ReversiblePreBindPlugin)
+        )
         self.binds: tuple[points.BindPlugin, ...] = self._plugins_at("bind")
         self.postbinds: tuple[points.PostBindPlugin, ...] = self._plugins_at("post_bind")
         self._signing: tuple[points.SignaturePlugin, ...] = self._implementing(points.SignaturePlugin)

@@ -9,10 +9,10 @@ import numpy as np
 from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.devices.allocator import ChosenDevice, NodeRefused, NodeSolution
+from batchsched.devices.allocator import ChosenDevice, NodeSolution
 from batchsched.devices.inventory import PoolDevice
 from batchsched.devices.node_groups import EqualDeviceGroups
-from batchsched.devices.requests import ClaimRequests, claim_requests
+from batchsched.devices.requests import ClaimRequests, NodeRefused, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import (
     DeviceObjects,

@@ -9,14 +9,14 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import StrictModel
-from batchsched.devices.allocator import NodeRefused
-from batchsched.devices.requests import AllocationError
+from batchsched.devices.requests import AllocationError, NodeRefused
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import (
+    BindingHandle,
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -26,6 +26,7 @@ from batchsched.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
+    ReversiblePreBindPlugin,
     ScorePlugin,
     SelectiveReservePlugin,
     SignaturePlugin,
@@ -47,6 +48,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
+from batchsched.plugins.dynamic_resources.claim_writes import claim_releases, claim_reservations
 from batchsched.plugins.dynamic_resources.claims import (
     ClaimRefused,
     ClassClaims,
@@ -100,6 +102,7 @@ class DynamicResources(
     NormalizeScorePlugin,
     ReservePlugin,
     SelectiveReservePlugin,
+    ReversiblePreBindPlugin,
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
@@ -107,7 +110,8 @@ class DynamicResources(
 
     Allocated claims must be usable from the node; for all other claims the node must reach free devices. Reserve stores
     the chosen devices in the device ledger until Unreserve. Pods of one session share the allocation of a claim that
-    several of them use.
+    several of them use. PreBind writes the allocations, and reserves the claims for the pod. If the pod is not bound,
+    the claims are released.
 
     Source: kube-scheduler's plugins/dynamicresources with its default feature gates.
     """
@@ -228,6 +232,24 @@ class DynamicResources(
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         nodes.device_ledger.revert(pod.key)
+
+    @override
+    def prepares(self, pod: Pod, table: NodeTable) -> bool:
+        return table.device_ledger.reserved_by(pod.key) is not None
+
+    @override
+    async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
+        reservations = claim_reservations(pod, cycle.table.device_ledger)
+        if not reservations:
+            return SKIP
+        for reservation in reservations:
+            await cycle.binder.reserve_claim(reservation)
+        return SUCCESS
+
+    @override
+    async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
+        for release in claim_releases(pod, cycle.table.device_ledger):
+            await cycle.binder.release_claim(release)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

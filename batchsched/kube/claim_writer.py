@@ -1,0 +1,191 @@
+"""Writes of ResourceClaims: allocation and reservation before the binding of a pod, and their release after a failure.
+
+Each write states the resourceVersion on which it is based. If another client changed the claim meanwhile, the claim is
+read again, and its present state decides. The cluster state gets each written claim at once: a session that saw the
+pod bound, and its claim without an allocation, would allocate the same devices to another pod.
+
+Source: `bindClaim` and `Unreserve` of kube-scheduler's plugins/dynamicresources.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from batchsched.api.core.device import AllocationResult, ConsumerReference, ResourceClaim
+from batchsched.api.core.metadata import format_timestamp
+from batchsched.errors import ApiError, BindFailed, Unreachable
+from batchsched.kube.clock import Backoff
+from batchsched.kube.connection import CLAIM_RESOURCE, STRATEGIC_MERGE_PATCH
+from batchsched.kube.writer import Writer
+from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.ports.cluster import Clock
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Finalizer of allocated claims: the claim of a running pod is not deleted before its devices are released."""
+_MAX_ATTEMPTS: Final = 6
+"""How often a claim is written that other clients change at the same time, or that gets no answer."""
+_CONFLICT: Final = 409
+_NOT_FOUND: Final = 404
+_SERVER_ERROR: Final = 500
+
+
+class ClaimWriter:
+    """Reserves ResourceClaims for pods and releases them, one write of each claim at a time.
+
+    Args:
+      writer: sends the requests.
+      clock: the time of allocations, and waits.
+      handle_claim: receives each written claim as JSON.
+    """
+
+    def __init__(self, writer: Writer, clock: Clock, handle_claim: Callable[[bytes], None]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._handle_claim = handle_claim
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+        """Reserve a claim for a pod, and allocate its devices if it has none yet.
+
+        Raises:
+          BindFailed: the claim was deleted, or it has other devices or no devices by now, or the server refused.
+          NotLeading: this replica may have lost the Lease.
+        """
+        # Pods of a gang that share a claim are prepared at the same time: in turn, they cause no conflicts.
+        async with self._lock(reservation.claim_key):
+            await self._repeat(
+                lambda: self._try_to_reserve(reservation),
+                f"reserving ResourceClaim {reservation.claim_key} for pod {reservation.pod}",
+            )
+
+    async def release_claim(self, release: ClaimRelease) -> None:
+        """Remove pods from a claim, and free its devices if no pod uses them any more.
+
+        Raises:
+          BindFailed: the server refused.
+          NotLeading: this replica may have lost the Lease.
+        """
+        async with self._lock(release.claim_key):
+            await self._repeat(
+                lambda: self._try_to_release(release), f"releasing ResourceClaim {release.claim_key}"
+            )
+
+    def _lock(self, claim: str) -> asyncio.Lock:
+        return self._locks.setdefault(claim, asyncio.Lock())
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[None]], purpose: str) -> None:
+        """Repeat an attempt while other clients write the same claim, or while the API server does not answer."""
+        backoff = Backoff(self._clock, first=0.05, longest=2.0)
+        for remaining_attempts in reversed(range(_MAX_ATTEMPTS)):
+            try:
+                await attempt()
+            except (ApiError, Unreachable) as error:
+                is_lasting = isinstance(error, ApiError) and _CONFLICT != error.status < _SERVER_ERROR
+                if is_lasting or not remaining_attempts:
+                    raise BindFailed(f"{purpose}: {error}") from error
+                await backoff.wait()
+            else:
+                return
+
+    async def _try_to_reserve(self, reservation: ClaimReservation) -> None:
+        if reservation.allocation is None:
+            raw = await self._writer.get(CLAIM_RESOURCE, reservation.namespace, reservation.claim)
+        else:
+            raw = await self._add_finalizer(reservation)
+        claim = _decoded(raw)
+        allocation = claim.status.allocation
+        _check_claim(claim, reservation)
+        if allocation is not None and claim.is_reserved_for(reservation.pod_uid):
+            self._handle_claim(raw)
+            return
+        consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
+        consumers = (*(claim.status.reserved_for or ()), consumer)
+        status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
+        if allocation is None:
+            assert reservation.allocation is not None  # otherwise `_check_claim` raised
+            # With the time of the allocation, drivers and schedulers know when its preparation takes too long.
+            timed = msgspec.structs.replace(
+                reservation.allocation, allocation_timestamp=format_timestamp(int(self._clock.now()))
+            )
+            status["allocation"] = msgspec.to_builtins(timed)
+        await self._write_status(claim, status)
+
+    async def _add_finalizer(self, reservation: ClaimReservation) -> bytes:
+        """Add the finalizer to a claim that gets devices, if it is missing, and return the claim."""
+        metadata = {"finalizers": [FINALIZER], **({"uid": reservation.uid} if reservation.uid else {})}
+        path = CLAIM_RESOURCE.path(reservation.namespace, reservation.claim)
+        change = msgspec.json.encode({"metadata": metadata})
+        return await self._writer.send("PATCH", path, change, STRATEGIC_MERGE_PATCH)
+
+    async def _try_to_release(self, release: ClaimRelease) -> None:
+        try:
+            raw = await self._writer.get(CLAIM_RESOURCE, release.namespace, release.claim)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return
+            raise
+        claim = _decoded(raw)
+        if release.uid not in ("", claim.metadata.uid):
+            return
+        reserved_for = claim.status.reserved_for or ()
+        consumers = tuple(one for one in reserved_for if one.uid not in release.pod_uids)
+        frees = release.deallocates and not consumers and claim.status.allocation is not None
+        if not frees and len(consumers) == len(reserved_for):
+            self._handle_claim(raw)
+            return
+        status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers) or None}
+        if frees:
+            status |= {"allocation": None, "devices": None}
+        await self._write_status(claim, status)
+
+    async def _write_status(self, claim: ResourceClaim, status: dict[str, Any]) -> None:
+        metadata = {"resourceVersion": claim.metadata.resource_version, "uid": claim.metadata.uid}
+        raw = await self._writer.patch(
+            CLAIM_RESOURCE,
+            claim.metadata.namespace,
+            claim.metadata.name,
+            {"metadata": metadata, "status": status},
+            "status",
+        )
+        self._handle_claim(raw)
+
+
+def _decoded(raw: bytes) -> ResourceClaim:
+    try:
+        return msgspec.json.decode(raw, type=ResourceClaim)
+    except msgspec.DecodeError as error:
+        raise BindFailed(
+            f"the API server returned a ResourceClaim that cannot be decoded: {error}"
+        ) from error
+
+
+def _check_claim(claim: ResourceClaim, reservation: ClaimReservation) -> None:
+    """Check that a claim is still the one of the decision, with the devices of the decision or with none.
+
+    Raises:
+      BindFailed: it is not.
+    """
+    key, allocation = reservation.claim_key, claim.status.allocation
+    if reservation.uid not in ("", claim.metadata.uid):
+        raise BindFailed(f"another ResourceClaim has the name {key} by now")
+    if claim.metadata.deletion_timestamp is not None:
+        raise BindFailed(f"ResourceClaim {key} is being deleted")
+    if allocation is None and reservation.allocation is None:
+        raise BindFailed(f"ResourceClaim {key} lost its devices meanwhile")
+    if (
+        allocation is not None
+        and reservation.allocation is not None
+        and _devices(allocation) != _devices(reservation.allocation)
+    ):
+        raise BindFailed(f"ResourceClaim {key} got other devices meanwhile")
+
+
+def _devices(allocation: AllocationResult) -> frozenset[tuple[str, str, str, str, str | None]]:
+    """Return what an allocation gives to each request: the API server may add defaults to the other fields."""
+    return frozenset(
+        (device.request, device.driver, device.pool, device.device, device.share_id)
+        for device in allocation.devices.results
+    )

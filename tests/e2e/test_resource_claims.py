@@ -1,0 +1,125 @@
+"""Pods with ResourceClaims in a cluster: devices are allocated before the binding, and released at the end."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.controlplane.devices import (
+    claim,
+    claims,
+    consumers,
+    device_class,
+    devices_of,
+    publish,
+    sharing,
+    template,
+    used,
+    with_template,
+)
+from tests.controlplane.fixtures import Namespace, eventually, start
+from tests.controlplane.plane import ControlPlane
+from tests.e2e.running import Scheduler, all_bound, bound, condition, group, never, pods, running
+
+ENDS = {"tests/ends": "Succeeded"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with the controller that creates and releases claims."""
+    with start(tmp_path_factory.mktemp("claims")) as plane:
+        plane.start_kwok()
+        plane.install_definitions()
+        plane.start_controller_manager("resourceclaim-controller", "garbage-collector-controller")
+        device_class(plane.admin)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def scheduler(cluster: ControlPlane) -> Iterator[Scheduler]:
+    one = Scheduler(cluster, ("--no-leader-elect",))
+    with running(one):
+        eventually(lambda: one.follows)
+        yield one
+
+
+@pytest.fixture
+def team(cluster: ControlPlane, scheduler: Scheduler, request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """A namespace of the test's own. All nodes and devices are gone afterwards."""
+    name = request.node.name.replace("_", "-")[:60].rstrip("-")
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    namespace = Namespace(cluster.admin, name)
+    yield namespace
+    at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+    cluster.admin.call("DELETE", namespace.path("pods"), at_once)
+    cluster.admin.call("DELETE", "/api/v1/nodes", at_once)
+    cluster.admin.call("DELETE", "/apis/resource.k8s.io/v1/resourceslices", at_once)
+    eventually(lambda: not pods(namespace))
+
+
+def offer(namespace: Namespace, nodes: int, devices: int) -> None:
+    """Make nodes with devices."""
+    for manifest in namespace.nodes(nodes):
+        publish(namespace.api, manifest["metadata"]["name"], devices)
+
+
+def end(namespace: Namespace, *names: str) -> None:
+    """Let pods succeed."""
+    for name in names:
+        namespace.api.merge(namespace.path("pods", name), {"metadata": {"annotations": ENDS}})
+
+
+def test_a_pod_with_a_claim_of_its_own_is_bound_with_its_device_and_releases_it(team):
+    offer(team, 1, 1)
+    template(team)
+    team.pod("first", spec=with_template())
+    eventually(lambda: "first" in bound(team))
+    (first,) = claims(team)
+    assert devices_of(first) == ["node-0/gpu-0"]
+    assert consumers(first) == {"first"}
+    assert "resource.kubernetes.io/delete-protection" in first["metadata"]["finalizers"]
+
+    team.pod("second", spec=with_template())
+    eventually(lambda: len(claims(team)) == 2)
+    assert "second" not in bound(team)
+    end(team, "first")
+    eventually(lambda: "second" in bound(team))
+    assert used(team).count("node-0/gpu-0") == 1
+
+
+def make_gang(namespace: Namespace, name: str, count: int, spec: dict[str, Any]) -> None:
+    group(namespace, name, count)
+    namespace.pods(count, prefix=name, gang=name, spec=spec)
+
+
+def test_every_pod_of_a_gang_gets_a_device_and_a_gang_that_lacks_one_gets_none(team):
+    offer(team, 2, 2)
+    template(team)
+    make_gang(team, "bert", 4, with_template())
+    all_bound(team, "bert", 4)
+    assert sorted(used(team)) == ["node-0/gpu-0", "node-0/gpu-1", "node-1/gpu-0", "node-1/gpu-1"]
+
+    make_gang(team, "gpt", 4, with_template())
+    eventually(lambda: condition(team, "gpt-3").get("reason") == "Unschedulable")
+    end(team, "bert-0", "bert-1", "bert-2")
+    never(lambda: bound(team, "gpt"), 2.0)
+    assert len(used(team)) == 1
+    end(team, "bert-3")
+    all_bound(team, "gpt", 4)
+    assert len(set(used(team))) == len(used(team)) == 4
+
+
+def test_pods_of_a_gang_share_a_claim_and_the_last_one_releases_it(team):
+    offer(team, 2, 1)
+    claim(team, "shared")
+    make_gang(team, "bert", 4, sharing("shared"))
+    places = all_bound(team, "bert", 4)
+    (shared,) = claims(team)
+    assert consumers(shared) == places.keys()
+    assert devices_of(shared) == [f"{place}/gpu-0" for place in set(places.values())]
+    end(team, "bert-0", "bert-1", "bert-2")
+    eventually(lambda: consumers(claims(team)[0]) == {"bert-3"})
+    end(team, "bert-3")
+    eventually(lambda: used(team) == [])

@@ -1,0 +1,134 @@
+"""ResourceClaims are allocated and reserved once, also if other clients write them or answers are lost."""
+
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from batchsched.api.core.device import AllocatedDevice, AllocationResult, DeviceAllocation, ResourceClaim
+from batchsched.errors import BindFailed
+from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
+from batchsched.kube.connection import Connection
+from batchsched.kube.credentials import Credentials
+from batchsched.kube.writer import Writer
+from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from tests.controlplane.devices import DRIVER, GROUP, claim, claims, consumers, devices_of
+from tests.controlplane.proxy import lost, page, status
+from tests.kube.virtual import Hurried
+
+
+@asynccontextmanager
+async def writing(plane, network=None, seen=None):
+    config = plane.kubeconfig(server=network.url if network else None)
+    async with Connection(Credentials(config), Hurried()) as connection:
+        handle = [].append if seen is None else seen.append
+        yield ClaimWriter(Writer(connection, Hurried()), Hurried(), handle)
+
+
+def allocation(device: str = "gpu-0") -> AllocationResult:
+    one = AllocatedDevice(request="gpus", driver=DRIVER, pool="node-0", device=device)
+    return AllocationResult(devices=DeviceAllocation(results=(one,)))
+
+
+def reservation(namespace, pod: str = "one", **more) -> ClaimReservation:
+    (there,) = claims(namespace)
+    stated = {"claim": "open", "uid": there["metadata"]["uid"], "allocation": allocation(), **more}
+    return ClaimReservation(namespace=namespace.name, pod=pod, pod_uid=f"uid-{pod}", **stated)
+
+
+def release(made: ClaimReservation, deallocates: bool = True) -> ClaimRelease:
+    return ClaimRelease(made.namespace, made.claim, made.uid, frozenset({made.pod_uid}), deallocates)
+
+
+@pytest.fixture
+def open_claim(namespace):
+    claim(namespace, "open")
+    return namespace
+
+
+def the_claim(namespace):
+    (there,) = claims(namespace)
+    return there
+
+
+async def test_a_claim_is_allocated_and_reserved_once_and_the_state_gets_it(plane, open_claim):
+    seen: list[bytes] = []
+    made = reservation(open_claim)
+    async with writing(plane, seen=seen) as writer:
+        await writer.reserve_claim(made)
+        await writer.reserve_claim(made)
+    there = the_claim(open_claim)
+    assert devices_of(there) == ["node-0/gpu-0"]
+    assert [one["name"] for one in there["status"]["reservedFor"]] == ["one"]
+    assert there["metadata"]["finalizers"] == [FINALIZER]
+    assert there["status"]["allocation"]["allocationTimestamp"]
+    shown = msgspec.json.decode(seen[-1], type=ResourceClaim)
+    assert shown.metadata.resource_version == there["metadata"]["resourceVersion"]
+
+
+async def test_pods_that_share_a_claim_reserve_it_one_after_the_other(plane, open_claim):
+    async with writing(plane) as writer:
+        await writer.reserve_claim(reservation(open_claim, "one"))
+        await writer.reserve_claim(reservation(open_claim, "two"))
+        await writer.reserve_claim(reservation(open_claim, "three", allocation=None))
+    assert consumers(the_claim(open_claim)) == {"one", "two", "three"}
+
+
+async def test_a_claim_that_got_other_devices_or_was_replaced_is_not_reserved(plane, open_claim):
+    async with writing(plane) as writer:
+        await writer.reserve_claim(reservation(open_claim))
+        with pytest.raises(BindFailed, match="got other devices"):
+            await writer.reserve_claim(reservation(open_claim, "two", allocation=allocation("gpu-1")))
+        with pytest.raises(BindFailed):
+            await writer.reserve_claim(reservation(open_claim, "two", uid="other"))
+        with pytest.raises(BindFailed):
+            await writer.reserve_claim(reservation(open_claim, "two", claim="absent"))
+    assert consumers(the_claim(open_claim)) == {"one"}
+
+
+async def test_a_claim_without_devices_is_not_reserved_if_the_decision_allocates_none(plane, open_claim):
+    async with writing(plane) as writer:
+        with pytest.raises(BindFailed, match="lost its devices"):
+            await writer.reserve_claim(reservation(open_claim, allocation=None))
+
+
+@pytest.mark.parametrize("fault", [status(409), status(500), page(502)], ids=["409", "500", "502"])
+async def test_a_write_that_is_not_carried_out_is_repeated_on_the_present_claim(
+    plane, proxy, open_claim, fault
+):
+    proxy.on(fault, method="PATCH", path="/status$", count=2)
+    made = reservation(open_claim)
+    async with writing(plane, proxy) as writer:
+        await writer.reserve_claim(made)
+    assert consumers(the_claim(open_claim)) == {"one"}
+    assert proxy.count("PATCH", "/status$") == 3
+
+
+async def test_a_write_without_an_answer_is_repeated_and_counts_once(plane, proxy, open_claim):
+    made = reservation(open_claim)
+    async with writing(plane, proxy) as writer:
+        proxy.on(lost(), method="PATCH", path="/resourceclaims/", count=3)
+        await writer.reserve_claim(made)
+    assert [one["name"] for one in the_claim(open_claim)["status"]["reservedFor"]] == ["one"]
+
+
+async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(plane, open_claim):
+    one, two = reservation(open_claim, "one"), reservation(open_claim, "two")
+    async with writing(plane) as writer:
+        await writer.reserve_claim(one)
+        await writer.reserve_claim(two)
+        await writer.release_claim(release(one))
+        await writer.release_claim(release(one))
+        assert consumers(the_claim(open_claim)) == {"two"}
+        assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
+        await writer.release_claim(release(two))
+        assert devices_of(the_claim(open_claim)) == []
+        await writer.reserve_claim(one)
+        await writer.release_claim(release(one, deallocates=False))
+        assert consumers(the_claim(open_claim)) == set()
+        assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
+        open_claim.api.merge(
+            open_claim.path("resourceclaims", "open", group=GROUP), {"metadata": {"finalizers": None}}
+        )
+        open_claim.api.delete(open_claim.path("resourceclaims", "open", group=GROUP))
+        await writer.release_claim(release(one))

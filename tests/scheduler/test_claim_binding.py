@@ -1,0 +1,96 @@
+"""The claims of a gang are reserved before its first pod is bound, and given back if one of them cannot be reserved."""
+
+from tests.devices.objects import device_class
+from tests.runner.test_profile_scheduler import FAULT
+from tests.service.town import Town
+from tests.session.scenario import nodes
+from tests.session.test_claims import cluster, gang_with_claims, offered
+
+
+def town_with(nodes_count: int = 2, devices: int = 2, *parts) -> Town:
+    return Town(
+        cluster(
+            nodes(nodes_count),
+            *(parts or (gang_with_claims("bert", 4),)),
+            resource_slices=offered(nodes_count, devices),
+            device_classes=(device_class(),),
+        )
+    )
+
+
+def used(town: Town) -> list[tuple[str, str]]:
+    return [
+        (one.pool, one.device)
+        for claim in town.server.claims.values()
+        if claim.status.allocation is not None
+        for one in claim.status.allocation.devices.results
+    ]
+
+
+def reserved(town: Town) -> set[str]:
+    return {
+        consumer.name for claim in town.server.claims.values() for consumer in claim.status.reserved_for or ()
+    }
+
+
+async def test_every_pod_of_a_gang_is_bound_with_its_device():
+    town = town_with()
+    await town.turn()
+    assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
+    assert len(set(used(town))) == len(used(town)) == 4
+
+
+async def test_no_pod_of_a_gang_is_bound_if_one_claim_cannot_be_reserved():
+    town = town_with()
+    town.fail("bert-2-gpu", FAULT)
+    await town.turn()
+    assert town.bound == {}
+    assert used(town) == []
+    assert reserved(town) == set()
+    problems = {pod: problem for pod, _, problem in town.told}
+    assert problems.keys() == {"bert-0", "bert-1", "bert-2", "bert-3"}
+    assert problems["bert-0"].startswith("PreBind of pod team/bert-2 of the gang failed: ")
+    town.mend()
+    await town.turns(4)
+    assert len(town.bound) == len(set(used(town))) == 4
+
+
+async def test_the_claim_of_a_pod_that_cannot_be_bound_is_released_and_those_of_the_others_are_not():
+    town = town_with()
+    town.fail("bert-2", FAULT)
+    await town.turn()
+    assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-3"}
+    assert len(used(town)) == 3
+    town.mend()
+    await town.turns(4)
+    assert len(town.bound) == len(set(used(town))) == 4
+
+
+async def test_devices_that_are_being_allocated_are_not_given_to_others_meanwhile():
+    town = town_with(1, 1, gang_with_claims("bert", 1), gang_with_claims("gpt", 1))
+    claims = tuple(town.server.claims.values())
+    town.fail("bert-0", None)
+    town.fail("gpt-0", None)
+    await town.turn()
+    assert len(town.assumed) == 1
+    town.cache.put(device_class("other"))  # the scheduler starts from a new Snapshot
+    await town.turns(2)
+    assert len(town.assumed) == 1
+    town.mend()
+    await town.turns(3)
+    assert len(town.bound) == len(used(town)) == 1
+    assert len(claims) == 2
+
+
+async def test_pods_with_claims_are_refused_while_the_claims_of_the_cluster_are_unknown():
+    town = town_with()
+    known = False
+    town.profile_scheduler.can_allocate_devices = lambda: known
+    await town.turn()
+    (refusal,) = town.decisions[-1].refusals
+    assert refusal.reason == "UnsupportedField"
+    assert "the ResourceClaims of the cluster are unknown" in refusal.message
+    known = True
+    town.cache.put(device_class("other"))
+    await town.turns(3)
+    assert len(town.bound) == 4
