@@ -43,7 +43,8 @@ class KubernetesRelease:
     """The behaviour of kube-scheduler that differs between minor releases. The defaults are those of 1.36.
 
     Args:
-      earlier_plugins: pairs of default plugins; the first is called directly before the second.
+      earlier_plugins: pairs of default plugins; the first is called directly before the second. All other default
+        plugins are called in the order of 1.37.
       node_name_narrows: the PreFilter of NodeName restricts a pod to the node that it names.
       counts_image_volumes: for ImageLocality, an image volume raises the size that scores 100, as a container does.
       replaces_namespace_selector: InterPodAffinity replaces the namespaceSelector of a pending pod's term by the
@@ -56,7 +57,7 @@ class KubernetesRelease:
       devices: the behaviour of DynamicResources.
     """
 
-    earlier_plugins: tuple[tuple[str, str], ...] = ()
+    earlier_plugins: tuple[tuple[str, str], ...] = (("NodeUnschedulable", "NodeName"),)
     node_name_narrows: bool = False
     counts_image_volumes: bool = False
     replaces_namespace_selector: bool = False
@@ -76,12 +77,12 @@ class KubernetesRelease:
         return tuple(ordered)
 
 
-DEFAULT_VERSION: Final[KubernetesVersion] = "1.36"
+DEFAULT_VERSION: Final[KubernetesVersion] = "1.37"
 
 RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
     "1.36": KubernetesRelease(),
     "1.37": KubernetesRelease(
-        earlier_plugins=(("NodeName", "NodeUnschedulable"),),
+        earlier_plugins=(),
         node_name_narrows=True,
         counts_image_volumes=True,
         replaces_namespace_selector=True,

@@ -2,7 +2,7 @@
 
 `batchsched.framework.runtime.registry` derives the list of plugins at each extension point from it.
 
-Source: the default MultiPoint list and weights of kube-scheduler 1.36, followed by GangScheduling.
+Source: the default MultiPoint list and weights of kube-scheduler 1.37, followed by GangScheduling.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from batchsched.api.crd.validation import field_path
 DEFAULT_PLUGINS: Final = (
     "SchedulingGates",
     "PrioritySort",
-    "NodeUnschedulable",
     "NodeName",
+    "NodeUnschedulable",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",

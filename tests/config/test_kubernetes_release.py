@@ -10,14 +10,14 @@ from batchsched.framework.runtime.pipeline import plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 
 
-def test_a_profile_follows_1_36_by_default():
-    assert Profile().release is RELEASES["1.36"] is DEFAULT_RELEASE
+def test_a_profile_follows_1_37_by_default():
+    assert Profile().release is RELEASES["1.37"] is DEFAULT_RELEASE
 
 
 def test_a_profile_follows_the_release_that_it_states():
-    profile = Profile.model_validate({"kubernetesVersion": "1.37"})
-    assert profile.release is RELEASES["1.37"]
-    assert standard_registry().create_pipeline(profile).release is RELEASES["1.37"]
+    profile = Profile.model_validate({"kubernetesVersion": "1.36"})
+    assert profile.release is RELEASES["1.36"]
+    assert standard_registry().create_pipeline(profile).release is RELEASES["1.36"]
 
 
 @pytest.mark.parametrize("version", ["1.35", "1.37.2", 1.37])
@@ -26,15 +26,16 @@ def test_other_versions_are_refused(version):
         Profile.model_validate({"kubernetesVersion": version})
 
 
-def test_node_name_comes_before_node_unschedulable_since_1_37():
-    ours = plugin_names(standard_registry().create_pipeline(Profile(kubernetes_version="1.37")).plugins)
-    assert ours[2:5] == ("NodeName", "NodeUnschedulable", "TaintToleration")
+@pytest.mark.parametrize(
+    "version, names",
+    [("1.36", ("NodeUnschedulable", "NodeName")), ("1.37", ("NodeName", "NodeUnschedulable"))],
+)
+def test_node_name_comes_before_node_unschedulable_since_1_37(version, names):
+    ours = plugin_names(standard_registry().create_pipeline(Profile(kubernetes_version=version)).plugins)
+    assert ours[2:5] == (*names, "TaintToleration")
     assert sorted(ours) == sorted(DEFAULT_PLUGINS)
 
 
 def test_a_release_sorts_only_plugins_that_are_enabled():
-    assert RELEASES["1.37"].sort_plugins(["NodeUnschedulable", "NodePorts"]) == (
-        "NodeUnschedulable",
-        "NodePorts",
-    )
-    assert RELEASES["1.36"].sort_plugins(DEFAULT_PLUGINS) == DEFAULT_PLUGINS
+    assert RELEASES["1.36"].sort_plugins(["NodeName", "NodePorts"]) == ("NodeName", "NodePorts")
+    assert RELEASES["1.37"].sort_plugins(DEFAULT_PLUGINS) == DEFAULT_PLUGINS

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from batchsched.config.kubernetes_release import DEFAULT_VERSION
 from tests.conformance import runner
-from tests.conformance.__main__ import main
+from tests.conformance.__main__ import main, recorded_version
 
 
 def run(folder):
@@ -71,3 +72,12 @@ def test_any_of_the_tied_nodes_is_right(three):
 def test_a_folder_without_cases_is_no_success(tmp_path, capsys):
     assert run(tmp_path) == (2, "")
     assert "no cases found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", runner.RECORDINGS)
+def test_the_release_of_a_recording_follows_from_its_answers(version):
+    assert recorded_version(runner.RECORDINGS[version]) == version
+
+
+def test_a_folder_without_cases_counts_as_the_default_release(tmp_path):
+    assert recorded_version(tmp_path) == DEFAULT_VERSION

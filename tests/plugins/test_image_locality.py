@@ -43,8 +43,9 @@ def test_tag_latest_is_added_to_names_without_a_tag_or_digest(name, full):
     assert with_default_tag(name) == full
 
 
-def test_init_containers_and_image_volumes_add_up_but_volumes_do_not_raise_the_limit():
-    made = table([node("n", images=[image("a:1", 500), image("i:1", 500), image("v:1", 500)])])
+def test_init_containers_and_image_volumes_add_up_but_volumes_do_not_raise_the_limit_of_1_36():
+    images = [image("a:1", 500), image("i:1", 500), image("v:1", 500)]
+    made = table([node("n", images=images)], version="1.36")
     init = [{"name": "i", "image": "i:1"}]
     volumes = [{"name": "v", "image": {"reference": "v:1"}}]
     limit = 2000

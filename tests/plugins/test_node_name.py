@@ -27,6 +27,6 @@ def test_the_prefilter_of_1_37_leaves_only_the_named_node():
 
 
 def test_the_prefilter_of_1_36_leaves_all_nodes():
-    made = table([node("a"), node("b")])
+    made = table([node("a"), node("b")], version="1.36")
     named = class_of(made, pod(nodeName="b"))
     assert NodeName().prefilter(named, made.all_nodes_view(), CycleState()).nodes is None

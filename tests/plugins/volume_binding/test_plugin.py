@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from batchsched.config.kubernetes_release import RELEASES
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.runtime.binding_cycle import (
@@ -159,8 +160,9 @@ def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volu
     assert refusals(VolumeBinding(), claiming("y", "d"), made) == {}
 
 
-def test_nodes_are_scored_only_if_the_arguments_have_a_shape():
+def test_nodes_are_scored_in_1_36_only_if_the_arguments_have_a_shape():
     made = stored(NODES, claim("c"), storage_class())
+    made.release = RELEASES["1.36"]
     state, wish = CycleState(), class_of(made, claiming("x", "c"))
     VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
     assert VolumeBinding().prescore(wish, made.all_nodes_view(), state) is SKIP

@@ -79,6 +79,7 @@ def test_a_pod_without_delayed_claims_scores_nothing():
 def test_without_a_shape_1_37_prefers_free_capacity_and_1_36_does_not_score():
     reports = [capacity("a", "10Gi"), capacity("b", "2Gi"), capacity("c", "512Mi")]
     made, plugin = stored(NODES, claim("c"), storage_class(), driver(), *reports), VolumeBinding()
+    made.release = RELEASES["1.36"]
     state, wish = CycleState(), class_of(made, claiming("x", "c"))
     assert plugin.prefilter(wish, made.all_nodes_view(), state).status.ok
     assert plugin.prescore(wish, made.all_nodes_view(), state) == SKIP

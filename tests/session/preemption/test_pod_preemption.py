@@ -85,15 +85,35 @@ def test_a_pod_that_fits_on_no_node_is_nominated_and_its_victims_are_evicted():
     )
     assert kept(decision) == {"high": "n1"}
     (refusal,) = decision.refusals
-    assert refusal.message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    assert refusal.message == (
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. "
+        "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    )
+
+
+def test_refusal_of_1_36_does_not_name_the_nominated_node():
+    cluster = holding(
+        lone("a", "n0", 5, **FULL), lone("b", "n1", 1, **FULL), pod("high", priority=10, **FULL)
+    )
+    decision = schedule(cluster, profile(solver={"enabled": False}, kubernetesVersion="1.36"))
+    assert kept(decision) == {"high": "n1"}
+    assert [one.message for one in decision.refusals] == [
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    ]
 
 
 def test_refusal_has_the_message_of_kube_scheduler_if_preemption_is_not_helpful():
-    decision = schedule(holding(lone("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2)), ALONE)
+    cluster = holding(lone("a", "n0", 10, **FULL), pod("equal", priority=10, gpu=2))
+    decision = schedule(cluster, ALONE)
     assert (decision.evictions, decision.nominations) == ((), ())
-    assert decision.refusals[0].message == (
-        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+    message = (
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. "
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+    assert decision.refusals[0].message == message
+    of_1_36 = schedule(cluster, profile(solver={"enabled": False}, kubernetesVersion="1.36"))
+    assert of_1_36.refusals[0].message == message.replace(
+        "preemption:", "no new claims to deallocate, preemption:"
     )
 
 
