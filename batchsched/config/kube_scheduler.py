@@ -9,10 +9,18 @@ Source: k8s.io/kube-scheduler/config/v1, and the validation of kube-scheduler's 
 from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from batchsched.api.crd.validation import field_path
 from batchsched.config.extenders import Extender, check_single_binder
-from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
+from batchsched.config.plugins import (
+    EMPTY_PLUGIN_SET,
+    NullTolerantModel,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    check_configured_once,
+)
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
 KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -29,6 +37,10 @@ WITHOUT_EFFECT: Final = {
     "delay_cache_until_active": "there is no cache to delay",
 }
 """Fields that are validated but have no effect, with the reason."""
+
+
+PLACEMENT_POINTS: Final = ("placement_generate", "placement_score", "pod_group_post_filter")
+"""Extension points of kube-scheduler 1.37 for PodGroups."""
 
 
 class KubeClientConnection(ClientConnection):
@@ -56,12 +68,24 @@ class KubeLeaderElection(LeaderElection):
         return LeaderElection(**set_fields)
 
 
+class KubePlugins(Plugins):
+    """The plugins that a profile of kube-scheduler enables or disables, also those for the placement of PodGroups."""
+
+    placement_generate: PluginSet = EMPTY_PLUGIN_SET
+    placement_score: PluginSet = EMPTY_PLUGIN_SET
+    pod_group_post_filter: PluginSet = EMPTY_PLUGIN_SET
+
+    def to_batchsched(self) -> Plugins:
+        """Return the equivalent changes to the default plugins of batchsched."""
+        return Plugins(**{name: getattr(self, name) for name in Plugins.model_fields})
+
+
 class KubeProfile(NullTolerantModel):
     """A profile in the configuration file of kube-scheduler."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
-    plugins: Plugins = Plugins()
+    plugins: KubePlugins = KubePlugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
     @model_validator(mode="after")
@@ -118,7 +142,7 @@ class KubeSchedulerConfiguration(NullTolerantModel):
         profiles = tuple(
             Profile(
                 scheduler_name=profile.scheduler_name or DEFAULT_SCHEDULER,
-                plugins=profile.plugins,
+                plugins=profile.plugins.to_batchsched(),
                 percentage_of_nodes_to_score=(
                     self.percentage_of_nodes_to_score
                     if profile.percentage_of_nodes_to_score is None
@@ -152,6 +176,12 @@ class KubeSchedulerConfiguration(NullTolerantModel):
             if profile.percentage_of_nodes_to_score not in _VALUES_WITHOUT_WARNING[shared]:
                 place = field_path(("profiles", index, "percentageOfNodesToScore"))
                 lines.append(f"{place}: has no effect; {WITHOUT_EFFECT[shared]}")
+            lines += [
+                f"{field_path(('profiles', index, 'plugins', to_camel(point)))}: has no effect; a session places all "
+                "pods of a gang together"
+                for point in PLACEMENT_POINTS
+                if getattr(profile.plugins, point) != EMPTY_PLUGIN_SET
+            ]
         return tuple(lines)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
 from batchsched.config.load import load_configuration, load_with_warnings
+from batchsched.config.plugins import Plugins
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -77,14 +79,28 @@ def test_settings_equal_to_the_behaviour_are_not_reported():
     assert load_with_warnings(text)[1] == ()
 
 
-def test_written_defaults_of_kube_scheduler_are_not_reported():
-    text = (Path(__file__).parent / "kube_scheduler.yaml").read_text()
+@pytest.mark.parametrize("name", ["kube_scheduler.yaml", "kube_scheduler_1_36.yaml"])
+def test_written_defaults_of_kube_scheduler_are_not_reported(name):
+    text = (Path(__file__).parent / name).read_text()
     assert load_with_warnings(text)[1] == ()
     other = text.replace("qps: 50", "qps: 500").replace("parallelism: 16", "parallelism: 4")
     assert [line.partition(":")[0] for line in load_with_warnings(other)[1]] == [
         "parallelism",
         "clientConnection",
     ]
+
+
+def test_plugins_for_placements_of_pod_groups_are_accepted_and_reported():
+    text = (Path(__file__).parent / "kube_scheduler.yaml").read_text()
+    points = ("placementGenerate", "placementScore", "podGroupPostFilter")
+    for point in points:
+        text = text.replace(f"{point}: {{}}", f"{point}: {{enabled: [{{name: PodGroupPodsCount}}]}}")
+    assert [line.partition(":")[0] for line in load_with_warnings(text)[1]] == [
+        f"profiles[0].plugins.{point}" for point in points
+    ]
+    made = load_configuration(text).profiles[0]
+    assert type(made.plugins) is Plugins
+    assert Profile.model_validate(made.model_dump(by_alias=True)) == made
 
 
 def test_lease_and_kubeconfig_are_the_stated_ones_and_the_default_lease_is_not_that_of_kube_scheduler():
