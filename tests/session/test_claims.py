@@ -8,7 +8,7 @@ import pytest
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.session import Session
-from tests.devices.objects import allocated, claim, device_class, gpu, names, slice_of
+from tests.devices.objects import allocated, claim, device_class, gpu, names, request, slice_of
 from tests.session import scenario
 from tests.session.scenario import GPU, NOW, gang, nodes, pod, profile, schedule
 
@@ -223,3 +223,23 @@ def test_a_component_that_does_not_write_claims_refuses_pods_with_claims():
     (refusal,) = refusing.decide(NOW, 0).refusals
     assert refusal.reason == "UnsupportedField"
     assert "spec.resourceClaims" in refusal.message
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("expression", ['device.attributes["gpu.example.com"].nothing == "x"', "device.(", "1"])
+def test_a_claim_with_an_expression_that_fails_refuses_its_own_pod_only(way, expression):
+    selectors = [{"cel": {"expression": expression}}]
+    bad = [with_own_claim(pod(f"bad-{at}", cpu=1), request(selectors=selectors)) for at in range(2)]
+    state = cluster(
+        nodes(2),
+        *bad,
+        gang_with_claims("bert", 2),
+        gang_with_claims("gpt", 2),
+        resource_slices=offered(2, 2),
+        device_classes=(device_class(),),
+    )
+    decision = schedule(state, way)
+    assert len(devices_of(decision)) == 4
+    assert [one.pod_group for one in decision.refusals] == ["team/bad-0", "team/bad-1"]
+    for refusal in decision.refusals:
+        assert "plugin DynamicResources failed in Filter: claim team/bad-0-gpu: selector #0" in refusal.message

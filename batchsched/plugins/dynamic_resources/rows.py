@@ -69,11 +69,17 @@ def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[Cons
             continue  # the Filter refuses these pods
     if not objects.allocator.inventory.has_shared_slices:
         _gather_sharers(batch, table)
-    return tuple(
-        pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, demand.devices, _free_devices(demand.request, table))
-        for demand in demands.values()
-        if sum(batch.candidates[index].count for index in demand.devices) > 1
-    )
+    pods = {candidate.index: candidate.count for candidate in batch.candidates}
+    rows = []
+    for demand in demands.values():
+        if sum(pods[index] for index in demand.devices) <= 1:
+            continue
+        try:
+            free = _free_devices(demand.request, table)
+        except AllocationError:
+            continue  # the Filter refuses these pods
+        rows.append(pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, demand.devices, free))
+    return rows
 
 
 def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
