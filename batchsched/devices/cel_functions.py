@@ -17,6 +17,8 @@ from batchsched.errors import InvalidQuantity
 
 QUANTITY: Final = "kubernetes.Quantity"
 SEMVER: Final = "kubernetes.Semver"
+_MOST_DIGITS: Final = 40
+"""Digits of a quantity: sums of quantities of 63 bits have fewer."""
 
 CelMap = Mapping[str, str]
 
@@ -48,7 +50,11 @@ def _is_version(text: str) -> bool:
 
 
 def _amount(value: CelMap) -> Decimal:
-    return Decimal(value[QUANTITY])
+    amount = Decimal(value[QUANTITY])
+    # An expression may state the map itself, and an integer of a million digits takes minutes.
+    if not amount.is_finite() or amount.adjusted() > _MOST_DIGITS:
+        raise ValueError("the quantity is too large")
+    return amount
 
 
 def _number(value: CelMap | int) -> Decimal:

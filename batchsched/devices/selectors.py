@@ -21,6 +21,8 @@ from batchsched.errors import InvalidInput
 
 MAX_COMPILED_EXPRESSIONS: Final = 4096
 MAX_RESULTS_PER_EXPRESSION: Final = 100_000
+MAX_EXPRESSION_LENGTH: Final = 10 * 1024
+"""Maximum length of an expression in bytes, as in Kubernetes (`CELSelectorExpressionMaxLength`)."""
 DEFAULTED: Final = {"attributes": "attributesOrEmpty", "capacity": "capacityOrEmpty"}
 """Field of `device` → a copy of it in which each domain that the expression names exists, empty if need be.
 
@@ -36,6 +38,26 @@ _LOOKUP: Final = re.compile(
 _CONTAINMENT: Final = re.compile(rf"({_LITERAL})\s*in\s*$")
 _SIMPLE: Final = re.compile(r"\bdevice\s*\.\s*(?:driver|allowMultipleAllocations)\b")
 _DEVICE: Final = re.compile(r"\bdevice\b")
+
+MAX_ITERATIONS: Final = 10_000
+"""Iterations of macros after which the CEL library ends an evaluation with an error."""
+_MOST_ENTRIES: Final = 64
+"""More than a device has attributes, or parts that a text attribute is divided into."""
+_EVALUATION_STEPS: Final = 10
+_CALL_STEPS: Final = 5
+_BYTES_PER_STEP: Final = 10
+_TEXT: Final = re.compile(
+    r"""[bB]?[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|"[^"\n]*"|'[^'\n]*')"""
+    r"""|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+    r"|//[^\n]*",
+    re.DOTALL,
+)
+"""A literal text or a comment."""
+_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter|transform\w*)\s*\(")
+_PARENTHESIS: Final = re.compile(rf"({_MACRO.pattern})|[()]")
+_MACRO_OF_LIST: Final = re.compile(r"(?<![\w\])])\[[^\[\]]*\]" + _MACRO.pattern)
+"""A macro over a list that the expression states."""
+_CALL: Final = re.compile(r"\w\s*\(")
 
 
 class SelectorError(Exception):
@@ -53,6 +75,10 @@ class Selector:
     """
 
     def __init__(self, expression: str) -> None:
+        if len(expression.encode()) > MAX_EXPRESSION_LENGTH:
+            raise SelectorError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} bytes")
+        self.work = estimate_work(expression)
+        """The estimated work of one evaluation, in steps of a search for devices."""
         self.names = attributes_read_by_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
         self._domains = tuple({match.group(2)[1:-1] for match in _LOOKUP.finditer(expression)})
@@ -83,7 +109,10 @@ class Selector:
             variables = device_variables(driver, device, self._domains)
         except (ValueError, InvalidInput) as error:
             return f"CEL runtime error: {error}"
-        value = self._program.eval(data={"device": variables})
+        try:
+            value = self._program.eval(data={"device": variables})
+        except RuntimeError as error:  # the limit on iterations
+            return f"CEL runtime error: {error}"
         if value.type() == cel.Type.BOOL:
             return bool(value.value())
         problem = value.value() if value.type() == cel.Type.ERROR else "the result is no boolean"
@@ -98,6 +127,41 @@ def compile_selector(expression: str) -> Selector:
       SelectorError: the expression cannot be compiled.
     """
     return Selector(expression)
+
+
+def estimate_work(expression: str) -> int:
+    """Return an upper estimate of the work to evaluate a CEL expression once, in steps of about a microsecond.
+
+    The CEL library limits the iterations of macros such as `all`, but not the time, and it does not count the cost. The
+    estimate is the work of the text, times the iterations of the macros that are nested.
+    """
+    text = _TEXT.sub('""', expression)
+    iterations = 1
+    depth = _macro_depth(text)
+    if depth:
+        width = expression.count(",") + 1
+        if len(_MACRO_OF_LIST.findall(text)) < len(_MACRO.findall(text)):
+            width = max(width, len(expression) if "split" in text else _MOST_ENTRIES)
+        iterations = MAX_ITERATIONS if "bind" in text else min(MAX_ITERATIONS, width**depth)
+    work = _EVALUATION_STEPS + len(expression) // _BYTES_PER_STEP + _CALL_STEPS * len(_CALL.findall(text))
+    return work * iterations
+
+
+def _macro_depth(text: str) -> int:
+    """Return how deeply macros with iterations are nested in an expression without its literal texts."""
+    if '"' in text.replace('""', "") or "'" in text or text.count("(") != text.count(")"):
+        return len(_MACRO.findall(text))  # not understood
+    depths = [0]
+    deepest = 0
+    for match in _PARENTHESIS.finditer(text):
+        if match.group() == ")":
+            depths.pop()
+            if not depths:
+                return len(_MACRO.findall(text))
+        else:
+            depths.append(depths[-1] + bool(match.group(1)))
+            deepest = max(deepest, depths[-1])
+    return deepest
 
 
 def attributes_read_by_expression(expression: str) -> frozenset[str] | None:

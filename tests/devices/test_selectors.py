@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import msgspec
@@ -88,3 +89,65 @@ def test_devices_that_differ_in_unread_attributes_share_one_evaluation():
 )
 def test_an_expression_that_may_read_everything_is_evaluated_by_whole_content(expression):
     assert attributes_read_by_expression(expression) is None
+
+
+NUMBERS = f"[{','.join(map(str, range(99)))}]"
+
+
+def nested(depth: int, body: str = "true") -> str:
+    for number in range(depth):
+        body = f"{NUMBERS}.all(n{number}, {body})"
+    return body
+
+
+def test_an_expression_with_too_many_iterations_is_an_error():
+    with pytest.raises(SelectorError, match="Iteration budget exceeded"):
+        matches(nested(3))
+
+
+def test_a_longer_expression_than_kubernetes_allows_is_an_error_at_once():
+    started = time.process_time()
+    with pytest.raises(SelectorError, match="longer than 10240 bytes"):
+        matches('("a" in device.attributes["b"] && ' * 3000)
+    assert time.process_time() - started < 0.5
+    assert matches("||".join(["true"] * 1700))
+
+
+def test_a_map_that_resembles_a_huge_quantity_is_an_error_at_once():
+    started = time.process_time()
+    for amount in ("1e99999999", "-1e99999999", "Infinity", "NaN"):
+        with pytest.raises(SelectorError, match="CEL runtime error"):
+            matches(f"{{'kubernetes.Quantity': '{amount}'}}.asInteger() == 1")
+    assert time.process_time() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    "expression, most",
+    [
+        (f'{OWN}.model == "h100" && {OWN}.index % 2 == 1', 20),
+        (f'{OWN}.driverVersion.isGreaterThan(semver("535.104.5"))', 30),
+        (f'["a100", "h100"].exists(model, model == {OWN}.model)', 100),
+        (f'["a", "h"].exists(m, m == {OWN}.model) && ["b"].all(m, m != {OWN}.model)', 200),
+        (f'{OWN}.all(name, name.startsWith("x"))', 2000),
+    ],
+)
+def test_the_estimated_work_of_usual_expressions_is_low(expression, most):
+    assert 10 <= compile_selector(expression).work <= most
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        nested(2, "&&".join(['quantity("1").sign() == 1'] * 20)),
+        nested(2, "&&".join(['")" == \')\' || """)""" == ")"'] * 20)),
+        f"cel.bind(list, {NUMBERS}, cel.bind(more, list + list, more.all(n, more.exists(m, m > n))))",
+        '"1-2-3-4-5-6-7-8-9-0-1-2-3-4-5-6-7-8-9".split("-").all(a, "1-2".split("-").all(b, true))',
+    ],
+    ids=["calls", "parentheses in texts", "bind", "split"],
+)
+def test_the_estimated_work_of_nested_iterations_is_not_below_the_time_in_microseconds(expression):
+    selector = compile_selector(expression)
+    started = time.process_time()
+    selector.matches("gpu.example.com", H100)
+    assert selector.work > 1e6 * (time.process_time() - started) / 4
+    assert selector.work > 5_000
