@@ -20,13 +20,48 @@ from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice
 from batchsched.devices.ledger import ZERO, DeviceKey, DeviceLedger
 from batchsched.devices.requests import AllocationError, ClaimRequests, NodeRefused, Request
 
-MAX_SEARCH_STEPS: Final = 20_000
-"""Steps after which the search on one node ends without a solution; each step chooses one device."""
+MAX_SEARCH_STEPS: Final = 50_000
+"""Steps after which the search on one node ends without a solution, about a microsecond each."""
+SEARCH_STEPS_PER_DEVICE: Final = 64
+"""Further steps for each device that the node reaches."""
+MAX_SEARCH_DEPTH: Final = 360
+"""Maximum number of claims, requests and devices of one pod, since the search is recursive."""
+CAPACITY_STEPS: Final = 4
+"""Steps for each capacity of a device that is tried."""
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 SEARCH_ENDED: Final = "timed out trying to allocate devices"
 
 Counters = dict[str, dict[str, Decimal]]
 """Counter set → counter → amount."""
+
+
+@dataclass(slots=True)
+class SearchBudget:
+    """The steps that the search for devices on one node may take, so that decisions are repeatable.
+
+    Each device that is tried for a request counts with its capacities and the constraints of the claim, and each
+    evaluation of an expression with its estimated work.
+
+    Args:
+      steps: the maximum number of steps.
+    """
+
+    steps: int
+    spent: int = 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps before they are taken.
+
+        Raises:
+          SearchEnded: these are more steps than the search may take.
+        """
+        self.spent += steps
+        if self.spent > self.steps:
+            raise SearchEnded
+
+
+class SearchEnded(Exception):
+    """The search for devices on a node took all steps of its budget."""
 
 
 class _TooManyDevices(Exception):
@@ -75,8 +110,20 @@ class Allocator:
     ledger: DeviceLedger
     rules: DeviceRules
 
-    def find_devices(self, node: Node, claims: Sequence[ClaimRequests]) -> NodeSolution | None:
+    def new_budget(self, node: Node) -> SearchBudget:
+        """Return the budget of a search on a node."""
+        devices = len(self.inventory.candidate_devices_of(node))
+        return SearchBudget(MAX_SEARCH_STEPS + SEARCH_STEPS_PER_DEVICE * devices)
+
+    def find_devices(
+        self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
+    ) -> NodeSolution | None:
         """Return devices for ResourceClaims on a node; None if the node has too few free devices.
+
+        Args:
+          node: the node.
+          claims: the claims without allocation.
+          budget: counts the steps of the search.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -84,9 +131,11 @@ class Allocator:
         """
         pools = self.inventory.pools_of(node)
         try:
-            search = _Search(self, node, pools, claims)
+            search = _Search(self, node, claims, budget or self.new_budget(node))
             if search.choose_devices():
                 return search.solution()
+        except SearchEnded as error:
+            raise NodeRefused(f"node {node.name}: {SEARCH_ENDED}") from error
         except InvalidCapacity as error:
             raise AllocationError(f"claim {claims[0].claim.key}: {error}") from error
         if any(pool.invalid for pool in pools):
@@ -124,25 +173,43 @@ class _Search:
     """The search on one node."""
 
     def __init__(
-        self, allocator: Allocator, node: Node, pools: tuple[Pool, ...], claims: Sequence[ClaimRequests]
+        self, allocator: Allocator, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget
     ) -> None:
         self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
-        self._pools, self._claims = pools, claims
+        self._pools, self._claims, self._budget = allocator.inventory.pools_of(node), claims, budget
         self._candidates = allocator.inventory.candidate_devices_of(node)
-        self._pool_of = {pool.key: pool for pool in pools}
+        self._pool_of = {pool.key: pool for pool in self._pools}
         self._selectable: dict[tuple[int, int], bool] = {}
         self._allocating: dict[DeviceKey, _Allocating] = {}
         self._available: dict[object, Counters] = {}
         self._consumed_counters: dict[object, Counters] = {}
         self._chosen: list[list[ChosenDevice]] = [[] for _ in claims]
         self._alternatives: dict[tuple[int, int], int] = {}
-        self._steps = 0
+        self._evaluation_work: dict[int, int] = {}
         self._choices: list[list[list[_Choices]]] = []
         self._constraints: list[tuple[AttributeConstraint, ...]] = []
         for claim_requests in claims:
             self._choices.append(self._choices_of(claim_requests))
             self._constraints.append(
                 attribute_constraints(claim_requests.claim.key, claim_requests.claim.spec.devices.constraints)
+            )
+        self._check_depth()
+
+    def _check_depth(self) -> None:
+        """Check that the recursion of the search is not too deep.
+
+        Raises:
+          AllocationError: the pod has too many claims, requests or devices.
+        """
+        depth = len(self._claims) + sum(
+            1 + max((choices.count for choices in alternatives), default=0)
+            for requests in self._choices
+            for alternatives in requests
+        )
+        if depth > MAX_SEARCH_DEPTH:
+            raise AllocationError(
+                f"claim {self._claims[0].claim.key}: the pod has {len(self._claims)} claims, and with their requests "
+                f"and devices they are {depth}; at most {MAX_SEARCH_DEPTH} are supported"
             )
 
     def solution(self) -> NodeSolution:
@@ -198,6 +265,7 @@ class _Search:
 
     def _has_enough(self, request: Request, device: PoolDevice) -> bool:
         """Return whether a device counts for a request for all devices, by its capacity."""
+        self._budget.spend(1 + CAPACITY_STEPS * len(device.capacity))
         used = self._used_capacity(device) if self._rules.all_skips_used_capacity else {}
         return has_capacity(device, request.capacity, used, fractional=self._rules.fractional_ranges)
 
@@ -205,6 +273,10 @@ class _Search:
         key = id(request), device.number
         cached = self._selectable.get(key)
         if cached is None:
+            work = self._evaluation_work.get(id(request))
+            if work is None:
+                work = self._evaluation_work[id(request)] = request.evaluation_work()
+            self._budget.spend(work)
             cached = self._selectable[key] = request.selects(device) and device.is_accessible_from(self._node)
         return cached
 
@@ -243,9 +315,7 @@ class _Search:
           alternative: number of the alternative.
           place: how many devices of the request are chosen, and the first candidate that may be next.
         """
-        self._steps += 1
-        if self._steps > MAX_SEARCH_STEPS:
-            raise NodeRefused(f"node {self._node.name}: {SEARCH_ENDED}")
+        self._budget.spend(1)
         choices, (done, start) = self._choices[claim][number][alternative], place
         request = choices.request
         if request.requests_all_matching_devices and not choices.all_devices:
@@ -260,15 +330,18 @@ class _Search:
             return step is not None and self._continue(step, claim, number, alternative, (done + 1, 0))
         for index in range(start, len(self._candidates)):
             device = self._candidates[index]
+            self._budget.spend(1)
             if self._is_taken(claim, request, device) or not self._selects(request, device):
                 continue
-            if not has_capacity(
-                device,
-                request.capacity,
-                self._used_capacity(device),
-                fractional=self._rules.fractional_ranges,
-            ):
-                continue
+            if request.capacity or not device.whole:
+                self._budget.spend(CAPACITY_STEPS * len(device.capacity))
+                if not has_capacity(
+                    device,
+                    request.capacity,
+                    self._used_capacity(device),
+                    fractional=self._rules.fractional_ranges,
+                ):
+                    continue
             step = self._choose(claim, request, device, must=False)
             # Devices of one request are chosen in ascending order, so that no set of devices is tried twice.
             if step is not None and self._continue(step, claim, number, alternative, (done + 1, index + 1)):
@@ -310,6 +383,7 @@ class _Search:
         """
         if self._is_taken(claim, request, device):
             return None
+        self._budget.spend(1 + len(self._constraints[claim]) + CAPACITY_STEPS * len(device.capacity))
         own = self._allocating.get(device.key)
         is_shared = device.shareable and bool(
             (own is not None and own.shares) or self._ledger.use_of(device.key).shares

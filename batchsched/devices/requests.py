@@ -87,6 +87,16 @@ class Request:
             any(alternative.tolerates(taint) for alternative in self.tolerations) for taint in device.taints
         )
 
+    def evaluation_work(self) -> int:
+        """Return the estimated work to evaluate all expressions for one device, in steps of a search."""
+        work = 0
+        for _, expression in self.expressions:
+            try:
+                work += compile_selector(expression).work
+            except SelectorError:
+                break  # the evaluation raises it
+        return work
+
     def attributes_read_by_selectors(self) -> frozenset[str] | None:
         """Return the names of the device attributes and capacities that the selectors read; None if unknown."""
         names: frozenset[str] = frozenset(self.capacity)

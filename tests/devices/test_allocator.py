@@ -1,6 +1,9 @@
+import time
+
 import msgspec
 import pytest
 
+from batchsched.devices.ledger import DeviceLedger
 from batchsched.devices.requests import AllocationError, NodeRefused
 from tests.devices.objects import (
     allocate,
@@ -197,3 +200,63 @@ def test_a_request_with_derived_attributes_names_the_field():
     wish = claim("mine", request(derivedAttributes=[{"name": "a/b", "expression": "1"}]))
     with pytest.raises(AllocationError, match="derivedAttributes"):
         allocate([FOUR], wish)
+
+
+LACKING = device_class("lacking", 'device.driver == "none"')
+
+
+@pytest.mark.parametrize(
+    "last, devices",
+    [
+        (request("last", "lacking"), {}),
+        (
+            request("last"),
+            {"constraints": [{"requests": ["r0", "last"], "matchAttribute": "gpu.example.com/index"}]},
+        ),
+    ],
+    ids=["no device", "constraint"],
+)
+def test_the_devices_that_a_search_tries_are_counted(monkeypatch, last, devices):
+    reads = []
+    use_of = DeviceLedger.use_of
+
+    def counted(self, device):
+        reads.append(device)
+        return use_of(self, device)
+
+    monkeypatch.setattr(DeviceLedger, "use_of", counted)
+    many = [gpu(f"gpu-{number}", attributes={"index": {"int": number}}) for number in range(128)]
+    hostile = claim("mine", *(request(f"r{number}") for number in range(31)), last, devices=devices)
+    with pytest.raises(NodeRefused, match="node a: timed out trying to allocate devices"):
+        allocate([slice_of("a", many)], hostile, classes=[device_class(), LACKING])
+    assert len(reads) < 200_000
+
+
+def test_capacities_that_are_compared_count_as_steps():
+    capacity = {f"c{number}": {"value": "1"} for number in range(32)}
+    shared = [gpu(f"gpu-{number}", capacity=capacity, allowMultipleAllocations=True) for number in range(64)]
+    hostile = claim("mine", *(request(f"r{number}") for number in range(31)), request("last", "lacking"))
+    started = time.process_time()
+    with pytest.raises(NodeRefused, match="timed out"):
+        allocate([slice_of("a", shared)], hostile, classes=[device_class(), LACKING])
+    assert time.process_time() - started < 2
+
+
+def test_an_expression_that_takes_too_long_is_not_evaluated():
+    numbers = f"[{','.join(map(str, range(99)))}]"
+    body = "&&".join(['quantity("1").sign() == 1'] * 300)
+    slow = request(selectors=[{"cel": {"expression": f"{numbers}.all(x, {numbers}.all(y, {body}))"}}])
+    started = time.process_time()
+    with pytest.raises(NodeRefused, match="timed out"):
+        allocate([FOUR], claim("mine", slow))
+    assert time.process_time() - started < 1
+
+
+def test_a_pod_with_more_claims_than_the_search_can_follow_is_an_error():
+    many = [gpu(f"gpu-{number}") for number in range(128)]
+    claims = [claim(f"c{number}") for number in range(120)]
+    assert len(allocate([slice_of("a", many)], *claims)) == 120
+    with pytest.raises(
+        AllocationError, match="the pod has 121 claims, and with their requests and devices they are 363"
+    ):
+        allocate([slice_of("a", many)], *claims, claim("one-more"))

@@ -7,6 +7,7 @@ import pytest
 
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus
 from batchsched.api.snapshot import Snapshot
+from batchsched.plugins.dynamic_resources import node_search
 from batchsched.session.session import Session
 from tests.devices.objects import allocated, claim, device_class, gpu, names, request, slice_of
 from tests.session import scenario
@@ -226,7 +227,9 @@ def test_a_component_that_does_not_write_claims_refuses_pods_with_claims():
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize("expression", ['device.attributes["gpu.example.com"].nothing == "x"', "device.(", "1"])
+@pytest.mark.parametrize(
+    "expression", ['device.attributes["gpu.example.com"].nothing == "x"', "device.(", "1"]
+)
 def test_a_claim_with_an_expression_that_fails_refuses_its_own_pod_only(way, expression):
     selectors = [{"cel": {"expression": expression}}]
     bad = [with_own_claim(pod(f"bad-{at}", cpu=1), request(selectors=selectors)) for at in range(2)]
@@ -242,4 +245,27 @@ def test_a_claim_with_an_expression_that_fails_refuses_its_own_pod_only(way, exp
     assert len(devices_of(decision)) == 4
     assert [one.pod_group for one in decision.refusals] == ["team/bad-0", "team/bad-1"]
     for refusal in decision.refusals:
-        assert "plugin DynamicResources failed in Filter: claim team/bad-0-gpu: selector #0" in refusal.message
+        assert (
+            "plugin DynamicResources failed in Filter: claim team/bad-0-gpu: selector #0" in refusal.message
+        )
+
+
+@BOTH_WAYS
+def test_a_claim_that_takes_too_long_on_all_nodes_together_is_refused_early(monkeypatch, way):
+    monkeypatch.setattr(node_search, "MAX_STEPS_OF_ALL_GROUPS", 100)
+    monkeypatch.setattr(node_search, "SEARCH_STEPS_PER_DEVICE", 0)
+    # The expression may read everything, so that each node has devices of its own.
+    selectors = [{"cel": {"expression": 'device.attributes["gpu.example.com"].exists(name, name == "none")'}}]
+    state = cluster(
+        nodes(20),
+        with_own_claim(pod("slow", cpu=1), request(selectors=selectors)),
+        with_own_claim(pod("fast", cpu=1)),
+        resource_slices=tuple(
+            slice_of(f"n{at}", [gpu("gpu-0", attributes={"index": {"int": at}})]) for at in range(20)
+        ),
+        device_classes=(device_class(),),
+    )
+    decision = schedule(state, way)
+    assert list(devices_of(decision)) == ["fast"]
+    (refusal,) = decision.refusals
+    assert "timed out trying to allocate devices" in refusal.message

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -9,7 +10,12 @@ import numpy as np
 from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.devices.allocator import ChosenDevice, NodeSolution
+from batchsched.devices.allocator import (
+    SEARCH_ENDED,
+    SEARCH_STEPS_PER_DEVICE,
+    ChosenDevice,
+    NodeSolution,
+)
 from batchsched.devices.inventory import PoolDevice
 from batchsched.devices.node_groups import EqualDeviceGroups
 from batchsched.devices.requests import ClaimRequests, NodeRefused, claim_requests
@@ -24,6 +30,8 @@ from batchsched.plugins.dynamic_resources.claims import ClassClaims
 from batchsched.plugins.dynamic_resources.extended_resources import extended_claim
 
 NOT_ENOUGH = "cannot allocate all claims"
+MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
+"""Steps after which no further group of nodes is searched for the claims of a pod, in addition to those for devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +41,12 @@ class GroupSearchResult:
     Args:
       reason: why devices cannot be allocated; "" if they can.
       score: the sum of the preferences of the alternatives that are used.
+      steps: the steps that the search took.
     """
 
     reason: str = ""
     score: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,10 +147,17 @@ class DeviceSearch:
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
         objects = nodes.objects
-        outcomes = [
-            self._outcome(int(number), objects[int(example)])
-            for number, example in zip(distinct, first, strict=True)
-        ]
+        outcomes = [GroupSearchResult()] * len(distinct)
+        inventory = self._objects.allocator.inventory
+        steps, max_steps = 0, MAX_STEPS_OF_ALL_GROUPS
+        for position in np.argsort(first):  # in the order of the nodes
+            node = objects[int(first[position])]
+            max_steps += SEARCH_STEPS_PER_DEVICE * len(inventory.candidate_devices_of(node))
+            if steps <= max_steps:
+                outcomes[position] = self._outcome(int(distinct[position]), node)
+                steps += outcomes[position].steps
+            else:
+                outcomes[position] = GroupSearchResult(f"node {node.name}: {SEARCH_ENDED}")
         reasons = tuple(dict.fromkeys(item.reason for item in outcomes if item.reason))
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
@@ -183,15 +200,16 @@ class DeviceSearch:
         return outcome
 
     def _search(self, node: Node) -> GroupSearchResult:
+        allocator = self._objects.allocator
+        budget = allocator.new_budget(node)
         try:
-            solution = self._objects.allocator.find_devices(node, self.claims)
+            solution = allocator.find_devices(node, self.claims, budget)
         except NodeRefused as refused:
-            return GroupSearchResult(str(refused))
+            return GroupSearchResult(str(refused), steps=budget.spent)
         if solution is None:
-            return GroupSearchResult(NOT_ENOUGH)
-        return GroupSearchResult(
-            score=sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values())
-        )
+            return GroupSearchResult(NOT_ENOUGH, steps=budget.spent)
+        score = sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values())
+        return GroupSearchResult(score=score, steps=budget.spent)
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:

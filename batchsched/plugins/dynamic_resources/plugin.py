@@ -79,8 +79,8 @@ class DynamicResourcesArgs(StrictModel):
 
     filter_timeout: str = Field(
         default="10s",
-        description="Time limit of the Filter for one node. It has no effect: the search on a node ends after 20,000 "
-        "steps instead, so that decisions are repeatable.",
+        description="Time limit of the Filter for one node. It has no effect: the search on a node ends after 50,000 "
+        "steps instead, and 64 for each device, so that decisions are repeatable.",
     )
     binding_timeout: str = Field(
         default="600s",

@@ -13,7 +13,7 @@ import numpy as np
 
 from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.node import Node
-from batchsched.devices.allocator import Allocator
+from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE, Allocator
 from batchsched.devices.requests import AllocationError, Request, claim_requests
 from batchsched.framework.constrain import (
     EVERY_NODE,
@@ -30,7 +30,11 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     extended_claim,
     resources_served_by_devices,
 )
-from batchsched.plugins.dynamic_resources.node_search import NOT_ENOUGH, nodes_by_resources
+from batchsched.plugins.dynamic_resources.node_search import (
+    MAX_STEPS_OF_ALL_GROUPS,
+    NOT_ENOUGH,
+    nodes_by_resources,
+)
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -78,7 +82,8 @@ def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[Cons
             free = _free_devices(demand.request, table)
         except AllocationError:
             continue  # the Filter refuses these pods
-        rows.append(pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, demand.devices, free))
+        if free is not None:
+            rows.append(pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, demand.devices, free))
     return rows
 
 
@@ -111,12 +116,19 @@ def _add_demand(
         demand.devices[candidate.index] = demand.devices.get(candidate.index, 0) + request.count
 
 
-def _free_devices(request: Request, table: NodeTable) -> IntArray:
-    """Return the number of free devices [N] of each node that a request may get; a shareable device counts as many."""
+def _free_devices(request: Request, table: NodeTable) -> IntArray | None:
+    """Return the number of free devices [N] of each node that a request may get; a shareable device counts as many.
+
+    Return None if it takes too long to evaluate the expressions of the request.
+    """
     allocator = device_objects(table).allocator
     numbers = equal_device_groups(table).group_numbers(request.attributes_read_by_selectors())
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    counts = np.array([_count_free(request, table.nodes[int(node)], allocator) for node in first], np.int64)
+    examples = [table.nodes[int(node)] for node in first]
+    devices = sum(len(allocator.inventory.candidate_devices_of(node)) for node in examples)
+    if devices * request.evaluation_work() > MAX_STEPS_OF_ALL_GROUPS + SEARCH_STEPS_PER_DEVICE * devices:
+        return None
+    counts = np.array([_count_free(request, node, allocator) for node in examples], np.int64)
     result: IntArray = counts[inverse]
     return result
 
