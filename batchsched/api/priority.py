@@ -62,8 +62,8 @@ class PriorityTable:
         """Return `highest`, a gang's highest pod priority, but at most the value of its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
-    def explain_cap(self, group: PodGroup, pods: Iterable[Pod]) -> str:
-        """Return advice if a PodGroup's PriorityClass has no effect, because all its pods have lower priorities.
+    def priority_class_hint(self, group: PodGroup, pods: Iterable[Pod]) -> str:
+        """Return advice if a PodGroup's PriorityClass has no effect, because all pods have lower priorities.
 
         Otherwise, return "".
         """

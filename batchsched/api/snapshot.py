@@ -68,8 +68,8 @@ class WaitingGang:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueUsage:
-    """The past usage of one resource by one queue, as a mean in which older usage counts less.
+class PastQueueUsage:
+    """The past usage of one resource by one queue, as a mean over time in which older usage counts less.
 
     Args:
       queue: name of the queue; usage of its descendants is not included.
@@ -120,7 +120,7 @@ class Snapshot:
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     held: tuple[WaitingGang, ...] = ()
     resting: tuple[str, ...] = ()
-    usage: tuple[QueueUsage, ...] = ()
+    usage: tuple[PastQueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] = ()
     chosen_policy: str = ""

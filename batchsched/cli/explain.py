@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from batchsched.api.core.quantity import format_count
 from batchsched.api.decision import Assignment, Eviction, Refusal, Waiting, refusal_text
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.cli.options import (
@@ -27,7 +28,6 @@ from batchsched.cli.printing import (
     add_row,
     amounts_text,
     console,
-    count_text,
     new_table,
     nodes_text,
     preempting_gangs,
@@ -366,19 +366,19 @@ def _member_counts(outlook: "GangFeasibility", evicted: int) -> str:
     """
     counts = []
     if outlook.bound:
-        counts.append(f"{count_text(outlook.bound, 'member')} {'runs' if outlook.bound == 1 else 'run'}")
+        counts.append(f"{format_count(outlook.bound, 'member')} {'runs' if outlook.bound == 1 else 'run'}")
     if evicted:
         verbs = "runs and is evicted" if evicted == 1 else "run and are evicted"
-        counts.append(f"{count_text(evicted, 'member')} {verbs}")
+        counts.append(f"{format_count(evicted, 'member')} {verbs}")
     if outlook.pending:
-        counts.append(f"{count_text(outlook.pending, 'member')} pending")
+        counts.append(f"{format_count(outlook.pending, 'member')} pending")
     return ", ".join(counts) or "no member exists"
 
 
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
         case GangResult.PLACED:
-            return f"placed, {count_text(len(explanation.assignments), 'pod')}"
+            return f"placed, {format_count(len(explanation.assignments), 'pod')}"
         case GangResult.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
         case GangResult.REFUSED if explanation.refusal is not None:
@@ -399,15 +399,15 @@ def _headline(explanation: Explanation) -> str:
 def _print_part(part: "PartFeasibility", out: "Console") -> None:
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(
-        f"\n{name}{count_text(part.members, 'member')} of {amounts_text(part.requests) or 'no request'}",
+        f"\n{name}{format_count(part.members, 'member')} of {amounts_text(part.requests) or 'no request'}",
         style="bold",
     )
     out.print(
-        f"{part.open_nodes} of {count_text(part.nodes, 'node')} {'is' if part.open_nodes == 1 else 'are'} open to a "
-        f"member, with room for {count_text(part.room, 'member')}"
+        f"{part.open_nodes} of {format_count(part.nodes, 'node')} {'is' if part.open_nodes == 1 else 'are'} open to a "
+        f"member, with room for {format_count(part.room, 'member')}"
     )
     for reason, count in sorted(part.reasons.items(), key=lambda item: -item[1]):
-        out.print(f"  {count_text(count, 'node')}: {reason}")
+        out.print(f"  {format_count(count, 'node')}: {reason}")
     for level in part.levels:
         _print_level(level, out)
 

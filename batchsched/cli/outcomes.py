@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from batchsched.api.core.quantity import format_count
 from batchsched.api.crd.validation import suggest_name
 from batchsched.cli.options import OutputFormat
 from batchsched.cli.printing import (
     NONE,
     add_row,
     console,
-    count_text,
     new_table,
     print_aligned,
     print_data,
@@ -225,7 +225,7 @@ def _print_unfinished(policies: Sequence[Sequence["Outcome"]]) -> None:
         )
         for gang in gangs[:_MAX_UNFINISHED]
     ]
-    console().print(f"\n{count_text(len({gang.key for gang in gangs}), 'gang')} did not finish:")
+    console().print(f"\n{format_count(len({gang.key for gang in gangs}), 'gang')} did not finish:")
     print_aligned([("NAME", "REASON", *(("POLICY",) * several), "MESSAGE"), *rows])
     if len(gangs) > len(rows):
         console().print(f"and {len(gangs) - len(rows)} more; -o json lists all")
@@ -461,9 +461,9 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
         return
     for comparison in comparisons:
         count = comparison.measures[0].difference.sample_count
-        title = f"{comparison.workload}: {count_text(count, 'seed')}"
+        title = f"{comparison.workload}: {format_count(count, 'seed')}"
         if count < comparison.seeds:
-            title = f"{comparison.workload}: partial, {count} of {count_text(comparison.seeds, 'seed')}"
+            title = f"{comparison.workload}: partial, {count} of {format_count(comparison.seeds, 'seed')}"
         _print_measures(title, comparison)
 
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 import msgspec
 from typing_extensions import override
 
-from batchsched.api.core.quantity import format_quantity
+from batchsched.api.core.quantity import format_count, format_quantity
 from batchsched.api.decision import Decision, refusal_text
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
@@ -279,7 +279,7 @@ def _decision_rows(
     gap = (NONE,) * len(_WIDE_TITLES) if wide else ()
     for group, pods in gangs.items():
         nodes = nodes_text(pods, len(pods) if wide else _MAX_NODES)
-        yield (group, "Placed", NONE, *gap, f"{count_text(len(pods), 'pod')}: {nodes}")
+        yield (group, "Placed", NONE, *gap, f"{format_count(len(pods), 'pod')}: {nodes}")
     for entry in decision.waiting:
         yield (entry.pod_group, "Waiting", entry.plugin, *gap, f"held at Permit until {entry.until}")
     preempting = preempting_gangs(decision)
@@ -310,11 +310,6 @@ def _decision_rows(
         yield (place, "SetAside", record.field or NONE, *gap, record.message)
 
 
-def count_text(count: int, noun: str) -> str:
-    """Format a number and a noun, such as `1 pod` or `2 pods`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def print_timings(timings: "Timings") -> None:
     """Print the total durations of plugin calls on standard error, the longest first."""
     slowest = sorted(timings.items(), key=lambda item: -item[1][1])
@@ -330,7 +325,7 @@ def print_timings(timings: "Timings") -> None:
 
 
 def _summary(decision: Decision, gangs: int, nodes: int) -> str:
-    parts = [f"{gangs} placed ({count_text(len(decision.assignments), 'pod')})"]
+    parts = [f"{gangs} placed ({format_count(len(decision.assignments), 'pod')})"]
     if decision.waiting:
         parts.append(f"{len(decision.waiting)} waiting")
     preempting = preempting_gangs(decision)
@@ -339,7 +334,7 @@ def _summary(decision: Decision, gangs: int, nodes: int) -> str:
     parts.append(f"{len(decision.refusals) - len(preempting)} refused")
     if decision.set_aside:
         parts.append(f"{len(decision.set_aside)} set aside")
-    return f"PodGroups: {', '.join(parts)}; {count_text(nodes, 'node')}"
+    return f"PodGroups: {', '.join(parts)}; {format_count(nodes, 'node')}"
 
 
 def _account(session: "DecidedSession") -> str:

@@ -21,9 +21,9 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
 from batchsched.cli.live_cluster import ClusterAccess, list_cluster
 from batchsched.cli.session_input import (
-    find_cluster,
     print_warnings,
     profile_for_command,
+    read_session_input,
     warn_of_ignored_policy,
 )
 from batchsched.config.schema import Profile
@@ -109,7 +109,7 @@ def run_session(
       UnusableInput: the files contain nothing usable.
       InvalidInput: the configuration cannot be used.
     """
-    cluster_files, settings = find_cluster(files, config, profile_name, now)
+    cluster_files, settings = read_session_input(files, config, profile_name, now)
     recorded = cluster_files.session
     answers = None
     if recorded is not None:
@@ -176,7 +176,7 @@ def run_what_if_sessions(
 
     decide: Callable[[], DecidedSession]
     if cluster:
-        cluster_files, settings = find_cluster(cluster, access.config, access.profile, now)
+        cluster_files, settings = read_session_input(cluster, access.config, access.profile, now)
         offline = open_cluster(cluster_files, settings)
         service, namespace = offline.service, access.stated_namespace or "default"
         decide = partial(_decide_offline, offline, seed)

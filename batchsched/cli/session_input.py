@@ -18,7 +18,7 @@ _MOST_SHOWN: Final = 50
 """Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
 
 
-def find_cluster(
+def read_session_input(
     files: Sequence[Path], config: Path | None, profile_name: str | None, now: float | None
 ) -> tuple[ClusterFiles, SessionSettings]:
     """Read the input files of a command, and return them with the profile and the time of the session.

@@ -256,7 +256,7 @@ class Profile(StrictModel):
         """The Kubernetes release that the profile follows: how kube-scheduler of that release behaves."""
         return RELEASES[self.kubernetes_version]
 
-    def reads_policy(self, *, entitled: bool) -> bool:
+    def policy_has_effect(self, *, entitled: bool) -> bool:
         """Return whether `policy` decides which gangs start.
 
         Without the solver, gangs are placed one by one in its order, whatever `selection` states. With

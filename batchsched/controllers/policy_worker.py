@@ -117,8 +117,8 @@ class PolicyWorker:
 def _forecast_in_thread(
     chooser: PolicyChooser, frozen: ForecastInput, pacer: "_Pacer"
 ) -> dict[str, Forecast]:
-    pacer.begin()
-    return chooser.forecast_all(frozen, pacer.pause)
+    pacer.start_cpu_clock()
+    return chooser.forecast_all(frozen, pacer.sleep_to_cpu_share)
 
 
 class _Pacer:
@@ -131,12 +131,12 @@ class _Pacer:
         self._is_stopped = is_stopped
         self._last = 0.0
 
-    def begin(self) -> None:
-        """Record the CPU time of the forecast's thread at the beginning of its work."""
+    def start_cpu_clock(self) -> None:
+        """Start to measure the CPU time of the forecast's thread."""
         self._last = time.thread_time()
 
-    def pause(self) -> None:
-        """Sleep in proportion to the CPU time that the forecast's thread used since the last pause.
+    def sleep_to_cpu_share(self) -> None:
+        """Sleep so long that the forecast's thread uses no more than its share of a CPU.
 
         Raises:
           StoppedForecast: this replica stops.

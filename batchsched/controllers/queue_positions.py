@@ -170,8 +170,8 @@ def _usage_with_descendants(state: ClusterState, tree: QueueTree) -> defaultdict
     return usage
 
 
-class QueueHeadroom:
-    """The amounts that the limits of queues leave for further pods, as of the last call of `refresh`.
+class RemainingQueueLimits:
+    """The amounts that the limits of queues still allow further pods to use, as of the last call of `refresh`.
 
     Limits per user are not considered, because only sessions know the usage of each user.
 
@@ -230,7 +230,7 @@ def _fair_shares(
     policies = QueuePolicies(tree, queue_policy)
     if policies.reads_past_usage:
         return {}
-    resources, table = measure_queue_table(state, tree)
+    resources, table = current_queue_table(state, tree)
     fair = compute_entitlements(table, policies.policies_by_queue(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
@@ -238,7 +238,7 @@ def _fair_shares(
     }
 
 
-def measure_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+def current_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
     """Return the names of all resources that nodes offer, and the table of the amounts that queues use and demand."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 

@@ -18,12 +18,12 @@ from batchsched.controllers.event_recorder import (
     WriteThrottle,
     object_reference,
 )
-from batchsched.controllers.queue_positions import QueueHeadroom
+from batchsched.controllers.queue_positions import RemainingQueueLimits
 from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory
 from batchsched.controllers.scheduler_names import SchedulerNameClaims
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
-from batchsched.controllers.workload_status import DisruptionTargets
+from batchsched.controllers.workload_status import DisruptionTargetWriter
 from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.reflector import Reflector
@@ -66,14 +66,14 @@ class Reporter:
         self._cache = cache
         self._clock = clock
         self._refusals = RefusalHistory()
-        self._headroom = QueueHeadroom(cache)
+        self._remaining_limits = RemainingQueueLimits(cache)
         self._task: asyncio.Task[None] | None = None
         self._resting = False
         self._claims: SchedulerNameClaims | None = None
         self._set_aside: SetAsideEventReporter | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
-        self._disruptions = DisruptionTargets(cache, writer, clock)
+        self._disruptions = DisruptionTargetWriter(cache, writer, clock)
         self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
 
     def reconfigure(self, profile: Profile) -> None:
@@ -142,10 +142,10 @@ class Reporter:
         """Return, for each gang with surplus pods, the queue that has no room for them within its limit, or ""."""
         if not surplus:
             return {}
-        self._headroom.refresh()
+        self._remaining_limits.refresh()
         gangs = {key: self._cache.gangs.get(entity.identity) for key, entity in surplus.items()}
         return {
-            key: self._headroom.find_full_queue(gang) if gang is not None else ""
+            key: self._remaining_limits.find_full_queue(gang) if gang is not None else ""
             for key, gang in gangs.items()
         }
 

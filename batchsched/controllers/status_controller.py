@@ -332,7 +332,7 @@ class StatusController:
         if gang is None or not group.spec.priority_class_name:
             return ""
         priorities = PriorityTable(self._cache.list_objects("priority_classes"))
-        return priorities.explain_cap(group, [*gang.pending.values(), *gang.bound.values()])
+        return priorities.priority_class_hint(group, [*gang.pending.values(), *gang.bound.values()])
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
         record = self._refusals.get(gang_key_of_pod(pod))

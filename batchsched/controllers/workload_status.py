@@ -62,8 +62,8 @@ def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children)
 
 
 @dataclass(frozen=True, slots=True)
-class TreeVerdict:
-    """The state of a gang from which the conditions of the groups in its tree are computed.
+class GangTreeState:
+    """The state of a gang that is a tree of Kubernetes groups, from which the conditions of these groups are computed.
 
     Args:
       gang: the PodGroup of the tree.
@@ -129,7 +129,7 @@ def changed_conditions(
     """
     trees = cache.group_trees
     placed = placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
-    tree = TreeVerdict(gang, counts, placed, verdict, now)
+    tree = GangTreeState(gang, counts, placed, verdict, now)
     for group in trees.groups_of(gang.key):
         uid = group.metadata.uid
         condition = tree.condition_of(group, written(uid) or group.conditions, trees.children)
@@ -153,8 +153,8 @@ class DisruptedGroup:
     generation: int
 
 
-class DisruptionTargets:
-    """Writes the condition `DisruptionTarget` to groups of Kubernetes that evictions leave without their minimum.
+class DisruptionTargetWriter:
+    """Writes the condition `DisruptionTarget` to groups of Kubernetes that fall below their minimum by evictions.
 
     Evictions of pods beyond the minimum change nothing. The condition is written once for each group and set of pods.
 

@@ -519,6 +519,6 @@ def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionH
         raise PluginError(name_of(plugin), "PostFilter", problem)
 
 
-def status_message(status: Status) -> str:
+def joined_reasons(status: Status) -> str:
     """Return the reasons of a status, joined as by kube-scheduler; "" if it has none."""
     return ", ".join(status.reasons)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from batchsched.api.core.quantity import format_count
 from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
 from batchsched.lab.document import Table, TableCell, TableRow
-from batchsched.lab.figure import format_count, format_duration, format_number
+from batchsched.lab.figure import format_duration, format_number
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.scenario import ClusterSpec, Scenario, WorkloadSpec
 from batchsched.queues.gang_order import find_gang_order

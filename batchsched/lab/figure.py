@@ -81,11 +81,6 @@ def format_number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def format_count(count: int, noun: str) -> str:
-    """Format a number with its noun: 1 node, 1,000 nodes."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def format_duration(seconds: float) -> str:
     """Format a duration as text: 0.4 s, 42 s, 3.5 min, 2.1 h, 12.0 d."""
     if seconds < MINUTE:

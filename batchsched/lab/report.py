@@ -6,7 +6,7 @@ from math import isnan
 from typing import Final
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import format_quantity
+from batchsched.api.core.quantity import format_count, format_quantity
 from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_sweep
 from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
 from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
@@ -19,7 +19,7 @@ from batchsched.lab.document import (
     TableRow,
     nonempty_sections,
 )
-from batchsched.lab.figure import Figure, axis, format_count, format_duration, policy_color
+from batchsched.lab.figure import Figure, axis, format_duration, policy_color
 from batchsched.lab.gantt import BarGroups, draw_gantt_charts
 from batchsched.lab.measures import (
     Measure,

@@ -14,7 +14,7 @@ from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.report import render_sweep
 from batchsched.lab.results import RUNS, planned_paths, read_finished_runs, read_outcome, read_plan
 from batchsched.lab.scenario import Scenario
-from batchsched.observability.http.html_page import page_parts
+from batchsched.observability.http.html_page import table_page_values
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
@@ -77,7 +77,7 @@ class ResultPages:
             columns=("Gangs", *(measure.title for measure in shown), "Processor time"),
             rows=rows,
             finished=sum(bool(row["file"]) for row in rows),
-            **page_parts(),
+            **table_page_values(),
         )
 
     def result_file(self, name: str) -> Path | None:

@@ -420,7 +420,7 @@ def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
     return tuple(file.run for file in result_files(folder, runs) if not file.path.exists())
 
 
-def in_order_of_seeds(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
+def sort_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
     """Return the files seed by seed, so that the first comparison of all policies is complete early."""
     rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(file.run.seed for file in files))}
     return tuple(sorted(files, key=lambda file: rank_of_seed[file.run.seed]))
@@ -450,7 +450,7 @@ def execute_missing_runs(
             progress(finished, len(runs))
 
     report(len(runs) - len(missing_runs(runs, folder)))
-    return write_missing_files(in_order_of_seeds(result_files(folder, runs)), folder, workers, report)
+    return write_missing_files(sort_by_seed(result_files(folder, runs)), folder, workers, report)
 
 
 def write_missing_files(

@@ -28,7 +28,7 @@ from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, Worklo
 from batchsched.lab.workers import Workers
 from batchsched.record.cluster_files import SessionSettings, find_cluster_files
 from batchsched.record.file import read_session_file as read_session
-from batchsched.runner.auto_scheduler import SimulatedSchedulers
+from batchsched.runner.auto_scheduler import SimulationSchedulerBuilder
 from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
@@ -107,7 +107,7 @@ def simulate(
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
     """
-    schedulers = SimulatedSchedulers(profile)
+    schedulers = SimulationSchedulerBuilder(profile)
     result = simulate_workload(workload, schedulers.make_scheduler, settings, progress)
     result = replace(result, chosen_policies=schedulers.chosen_policies)
     return _with_reasons(result, schedulers.session, settings.seed)

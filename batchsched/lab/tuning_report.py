@@ -5,10 +5,11 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+from batchsched.api.core.quantity import format_count
 from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.definitions import ReportSettings
 from batchsched.lab.document import Section, Table, TableCell, TableRow
-from batchsched.lab.figure import Figure, axis, format_count, format_number, policy_color
+from batchsched.lab.figure import Figure, axis, format_number, policy_color
 from batchsched.lab.pairs import difference_text
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.report import sweep_document

@@ -108,7 +108,7 @@ def _capped_priorities(snapshot: Snapshot) -> Iterator[str]:
         members[gang_identity(pod)].append(pod)
     table = PriorityTable(snapshot.priority_classes)
     for group in groups:
-        advice = table.explain_cap(group, members[group.key])
+        advice = table.priority_class_hint(group, members[group.key])
         if advice:
             yield f"PodGroup {group.key}: spec.{advice}"
 

@@ -79,16 +79,16 @@ def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
         return None
     reading = _Reading()
     parts = tuple(part for stated in rule.parts for part in _parts(manifest, stated, reading))
-    wishes: dict[str, Any] = {}
+    spec_fields: dict[str, Any] = {}
     for path, field_name in ((rule.queue, "queue"), (rule.priority_class_name, "priorityClassName")):
         text = text_or_empty(find_field(manifest, parse_field_path(path))) if path is not None else ""
         if text:
-            wishes[field_name] = text
+            spec_fields[field_name] = text
     least = reading.read_count(rule.min_member, manifest, 0)
     if least:
-        wishes["minMember"] = least
+        spec_fields["minMember"] = least
     labels = (rule.sub_group_label,) if rule.sub_group_label else ()
-    return OwnerShape(parts, labels, rule.gang_label, wishes, problem=reading.problem) if parts else None
+    return OwnerShape(parts, labels, rule.gang_label, spec_fields, problem=reading.problem) if parts else None
 
 
 def _parts(manifest: Manifest, rule: OwnerPartRule, reading: _Reading) -> Iterator[OwnerPart]:

@@ -3,7 +3,7 @@
 Pods and owners may arrive, change and disappear in any order. A pod names its owner, and the owner determines the
 needs of the gang. A pod receives the labels of its gang before it enters the cluster state, so that no session sees
 it without a gang. While its owner is unknown, the pod belongs to a PodGroup that does not exist, and is refused like
-other pods of missing PodGroups. `projection` writes the labels to the API later.
+other pods of missing PodGroups. `pod_group_writer` writes the labels to the API later.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -315,7 +315,7 @@ def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:
         template = owners.template_of(owner, inherited)
         if template is not None:
             index = pod.labels.get(template.gang_label, "") if template.gang_label else ""
-            name, marks = ref.pod_group_name(index), owner.kind.member_marks
+            name, marks = ref.pod_group_name(index), owner.kind.read_membership
             variant, sub_group = marks(pod.labels) if marks is not None else ("", "")
             return PodGang(ref, name, index, owner, template, variant, sub_group)
         inherited |= owner.needs.stated_fields

@@ -48,35 +48,35 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
     parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
     groups: list[PartGroup] = []
     variants: dict[str, GangVariant] = {}
-    wishes: dict[str, Any] = {}
+    spec_fields: dict[str, Any] = {}
     if text_or_empty(template.get("priorityClassName")):
-        wishes["priorityClassName"] = template["priorityClassName"]
+        spec_fields["priorityClassName"] = template["priorityClassName"]
     topology = _topology(template)
     if topology:
-        wishes["topology"] = topology
+        spec_fields["topology"] = topology
     for group in scaling_groups:
         members = [(name, cliques[name]) for name in _clique_names(group) if name in cliques]
         group_name, constraint = _group_name(group), _topology(group)
         least = _min_available(group)
         if len(parts) + least * max(1, len(members)) > MOST_SUBGROUPS:
-            return _refused(parts, [(clique, name) for name, clique in members], least, wishes)
+            return _refused(parts, [(clique, name) for name, clique in members], least, spec_fields)
         for replica in range(least):
             prefix = f"{group_name}-{replica}"
             if constraint:
                 groups.append(PartGroup(prefix, constraint))
             parent = prefix if constraint else ""
             parts += [_part(clique, f"{prefix}-{name}", parent) for name, clique in members]
-        further = {**wishes, "topology": constraint} if constraint else wishes
+        further = {**spec_fields, "topology": constraint} if constraint else spec_fields
         further_parts = tuple(_part(clique, name) for name, clique in members)
         variants[group_name] = GangVariant(further_parts, _with_single_part(further, further_parts))
     if not parts:
         return None
-    wishes = _with_single_part(wishes, parts, groups)
-    return OwnerShape(tuple(parts), (POD_CLIQUE,), POD_GANG, wishes, tuple(groups), variants)
+    spec_fields = _with_single_part(spec_fields, parts, groups)
+    return OwnerShape(tuple(parts), (POD_CLIQUE,), POD_GANG, spec_fields, tuple(groups), variants)
 
 
 def _refused(
-    parts: Sequence[OwnerPart], members: Sequence[tuple[Manifest, str]], least: int, wishes: Manifest
+    parts: Sequence[OwnerPart], members: Sequence[tuple[Manifest, str]], least: int, spec_fields: Manifest
 ) -> OwnerShape:
     """Return the shape of a PodCliqueSet with more parts than subgroups are allowed: its replicas are not divided."""
     scaled = [_part(clique, name) for clique, name in members]
@@ -86,21 +86,21 @@ def _refused(
         "lower minAvailable"
     )
     every = (*parts, *whole) or (OwnerPart("", least, least),)
-    return OwnerShape(every, (), POD_GANG, wishes, problem=problem)
+    return OwnerShape(every, (), POD_GANG, spec_fields, problem=problem)
 
 
 def _with_single_part(
-    wishes: dict[str, Any], parts: Sequence[OwnerPart], groups: Sequence[PartGroup] = ()
+    spec_fields: dict[str, Any], parts: Sequence[OwnerPart], groups: Sequence[PartGroup] = ()
 ) -> dict[str, Any]:
-    """Return the wishes of a gang. The constraints of a single part, which are stricter, become those of the gang."""
+    """Return the fields of a gang's PodGroupSpec. The constraints of a single part replace those of the gang."""
     if len(parts) != 1:
-        return wishes
+        return spec_fields
     levels = {
-        **wishes.get("topology", {}),
+        **spec_fields.get("topology", {}),
         **{level: name for group in groups for level, name in group.topology.items()},
         **parts[0].topology,
     }
-    return {**wishes, "topology": levels} if levels else wishes
+    return {**spec_fields, "topology": levels} if levels else spec_fields
 
 
 def _clique_names(group: Manifest) -> list[str]:
@@ -149,7 +149,7 @@ def _topology(group: Manifest) -> Mapping[str, str]:
     return {name: level for name, level in levels.items() if level}
 
 
-def grove_marks(labels: Mapping[str, str]) -> tuple[str, str]:
+def grove_membership(labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the gang variant of a pod of Grove ("" for the base gang) and the subgroup of the pod.
 
     Grove names a clique `SET-REPLICA-CLIQUE`, or `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.

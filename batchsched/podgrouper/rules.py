@@ -18,7 +18,7 @@ from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.external.annotations import KUEUE_GROUP, topology_of_annotations
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, unsupported_owner_annotation
-from batchsched.podgrouper.grove_rules import grove_marks, pod_clique_set_children, pod_clique_set_shape
+from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_children, pod_clique_set_shape
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
@@ -58,7 +58,7 @@ class OwnerKind:
       name, api_version: as in ownerReferences.
       rule: returns the shape of a gang.
       children: returns the objects that its controller creates; None if it creates the pods of the shape itself.
-      member_marks: returns the variant of the gang of a pod and its subgroup from the labels of the pod; None if
+      read_membership: returns the variant of the gang of a pod and its subgroup from the labels of the pod; None if
         `OwnerShape.sub_group_labels` names the subgroup.
       resource: the plural in paths of the API; "" if it is the regular one.
       read_paths: the fields that the rule reads, if it is a rule of the configuration.
@@ -68,7 +68,7 @@ class OwnerKind:
     api_version: str
     rule: Rule
     children: ChildRule | None = None
-    member_marks: Callable[[Mapping[str, str]], tuple[str, str]] | None = None
+    read_membership: Callable[[Mapping[str, str]], tuple[str, str]] | None = None
     resource: str = ""
     read_paths: tuple[tuple[str | int, ...], ...] = ()
 
@@ -79,7 +79,7 @@ class OwnerKind:
 
 
 def forms_no_gang(_: Manifest) -> None:
-    """Return None: the pods form no gang of this owner; its labels and annotations apply to the owners below it."""
+    """Return None: an owner of this kind forms no gang, but its labels and annotations apply to the owners below it."""
 
 
 def _shape_of_component(template: Manifest) -> OwnerShape | None:
@@ -114,7 +114,7 @@ _UNWRAPPED: Final = (
     OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
     OwnerKind("Workflow", "argoproj.io/v1alpha1", forms_no_gang),
     OwnerKind(
-        "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_marks
+        "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_membership
     ),
 )
 _WRAPPED: Final = {(kind.group, kind.name): kind for kind in _UNWRAPPED}
@@ -214,8 +214,8 @@ class GangNeeds:
             return None
         metadata_fields = {**inherited, **self.stated_fields}
         queue = {"queue": self.pod_queue} if self.pod_queue else {}
-        fields = {**queue, **shape.wishes, **metadata_fields}
-        levels = {**shape.wishes.get("topology", {}), **metadata_fields.get("topology", {})}
+        fields = {**queue, **shape.spec_fields, **metadata_fields}
+        levels = {**shape.spec_fields.get("topology", {}), **metadata_fields.get("topology", {})}
         fields |= {"topology": levels} if levels else {}
         if not (metadata_fields if shape.is_optional else shape.pod_count > 1 or fields):
             return None
@@ -225,7 +225,7 @@ class GangNeeds:
         variants = {
             name: _spec_of(
                 OwnerShape(variant.parts, shape.sub_group_labels),
-                {**queue, **variant.wishes, **without_minimum},
+                {**queue, **variant.spec_fields, **without_minimum},
             )
             for name, variant in shape.variants.items()
         }
@@ -263,14 +263,14 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
 
     Parts that state one group of Kueue are in one domain together.
     """
-    wishes = dict(shape.wishes)
+    spec_fields = dict(shape.spec_fields)
     of_owner = topology_of_annotations(annotations)
     if of_owner:
-        wishes["topology"] = {**of_owner, **wishes.get("topology", {})}
+        spec_fields["topology"] = {**of_owner, **spec_fields.get("topology", {})}
     parts, groups = [], {group.name: group for group in shape.groups}
     for part in shape.parts:
-        stated_topology = topology_of_annotations(part.annotations)
-        group = text_or_empty(part.annotations.get(KUEUE_GROUP))
+        stated_topology = topology_of_annotations(part.template_annotations)
+        group = text_or_empty(part.template_annotations.get(KUEUE_GROUP))
         if group and stated_topology and not part.parent:
             groups[group] = PartGroup(group, stated_topology)
             part = replace(part, parent=group)
@@ -280,9 +280,9 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
     if len(parts) == 1:  # a single part is no subGroup, so its topology is that of the gang
         (part,) = parts
         of_group = groups[part.parent].topology if part.parent in groups else {}
-        levels = {**wishes.get("topology", {}), **of_group, **part.topology}
-        wishes |= {"topology": levels} if levels else {}
-    return replace(shape, parts=tuple(parts), groups=tuple(groups.values()), wishes=wishes)
+        levels = {**spec_fields.get("topology", {}), **of_group, **part.topology}
+        spec_fields |= {"topology": levels} if levels else {}
+    return replace(shape, parts=tuple(parts), groups=tuple(groups.values()), spec_fields=spec_fields)
 
 
 def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
@@ -290,9 +290,9 @@ def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplat
     return read_gang_needs(rule, manifest).build_template({})
 
 
-def _spec_of(shape: OwnerShape, wishes: Manifest) -> tuple[PodGroupSpec, str]:
+def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, str]:
     """Return the spec of a PodGroup, and a value that it does not allow as a sentence."""
-    fields = dict(wishes)
+    fields = dict(spec_fields)
     minimum = sum(part.minimum for part in shape.parts)
     most = shape.unfinished_count if shape.most_member is None else shape.most_member
     # A product of two numbers of 32 bits, such as replicas and parallelism, may exceed what minMember can be.
@@ -357,5 +357,5 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
 
 
 def _queue_of_pods(parts: Iterable[OwnerPart]) -> str:
-    named = (text_or_empty(part.labels.get(QUEUE_LABEL)) for part in parts)
+    named = (text_or_empty(part.template_labels.get(QUEUE_LABEL)) for part in parts)
     return next((name for name in named if name), "")

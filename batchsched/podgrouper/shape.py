@@ -45,12 +45,12 @@ class OwnerPart:
     parent: str = ""
 
     @property
-    def labels(self) -> Manifest:
+    def template_labels(self) -> Manifest:
         """The labels in the pod template of this part of the owner."""
         return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("labels"))
 
     @property
-    def annotations(self) -> Manifest:
+    def template_annotations(self) -> Manifest:
         """The annotations in the pod template of this part of the owner."""
         return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("annotations"))
 
@@ -70,15 +70,15 @@ class PartGroup:
 
 @dataclass(frozen=True, slots=True)
 class GangVariant:
-    """A further gang of an owner, with other parts than its first gang, such as a replica of a scaling group.
+    """Another gang of the same owner, with other parts than its first gang, such as a replica of a scaling group.
 
     Args:
       parts: the parts of the gang.
-      wishes: fields of PodGroupSpec that replace those of the first gang.
+      spec_fields: fields of PodGroupSpec that replace those of the first gang.
     """
 
     parts: tuple[OwnerPart, ...]
-    wishes: Manifest = field(default_factory=dict)
+    spec_fields: Manifest = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class OwnerShape:
       parts: at least one part.
       sub_group_labels: the first of these labels that a pod has names its part.
       gang_label: pods with different values of this label belong to different gangs; "": all pods are one gang.
-      wishes: fields of PodGroupSpec that follow from fields of the owner.
+      spec_fields: fields of PodGroupSpec that follow from fields of the owner.
       groups: groups of parts with a topology of their own.
-      variants: the other gangs of the owner, by the name of the variant that `OwnerKind.member_marks` returns.
+      variants: the other gangs of the owner, by the name of the variant that `OwnerKind.read_membership` returns.
       is_optional: the pods run independently; they are a gang only if labels or annotations of an owner state fields.
       most_member: the largest number of pods that exist before one of them runs; None: all pods.
       problem: a value of the owner that is not as expected, as a sentence; "" without one.
@@ -100,7 +100,7 @@ class OwnerShape:
     parts: tuple[OwnerPart, ...]
     sub_group_labels: tuple[str, ...] = ()
     gang_label: str = ""
-    wishes: Manifest = field(default_factory=dict)
+    spec_fields: Manifest = field(default_factory=dict)
     groups: tuple[PartGroup, ...] = ()
     variants: Mapping[str, GangVariant] = field(default_factory=dict)
     is_optional: bool = False
@@ -114,7 +114,7 @@ class OwnerShape:
 
     @property
     def unfinished_count(self) -> int:
-        """The number of pods of one gang of the owner that run or are still to be created."""
+        """The number of pods of one gang of the owner that have not finished, whether they exist yet or not."""
         return sum(part.pods - part.finished for part in self.parts)
 
     def without_templates(self) -> "OwnerShape":

@@ -42,22 +42,22 @@ def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
     if spec.get("suspend") is True:
         return None
     options = mapping_or_empty(spec.get("batchSchedulerOptions"))
-    wishes: dict[str, Any] = {"disruptionMode": "Elastic"}
+    spec_fields: dict[str, Any] = {"disruptionMode": "Elastic"}
     for option, field_name in (("queue", "queue"), ("priorityClassName", "priorityClassName")):
         if text_or_empty(options.get(option)):
-            wishes[field_name] = options[option]
+            spec_fields[field_name] = options[option]
     parts = (
         OwnerPart(DRIVER, 1, 1, _template(spec, DRIVER), field="spec.driver"),
         OwnerPart(EXECUTOR, _executors(spec), 0, _template(spec, EXECUTOR), field="spec.executor"),
     )
-    return OwnerShape(parts, (ROLE,), wishes=wishes, most_member=1)
+    return OwnerShape(parts, (ROLE,), spec_fields=spec_fields, most_member=1)
 
 
 def spark_driver_shape(pod: Pod) -> OwnerShape:
     """Return how a driver that spark-submit created forms a gang with its executors. Their number is not known."""
     labels = {"metadata": {"labels": dict(pod.labels)}}
     parts = (OwnerPart(DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
-    return OwnerShape(parts, (ROLE,), wishes={"disruptionMode": "Elastic"}, most_member=1)
+    return OwnerShape(parts, (ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
 
 
 def is_spark_driver(pod: Pod) -> bool:

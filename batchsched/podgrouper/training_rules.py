@@ -59,7 +59,7 @@ def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
         needed = min(_needed(spec, name, pods), unfinished)
         template = mapping_or_empty(replicas[name].get("template"))
         parts.append(OwnerPart(name, pods, needed, template, pods - unfinished, paths[name]))
-    return OwnerShape(tuple(parts), ROLES, wishes=_wishes(run)) if parts else None
+    return OwnerShape(tuple(parts), ROLES, spec_fields=_spec_fields(run)) if parts else None
 
 
 def _needed(spec: Manifest, name: str, pods: int) -> int:
@@ -70,17 +70,17 @@ def _needed(spec: Manifest, name: str, pods: int) -> int:
     return pods
 
 
-def _wishes(run: Manifest) -> dict[str, Any]:
+def _spec_fields(run: Manifest) -> dict[str, Any]:
     policy = mapping_or_empty(run.get("schedulingPolicy"))
-    wishes: dict[str, Any] = {}
+    spec_fields: dict[str, Any] = {}
     if pod_count_or_default(policy.get("minAvailable")):
-        wishes["minMember"] = policy["minAvailable"]
+        spec_fields["minMember"] = policy["minAvailable"]
     if pod_count_or_default(policy.get("scheduleTimeoutSeconds")):
-        wishes["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
+        spec_fields["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
     for policy_field, spec_field in (("queue", "queue"), ("priorityClass", "priorityClassName")):
         if text_or_empty(policy.get(policy_field)):
-            wishes[spec_field] = policy[policy_field]
-    return wishes
+            spec_fields[spec_field] = policy[policy_field]
+    return spec_fields
 
 
 TRAINING_RUNTIMES: Final = (

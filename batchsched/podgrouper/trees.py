@@ -67,7 +67,7 @@ class TreePodStore:
             self._remember(pod)
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
-    def move(self, pod_groups: Iterable[str]) -> None:
+    def relabel_pods(self, pod_groups: Iterable[str]) -> None:
         """Pass the pods of some PodGroups on again with new labels, after the tree of the PodGroups changed."""
         for key in sorted(pod_groups):
             for pod in list(self._pods.get(key, {}).values()):
@@ -91,7 +91,9 @@ class TreePodStore:
 
     def _labelled(self, pod: Pod) -> Pod:
         key = scheduling_group_key(pod)
-        place = self._trees.place(key) if key and pod.spec.scheduler_name in self._names else None
+        place = (
+            self._trees.gang_and_subgroup_of(key) if key and pod.spec.scheduler_name in self._names else None
+        )
         return with_tree_labels(pod, {key: place}) if place is not None else pod
 
 
@@ -157,4 +159,4 @@ class TreeGroupStore:
                 self._groups.remove(self._gangs, key)
             else:
                 self._groups.put(self._gangs, gang)
-        self._pods.move(change.pod_groups)
+        self._pods.relabel_pods(change.pod_groups)

@@ -123,4 +123,4 @@ def deployment_shape(manifest: Manifest) -> OwnerShape | None:
     spec = spec_of(manifest)
     replicas = pod_count_or_default(spec.get("replicas"), 1)
     part = OwnerPart("", replicas, min(replicas, 1), mapping_or_empty(spec.get("template")))
-    return OwnerShape((part,), wishes={"disruptionMode": "Elastic"}, is_optional=True)
+    return OwnerShape((part,), spec_fields={"disruptionMode": "Elastic"}, is_optional=True)

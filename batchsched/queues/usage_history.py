@@ -13,7 +13,7 @@ Source: Kueue, KEP-4136 (admission fair sharing).
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from batchsched.api.snapshot import QueueUsage
+from batchsched.api.snapshot import PastQueueUsage
 
 Usage = Mapping[str, Mapping[str, float]]
 """Amounts in base units by queue, then by resource."""
@@ -58,7 +58,7 @@ def decay_usage(
     return result
 
 
-def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[str, float]]:
+def usage_from_entries(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dict[str, float]]:
     """Return the past usage that a Snapshot contains as a mapping by queue, then by resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:
@@ -66,10 +66,10 @@ def usage_from_entries(usage_entries: Iterable[QueueUsage]) -> dict[str, dict[st
     return usage_by_queue
 
 
-def usage_entries(usage: Usage) -> tuple[QueueUsage, ...]:
+def usage_entries(usage: Usage) -> tuple[PastQueueUsage, ...]:
     """Return the past usage of queues in the form in which a Snapshot contains it: a tuple of `QueueUsage`."""
     return tuple(
-        QueueUsage(queue, resource, amount)
+        PastQueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())
         for resource, amount in sorted(amounts.items())
     )

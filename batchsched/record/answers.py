@@ -67,10 +67,10 @@ class Transcript(Extenders):
 
     def __init__(self, recorded: Iterable[ExtenderCall] = (), port: Extenders | None = None) -> None:
         self._port = port
-        self.restart(recorded)
+        self.replay_from(recorded)
 
-    def restart(self, recorded: Iterable[ExtenderCall] = ()) -> None:
-        """Delete the recorded requests, and replay the responses of another recording from now on."""
+    def replay_from(self, recorded: Iterable[ExtenderCall] = ()) -> None:
+        """Delete the recorded requests, and return the responses of another recording from now on."""
         self._recorded: dict[tuple[str, str, str], deque[ExtenderReply]] = {}
         for call in recorded:
             self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)

@@ -20,7 +20,7 @@ from batchsched import __version__
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
 from batchsched.api.decision import to_json as decision_json
-from batchsched.api.snapshot import QueueUsage, Snapshot, WaitingGang
+from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
@@ -65,7 +65,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     decision: Decision
     answers: ExternalAnswers = NO_ANSWERS
     resting: tuple[str, ...] = ()
-    usage: tuple[QueueUsage, ...] = ()
+    usage: tuple[PastQueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Left out if there are none: the bytes of such a session are those of earlier versions."""

@@ -59,8 +59,8 @@ class AutoScheduler(Scheduler):
         return self.session.decide(now, seed)
 
 
-class SimulatedSchedulers:
-    """Creates the schedulers of a simulation under one profile, and keeps the last one for its results.
+class SimulationSchedulerBuilder:
+    """Creates the schedulers of a simulation under one profile, and keeps the last one, with its counts of policies.
 
     Past usage of queues is passed on from one to the next.
 

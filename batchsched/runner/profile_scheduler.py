@@ -196,7 +196,7 @@ class ProfileScheduler:
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
         self._window.resize(self.queue.active_namespaces())
-        self._window.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.specs_of)
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
@@ -241,7 +241,7 @@ class ProfileScheduler:
             entity = self.queue.find(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._window.select(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.specs_of)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""

@@ -122,7 +122,7 @@ class SessionRunner:
           follow: Decides the session with the scheduler that follows the cluster.
           session_input: The input of the session; required if external plugins are enabled.
         """
-        self._transcript.restart()
+        self._transcript.replay_from()
         if self._call_counter is None or session_input is None:
             decision = follow()
         else:
@@ -141,7 +141,7 @@ class SessionRunner:
 
         def attempt(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
-            self._transcript.restart(self._transcript.calls)
+            self._transcript.replay_from(self._transcript.calls)
             outside = ExternalCalls(self._transcript, call_counter)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 

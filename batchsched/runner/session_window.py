@@ -50,7 +50,7 @@ class SessionWindow:
         self.is_full = False
         """Whether the last session took as many gangs or specs as it may."""
 
-    def select(
+    def select_gangs(
         self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
     ) -> None:
         """Pop gangs from the scheduling queue and add them to the `selected` gangs until the session is full.

@@ -21,7 +21,7 @@ from batchsched.kube.connection import (
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import ApiBinder, WriteFence, Writer
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.podgrouper.projection import PodGroupWriter
+from batchsched.podgrouper.pod_group_writer import PodGroupWriter
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, without_telemetry
@@ -216,7 +216,7 @@ class SchedulerApp:
             self.clock,
             patch_pods=self.grouping.patch_pods,
         )
-        group_writing = asyncio.create_task(group_writer.run(), name="projection")
+        group_writing = asyncio.create_task(group_writer.run(), name="pod group writer")
         explaining.start()
         self._reporter = reporter
         reporter.report_set_aside(self.reflectors)

@@ -69,5 +69,5 @@ def _load_reading(reading: ReadResult, settings: SessionSettings) -> "OfflineClu
     from batchsched.scheduler.offline_cluster import OfflineCluster
 
     cluster = OfflineCluster(settings)
-    cluster.load_reading(reading)
+    cluster.load_manifests(reading)
     return cluster

@@ -139,7 +139,7 @@ class WhatIf:
         for document in sorted(parsed, key=order_of_addition):
             if isinstance(document, InvalidInput):
                 raise document
-            self.add(document)
+            self.add_document(document)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
             raise UnusableInput(
@@ -153,7 +153,7 @@ class WhatIf:
         members = {gang_key_of_pod(pod) for pod in waiting if pod is not None}
         return sorted(members | self.groups)
 
-    def add(self, document: Document) -> None:
+    def add_document(self, document: Document) -> None:
         """Add one object; for an owner of pods, such as a Job, also the pods that its controller would create.
 
         Raises:
@@ -339,7 +339,7 @@ def _pods(
             "metadata": {
                 "name": f"{prefix}-{number}",
                 "namespace": namespace,
-                "labels": {**part.labels, **labels},
+                "labels": {**part.template_labels, **labels},
                 "annotations": mapping_or_empty(template_meta.get("annotations")),
                 "ownerReferences": [owner],
             },

@@ -108,7 +108,7 @@ class OfflineCluster:
         for pod in owned:
             members.put(pod)
 
-    def load_reading(self, reading: ReadResult) -> None:
+    def load_manifests(self, reading: ReadResult) -> None:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         kinds = self.service.grouper.kinds
@@ -179,7 +179,7 @@ class OfflineCluster:
         )
         for document in sorted(documents, key=order_of_addition):
             try:
-                supposed.add(document)
+                supposed.add_document(document)
             except InvalidInput as error:
                 self.set_aside(error)
         self.warnings += supposed.warnings

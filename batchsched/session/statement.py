@@ -274,7 +274,7 @@ class Statement:
         tree = count.tree
         while tree is not None:
             touched = {placed.pod.labels.get(SUB_GROUP_LABEL, "") for placed in placement.placed}
-            names = tree.find_incomplete(count.sub_placed, touched)
+            names = tree.find_incomplete_subtree(count.sub_placed, touched)
             if not names:
                 return
             waiting, identity = self._tables.node_table.waiting, placement.gang.members.identity

@@ -67,8 +67,8 @@ class GroupTrees:
         self._by_origin[origin] = after
         return self._update(before.keys() | after.keys())
 
-    def place(self, pod_group: str) -> tuple[str, str] | None:
-        """Return the names of the gang and the subgroup of a Kubernetes PodGroup's pods; None if it is in no tree."""
+    def gang_and_subgroup_of(self, pod_group: str) -> tuple[str, str] | None:
+        """Return the names of the gang and the subgroup of a PodGroup's pods; None if the PodGroup is in no tree."""
         group = self._pod_groups.get(pod_group)
         if group is None:
             return None

@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.pod_limits import exceeded_pod_limit
+from batchsched.api.core.pod_field_limits import exceeded_field_limit
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ def schedulable_requests(pod: Pod) -> Mapping[str, int]:
     Raises:
       InvalidQuantity: an amount is not a quantity.
     """
-    return {} if not pod.node and exceeded_pod_limit(pod) else pod_requests(pod)
+    return {} if not pod.node and exceeded_field_limit(pod) else pod_requests(pod)
 
 
 class ResourceNames:

@@ -6,7 +6,7 @@ from typing import Final
 from prometheus_client.metrics import MetricWrapperBase
 
 from batchsched.api import gang
-from batchsched.api.core.pod_limits import POD_LIMITS
+from batchsched.api.core.pod_field_limits import FIELD_LIMITS
 from batchsched.api.decision import REASONS
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduling_queue import entity
@@ -96,7 +96,7 @@ def reasons() -> str:
             ("field", "counted", "maximum"),
             (
                 (f"`spec.{limit.field}`".replace(" and ", "`, `"), limit.noun, f"{limit.maximum:,}")
-                for limit in POD_LIMITS
+                for limit in FIELD_LIMITS
             ),
         )
     )

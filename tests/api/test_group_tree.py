@@ -45,7 +45,11 @@ def assembled(*groups):
 def shape(gang):
     """The subgroups: name, parent, and minimum of pods or of groups."""
     return [
-        (sub.name, sub.parent, sub.min_sub_groups if gang.spec.tree.children[index] else sub.min_member)
+        (
+            sub.name,
+            sub.parent,
+            sub.min_sub_groups if gang.spec.subgroup_tree.children[index] else sub.min_member,
+        )
         for index, sub in enumerate(gang.spec.sub_groups)
     ]
 

@@ -161,5 +161,5 @@ def test_few_of_a_thousand_selectors_are_tried_for_a_node(monkeypatch, fields):
     tree = HyperNodeTree.from_hyper_nodes(leaf(f"h{number}", fields(number)) for number in range(1000))
     for number in range(1000):
         node = Node(metadata=ObjectMeta(name=f"n{number:04}", labels={"gpu": "yes", "rack": f"r{number}"}))
-        assert [one.metadata.name for one in tree.containing(node)] == [f"h{number}"]
+        assert [one.metadata.name for one in tree.hyper_nodes_of(node)] == [f"h{number}"]
     assert len(tried) <= 2000

@@ -17,8 +17,8 @@ from batchsched.framework.preemption import (
     Nominations,
     PreemptionHandle,
     filter_with_nominations,
+    joined_reasons,
     run_postfilters,
-    status_message,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
@@ -175,7 +175,7 @@ def refused(one: Asked) -> dict[str, Any]:
     stated = one.case.expected.preemption
     try:
         answer = run_postfilters(one.handle)
-        said = status_message(answer.status)
+        said = joined_reasons(answer.status)
     except PluginError as error:
         if stated is not None and stated.code == Code.ERROR:
             return {**recorded(one.case), "fitError": fit_error}

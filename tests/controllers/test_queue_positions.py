@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.controllers.queue_positions import QueueHeadroom, queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import RemainingQueueLimits, queue_allocations, queue_positions
 from batchsched.session.queue_report import report_pending_gangs
 from tests.controllers.office import observed
 from tests.session.explanation.documents import NOW, snapshot_of
@@ -122,7 +122,7 @@ def test_without_nodes_queues_have_no_fair_share():
 def test_headroom_follows_the_limits_of_changed_queues():
     waiting = gang("bert", 1, queue="research")
     cache = observed(waiting.pods, waiting.pod_groups, [queue("research", limit={GPU: "0"})])
-    headroom, bert = QueueHeadroom(cache), cache.gangs.get("team/bert")
+    headroom, bert = RemainingQueueLimits(cache), cache.gangs.get("team/bert")
     assert bert is not None
     full_queues = []
     for limit in ("0", "1", "0"):

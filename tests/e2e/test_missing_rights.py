@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from batchsched.podgrouper.projection import LABEL_DELAY_SECONDS
+from batchsched.podgrouper.pod_group_writer import LABEL_DELAY_SECONDS
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.installed import cluster_role
 from tests.controlplane.plane import ControlPlane

@@ -9,9 +9,9 @@ from batchsched.framework.preemption import (
     EvictionLimits,
     Nominations,
     PreemptionHandle,
+    joined_reasons,
     run_postfilters,
     spec_priority,
-    status_message,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SKIP, Code, PostFilterAnswer, PreFilterAnswer, Status, Verdict
@@ -79,7 +79,7 @@ def test_refusals_are_combined_under_the_name_of_the_first_plugin():
     other = PostFilterAnswer(Status(Code.UNSCHEDULABLE, ("nor then",)))
     answer = chain(Answers("a", PostFilterAnswer(NOT_NOW)), Answers("b", other))
     assert answer.status == Status(Code.UNSCHEDULABLE, ("not now", "nor then"), "a")
-    assert status_message(answer.status) == "not now, nor then"
+    assert joined_reasons(answer.status) == "not now, nor then"
 
 
 def test_an_unresolvable_refusal_ends_the_chain():

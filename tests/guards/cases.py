@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from batchsched.api.decision import Decision
-from batchsched.api.snapshot import QueueUsage, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
 from batchsched.session.session import decide
 from bench.pipeline.clusters import WORKLOADS
@@ -187,7 +187,7 @@ def queue_policies() -> Iterator[Decided]:
         snapshot = busy(seed, limits=0.2)
         dice = random.Random(seed)
         usage = tuple(
-            QueueUsage(queue.name, resource, float(dice.randint(0, 8000)))
+            PastQueueUsage(queue.name, resource, float(dice.randint(0, 8000)))
             for queue in snapshot.queues
             if queue.spec.parent
             for resource in ("cpu", "nvidia.com/gpu")

@@ -111,7 +111,10 @@ def grouped(kind, manifest):
     read = read_owner(kind, msgspec.json.encode(manifest))
     shape = kind.rule(manifest)
     sizes = (
-        [(part.name, part.pods, part.minimum, part.finished, dict(part.labels)) for part in shape.parts]
+        [
+            (part.name, part.pods, part.minimum, part.finished, dict(part.template_labels))
+            for part in shape.parts
+        ]
         if shape
         else []
     )

@@ -15,7 +15,7 @@ from batchsched.api.decision import (
     SolverAccount,
     TierAccount,
 )
-from batchsched.api.snapshot import QueueUsage, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests import reader
@@ -57,7 +57,7 @@ def test_session_survives_its_file(tmp_path_factory, snapshot, now, seed):
 
 def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
     aside = SetAside(file="f", object="Pod a/p", field="spec", message="m")
-    usage = (QueueUsage("team", "cpu", 1234.5),)
+    usage = (PastQueueUsage("team", "cpu", 1234.5),)
     kept = record(
         Snapshot(
             held=(HELD,),

@@ -40,7 +40,7 @@ def one_spec(pods: Iterable[Pod]) -> set[Hashable]:
 
 def selected(window: SessionWindow, made: SchedulingQueue, specs_of=one_spec) -> list[Entity]:
     entities: dict[str, Entity] = {}
-    window.select(made, entities, 1000.0, specs_of)
+    window.select_gangs(made, entities, 1000.0, specs_of)
     return list(entities.values())
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchsched.api.decision import SetAside, to_json
-from batchsched.api.snapshot import OBJECT_KINDS, QueueUsage, Snapshot
+from batchsched.api.snapshot import OBJECT_KINDS, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read_manifests
 from batchsched.ports.cluster import ClusterChanges
@@ -63,10 +63,10 @@ def drawn_cluster(seed: int) -> Snapshot:
     return replace(snapshot, usage=usage_of_queues(snapshot, seed))
 
 
-def usage_of_queues(snapshot: Snapshot, seed: int) -> tuple[QueueUsage, ...]:
+def usage_of_queues(snapshot: Snapshot, seed: int) -> tuple[PastQueueUsage, ...]:
     dice = random.Random(seed)
     return tuple(
-        QueueUsage(queue.name, resource, dice.random() * 10_000)
+        PastQueueUsage(queue.name, resource, dice.random() * 10_000)
         for queue in snapshot.queues
         for resource in ("cpu", "nvidia.com/gpu")
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from batchsched.api.snapshot import QueueUsage, Snapshot
+from batchsched.api.snapshot import PastQueueUsage, Snapshot
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.usage_history import usage_entries
 from batchsched.session.session import Session, decide
@@ -14,7 +14,7 @@ POLICY = {"name": "decayed-usage"}
 HOUR = 3600.0
 
 
-def two_teams(*used: QueueUsage, count: int = 4) -> Snapshot:
+def two_teams(*used: PastQueueUsage, count: int = 4) -> Snapshot:
     """Two queues that state nothing, each with gangs that want the whole node."""
     waiting = [
         gang(f"{of}{number}", 8, queue=of, age=count - number) for number in range(count) for of in "ab"
@@ -30,8 +30,8 @@ def started(decision) -> set[str]:
 @pytest.mark.parametrize("policy", ["decayed-usage", "time-based"])
 def test_queue_with_less_recent_usage_is_first(policy, selection):
     chosen = profile(queuePolicy={"name": policy}, selection=selection)
-    assert started(schedule(two_teams(QueueUsage("a", GPU, 6.0)), chosen)) == {"b"}
-    assert started(schedule(two_teams(QueueUsage("b", GPU, 6.0)), chosen)) == {"a"}
+    assert started(schedule(two_teams(PastQueueUsage("a", GPU, 6.0)), chosen)) == {"b"}
+    assert started(schedule(two_teams(PastQueueUsage("b", GPU, 6.0)), chosen)) == {"a"}
 
 
 def test_equal_queues_take_turns_and_replay_repeats_every_decision():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.pod_limits import POD_LIMITS, exceeded_pod_limit
+from batchsched.api.core.pod_field_limits import FIELD_LIMITS, exceeded_field_limit
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, node, nodes, placed, profile, reasons, schedule
@@ -76,10 +76,10 @@ SPECS = {
 
 
 def test_every_limit_has_a_case_below():
-    assert [limit.noun for limit in POD_LIMITS] == list(SPECS)
+    assert [limit.noun for limit in FIELD_LIMITS] == list(SPECS)
 
 
-@pytest.mark.parametrize("limit", POD_LIMITS, ids=lambda limit: limit.noun)
+@pytest.mark.parametrize("limit", FIELD_LIMITS, ids=lambda limit: limit.noun)
 def test_pod_at_a_limit_is_scheduled_and_one_above_it_is_refused_by_name(limit):
     most = pod_of("most", SPECS[limit.noun](limit.maximum))
     more = pod_of("more", SPECS[limit.noun](limit.maximum + 1))
@@ -125,8 +125,8 @@ def test_bound_pod_above_a_limit_still_keeps_other_pods_off_its_node():
 
 def test_first_exceeded_limit_is_stated_once_with_its_field():
     spec = SPECS["tolerations"](300) | SPECS["labels"](300)
-    assert exceeded_pod_limit(pod_of("p", spec)).startswith("spec.nodeSelector has 300 labels")
-    assert exceeded_pod_limit(Pod(spec=PodSpec())) == ""
+    assert exceeded_field_limit(pod_of("p", spec)).startswith("spec.nodeSelector has 300 labels")
+    assert exceeded_field_limit(Pod(spec=PodSpec())) == ""
 
 
 def many_resources(pods, resources=40):

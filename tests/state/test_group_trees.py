@@ -44,7 +44,7 @@ class Trees:
             else:
                 self.gangs[key] = gang
         for key in change.pod_groups:
-            place = self.trees.place(key)
+            place = self.trees.gang_and_subgroup_of(key)
             if place is None:
                 self.places.pop(key, None)
             else:

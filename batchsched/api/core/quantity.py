@@ -81,3 +81,15 @@ def format_quantity(resource: str, amount: int) -> str:
 
 
 BYTES: Final = frozenset({"memory", "ephemeral-storage", "storage"})
+
+
+def format_count(count: int, noun: str, separator: str = ",") -> str:
+    """Format a number with its noun, such as `1 pod` or `2,000 pods`.
+
+    Args:
+      count: the number.
+      noun: the noun in the singular; its plural ends in `s`.
+      separator: the separator of thousands, "" for none.
+    """
+    digits = f"{count:,}".replace(",", separator)
+    return f"{digits} {noun}" if count == 1 else f"{digits} {noun}s"

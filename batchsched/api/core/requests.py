@@ -22,7 +22,7 @@ POD_LEVEL: Final = ("cpu", "memory")
 
 
 class ResizeRule(Enum):
-    """The level at which the maximum of requested, allocated and used amounts is computed for a pod resized in place.
+    """Whether the requests of a pod that is resized in place are computed container by container or for the whole pod.
 
     BY_CONTAINER: for each container. Source: component-helpers v0.36.3, `determineEffectiveRequests`.
     BY_POD: for the whole pod. If the pod's status has allocated amounts and amounts in use, they replace the sums

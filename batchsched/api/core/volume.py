@@ -40,7 +40,7 @@ class AzureDisk(KubernetesValue, frozen=True, gc=False):
     kind: str | None = None
 
 
-class NamedDisk(KubernetesValue, frozen=True, gc=False):
+class VolumeIdDisk(KubernetesValue, frozen=True, gc=False):
     """A volume source: a Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
@@ -87,8 +87,8 @@ class InTreeSource(KubernetesValue, frozen=True, gc=False):
     aws_elastic_block_store: EBSDisk | None = None
     azure_disk: AzureDisk | None = None
     azure_file: OpaqueSource | None = None
-    cinder: NamedDisk | None = None
-    portworx_volume: NamedDisk | None = None
+    cinder: VolumeIdDisk | None = None
+    portworx_volume: VolumeIdDisk | None = None
     vsphere_volume: OpaqueSource | None = None
 
     @property

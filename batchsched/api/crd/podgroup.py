@@ -72,7 +72,7 @@ class TopologySlices(StrictModel):
         """Return the number of pods in a slice of a group with this minMember."""
         return self.size if self.size is not None else max(1, min_member // (self.count or 1))
 
-    def problem_of(self, min_member: int) -> str:
+    def min_member_problem(self, min_member: int) -> str:
         """Return a sentence about a minMember that is not a number of whole slices; "" if it is one."""
         name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
         if min_member % number == 0 and (min_member or self.count is None):
@@ -192,7 +192,7 @@ def _problem_of_subgroup(sub: SubGroup, children: int) -> str:
     if not children:
         if sub.min_sub_groups is not None:
             return "minSubGroups: no subGroup names this one as its parent; state minMember instead"
-        return sub.slices.problem_of(sub.min_member) if sub.slices is not None else ""
+        return sub.slices.min_member_problem(sub.min_member) if sub.slices is not None else ""
     if "min_member" in sub.model_fields_set:
         return "minMember: a subGroup with children has no pods of its own; state minSubGroups instead"
     if sub.slices is not None:
@@ -303,12 +303,12 @@ class PodGroupSpec(StrictModel):
         """Whether the gang has nested or optional subGroups, or slices."""
         return (
             self.slices is not None
-            or self.tree.is_nested
+            or self.subgroup_tree.is_nested
             or any(sub.slices is not None for sub in self.sub_groups)
         )
 
     @cached_property
-    def tree(self) -> SubgroupTree:
+    def subgroup_tree(self) -> SubgroupTree:
         """The subGroups as a tree. Its minimum is that of the subGroups that must run."""
         return SubgroupTree.from_parents(
             [sub.name for sub in self.sub_groups],
@@ -328,18 +328,18 @@ class PodGroupSpec(StrictModel):
             if problem := _problem_of_parents(name, parents):
                 raise ValueError(f"subGroups[{number}].{problem}")
         for number, sub in enumerate(self.sub_groups):
-            if problem := _problem_of_subgroup(sub, len(self.tree.children[number])):
+            if problem := _problem_of_subgroup(sub, len(self.subgroup_tree.children[number])):
                 raise ValueError(f"subGroups[{number}].{problem}")
-        if self.min_sub_groups is not None and self.min_sub_groups > len(self.tree.roots):
+        if self.min_sub_groups is not None and self.min_sub_groups > len(self.subgroup_tree.roots):
             raise ValueError(
-                f"minSubGroups: {self.min_sub_groups} is more than the {len(self.tree.roots)} subGroups without a "
-                "parent; lower it, or leave it out"
+                f"minSubGroups: {self.min_sub_groups} is more than the {len(self.subgroup_tree.roots)} subGroups "
+                "without a parent; lower it, or leave it out"
             )
         return self
 
     @model_validator(mode="after")
     def _minimums_add_up(self) -> Self:
-        total = self.tree.minimum
+        total = self.subgroup_tree.minimum
         if "min_member" in self.model_fields_set and total > self.min_member:
             raise ValueError(
                 f"minMember: {self.min_member} is less than the subGroups' sum {total}; "
@@ -350,7 +350,7 @@ class PodGroupSpec(StrictModel):
                 raise ValueError(
                     "topology.slices: the PodGroup has subGroups; state slices in the topology of each subGroup"
                 )
-            if problem := self.slices.problem_of(self.min_member):
+            if problem := self.slices.min_member_problem(self.min_member):
                 raise ValueError(problem)
         return self
 
@@ -430,7 +430,7 @@ class PodGroup(StrictModel):
     def min_member(self) -> int:
         """The number of pods that must be placed together: minMember, or that of the subGroups, if larger."""
         spec = self.spec
-        return max(spec.min_member, spec.tree.minimum) if spec.sub_groups else spec.min_member
+        return max(spec.min_member, spec.subgroup_tree.minimum) if spec.sub_groups else spec.min_member
 
     @property
     def creation_time(self) -> float:

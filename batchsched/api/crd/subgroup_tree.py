@@ -71,9 +71,9 @@ class SubgroupTree:
     @property
     def minimum(self) -> int:
         """The least number of pods of the gang with which enough of its subgroups run."""
-        return self.missing({})
+        return self.missing_pods({})
 
-    def missing(self, placed: Mapping[str, int]) -> int:
+    def missing_pods(self, placed: Mapping[str, int]) -> int:
         """Return the least number of further pods with which enough subgroups of the gang run.
 
         Args:
@@ -81,12 +81,12 @@ class SubgroupTree:
         """
         return self._least(self.roots, self.min_roots, placed)
 
-    def names_below(self, number: int) -> tuple[str, ...]:
-        """Return the names of a subgroup and of all subgroups below it."""
-        below = (name for child in self.children[number] for name in self.names_below(child))
+    def names_in_subtree(self, number: int) -> tuple[str, ...]:
+        """Return the names of a subgroup, given by its number, and of all subgroups below it."""
+        below = (name for child in self.children[number] for name in self.names_in_subtree(child))
         return (self.names[number], *below)
 
-    def list_above(self, number: int) -> list[int]:
+    def list_ancestors(self, number: int) -> list[int]:
         """Return the subgroups above a subgroup, the nearest first."""
         above, parent = [], self.parents[number]
         while parent >= 0:
@@ -94,15 +94,17 @@ class SubgroupTree:
             parent = self.parents[parent]
         return above
 
-    def find_incomplete(self, placed: Mapping[str, int], touched: AbstractSet[str]) -> tuple[str, ...]:
-        """Return the names of a subgroup that does not run and of all subgroups below it; an innermost one is first.
+    def find_incomplete_subtree(
+        self, placed: Mapping[str, int], touched: AbstractSet[str]
+    ) -> tuple[str, ...]:
+        """Return the names of a subgroup with too few placed pods and of all subgroups below it; () if there is none.
 
         Args:
           placed: number of placed pods by name.
           touched: only subgroups that have one of these names, or that are above one, are considered.
         """
-        for number in sorted(range(len(self.names)), key=lambda number: len(self.names_below(number))):
-            names = self.names_below(number)
+        for number in sorted(range(len(self.names)), key=lambda number: len(self.names_in_subtree(number))):
+            names = self.names_in_subtree(number)
             if not touched.isdisjoint(names) and self._missing_below(number, placed):
                 return names
         return ()

@@ -70,10 +70,10 @@ def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
 
 
 _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
-    kubernetes.read_marks,
-    coscheduling.read_marks,
-    volcano.read_marks,
-    kai.read_marks,
+    kubernetes.read_membership,
+    coscheduling.read_membership,
+    volcano.read_membership,
+    kai.read_membership,
 )
 
 

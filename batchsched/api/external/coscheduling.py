@@ -35,6 +35,6 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
         }
 
 
-def read_marks(pod: Pod) -> Marks:
-    """Return the coscheduling PodGroup that a pod names in its label, and no subgroup."""
+def read_membership(pod: Pod) -> Marks:
+    """Return the name of the coscheduling PodGroup in a pod's label, and None as the name of the subgroup."""
     return pod.metadata.label(COSCHEDULING_LABEL), None

@@ -244,8 +244,8 @@ class HyperNodeTree:
     def _by_member_node(self) -> MemberIndex:
         return MemberIndex(self.hyper_nodes, "Node")
 
-    def containing(self, node: Node) -> Iterator[HyperNode]:
-        """Yield the HyperNodes that contain a node, each once."""
+    def hyper_nodes_of(self, node: Node) -> Iterator[HyperNode]:
+        """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""
         waiting = self._by_member_node.containing(node.name, node.metadata.labels or {})
         seen: set[str] = set()
         while waiting:
@@ -259,16 +259,16 @@ class HyperNodeTree:
         """Return a node with the labels of its HyperNodes, and without such labels of former HyperNodes."""
         by_tier: dict[int, str] = {}
         for hyper_node in sorted(
-            self.containing(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True
+            self.hyper_nodes_of(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True
         ):
             by_tier[hyper_node.spec.tier] = hyper_node.metadata.name
         before = node.metadata.labels or {}
         labels = {key: text for key, text in before.items() if not key.startswith(TIER_LABEL)}
-        containing = ""
+        name = ""
         for tier in reversed(self._tiers):
-            containing = by_tier.get(tier, containing)
-            if containing:
-                labels[f"{TIER_LABEL}{tier}"] = containing
+            name = by_tier.get(tier, name)
+            if name:
+                labels[f"{TIER_LABEL}{tier}"] = name
         return node if labels == before else replace(node, metadata=replace(node.metadata, labels=labels))
 
     @cached_property

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Pod
-from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, required_pods, without_none
+from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, minimum_fields, without_none
 
 KAI_ANNOTATION: Final = "pod-group-name"
 KAI_SUB_GROUP: Final = "kai.scheduler/subgroup-name"
@@ -61,7 +61,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         parts = self._tree() if self._has_constrained_parents() else self._leaves()
         return {
             # Without all subgroups, the minimum number of pods follows from the tree.
-            **(required_pods(spec.min_member, parts) if least is None else {"subGroups": parts}),
+            **(minimum_fields(spec.min_member, parts) if least is None else {"subGroups": parts}),
             "minSubGroups": least,
             "queue": spec.queue or None,
             "priorityClassName": spec.priority_class_name or None,
@@ -153,6 +153,6 @@ def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) ->
     )
 
 
-def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup of KAI-Scheduler that a pod names."""
+def read_membership(pod: Pod) -> Marks:
+    """Return the names of the KAI PodGroup and subgroup to which a pod belongs."""
     return pod.metadata.annotation(KAI_ANNOTATION), pod.metadata.label(KAI_SUB_GROUP)

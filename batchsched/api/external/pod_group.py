@@ -103,8 +103,8 @@ def build_pod_group(
     )
 
 
-def required_pods(min_member: int, parts: list[Spec]) -> Spec:
-    """Return the fields minMember and subGroups of a batchsched PodGroup, given its subGroups.
+def minimum_fields(min_member: int, parts: list[Spec]) -> Spec:
+    """Return the fields `minMember` and `subGroups` of a batchsched PodGroup spec, given its subGroups.
 
     Other projects allow a minMember below the sum of the parts.
     """

@@ -7,7 +7,7 @@ from typing_extensions import override
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Amounts, Pod
 from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
-from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, required_pods
+from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, minimum_fields
 
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
@@ -59,7 +59,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
         spec = self.spec
         tasks = spec.min_task_member or {}
         return {
-            **required_pods(
+            **minimum_fields(
                 spec.min_member, [{"name": name, "minMember": tasks[name]} for name in sorted(tasks)]
             ),
             "queue": spec.queue or None,
@@ -103,8 +103,8 @@ def _is_hard(topology: VolcanoTopology | None) -> bool:
     return topology is not None and topology.mode != "soft"
 
 
-def read_marks(pod: Pod) -> Marks:
-    """Return the PodGroup and the subgroup of Volcano that a pod names."""
+def read_membership(pod: Pod) -> Marks:
+    """Return the names of the Volcano PodGroup and subgroup to which a pod belongs."""
     names = (pod.metadata.annotation(key) for key in VOLCANO_ANNOTATIONS)
     task = pod.metadata.annotation(VOLCANO_TASK) or pod.metadata.label(VOLCANO_TASK)
     return next((name for name in names if name), None), task

@@ -67,7 +67,7 @@ def convert_documents(documents: Iterable[Document | InvalidInput]) -> Conversio
         if name in CONVERTIBLE:
             source = SourceObject(msgspec.json.decode(document.raw), document.file)
             if not source.name:
-                raise source.invalid("metadata.name", "is required")
+                raise source.invalid_field_error("metadata.name", "is required")
             sources.setdefault(name, []).append(source)
         else:
             warnings.append(f"{document.file}: {document.envelope.kind or 'what has no kind'} is passed over")

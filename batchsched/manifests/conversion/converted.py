@@ -55,7 +55,7 @@ class SourceObject:
         where = f"{self.file}: " if self.file else ""
         self.warnings.append(f"{where}{self.title}: {field_name}: {text}")
 
-    def warn_of_others(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
+    def warn_of_unconverted_fields(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
         """Record a warning for each field of the source object's spec that is not converted.
 
         Args:
@@ -67,18 +67,18 @@ class SourceObject:
             if name not in converted_names and value not in (None, {}, [], ""):
                 self.warn(f"spec.{name}", remarks.get(name, "batchsched has no counterpart"))
 
-    def amounts(self, field_name: str, amounts: object) -> dict[str, int]:
+    def parse_amounts(self, field_name: str, amounts: object) -> dict[str, int]:
         """Convert the quantities in a mapping by resource to integers in base units.
 
         Raises:
           InvalidInput: a quantity is invalid.
         """
         return {
-            str(resource): self.amount(f"{field_name}.{resource}", str(resource), text)
+            str(resource): self.parse_amount(f"{field_name}.{resource}", str(resource), text)
             for resource, text in as_mapping(amounts).items()
         }
 
-    def amount(self, field_name: str, resource: str, text: object) -> int:
+    def parse_amount(self, field_name: str, resource: str, text: object) -> int:
         """Convert the quantity of a resource to an integer in base units.
 
         Raises:
@@ -87,9 +87,9 @@ class SourceObject:
         try:
             return parse_amount(resource, str(text))
         except InvalidQuantity as error:
-            raise self.invalid(field_name, error.message) from error
+            raise self.invalid_field_error(field_name, error.message) from error
 
-    def invalid(self, field_name: str, message: str) -> InvalidInput:
+    def invalid_field_error(self, field_name: str, message: str) -> InvalidInput:
         """Return an exception that names the source object and one of its fields."""
         return InvalidInput(message, file=self.file, object=self.title, field=field_name)
 

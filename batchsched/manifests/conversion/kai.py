@@ -27,7 +27,7 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
 
 def _convert(queue: SourceObject) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_others(_CONVERTED, _REMARKS)
+    queue.warn_of_unconverted_fields(_CONVERTED, _REMARKS)
     guarantee, limit = {}, {}
     weights: dict[str, float] = {}
     for resource, quotas in as_mapping(spec.get("resources")).items():
@@ -64,7 +64,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
 def _number(queue: SourceObject, field: str, quotas: object, name: str, default: float) -> float:
     value = as_mapping(quotas).get(name, default)
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise queue.invalid(f"{field}.{name}", f"expected a number, found {str(value)[:40]!r}")
+        raise queue.invalid_field_error(f"{field}.{name}", f"expected a number, found {str(value)[:40]!r}")
     return float(value)
 
 
@@ -88,4 +88,4 @@ def _seconds(queue: SourceObject, duration: object) -> int:
     try:
         return round(parse_duration(str(duration)))
     except ValueError as error:
-        raise queue.invalid("spec.reclaimMinRuntime", str(error)) from error
+        raise queue.invalid_field_error("spec.reclaimMinRuntime", str(error)) from error

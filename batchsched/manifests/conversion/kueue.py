@@ -67,7 +67,7 @@ def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
     for source in objects:
         by_kind.setdefault(source.kind, []).append(source)
     for flavor in by_kind.get("ResourceFlavor", []):
-        flavor.warn_of_others((), _FLAVOR_REMARKS)
+        flavor.warn_of_unconverted_fields((), _FLAVOR_REMARKS)
     queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert()
     namespaces = [entry for one in by_kind.get("LocalQueue", []) for entry in _convert_local_queue(one)]
     classes = [_convert_priority_class(one) for one in by_kind.get("WorkloadPriorityClass", [])]
@@ -102,7 +102,9 @@ class _Tree:
         taken = set(parents)
         for queue in self.cluster_queues:
             if queue.name in taken:
-                raise queue.invalid("metadata.name", "a Cohort has the same name; rename one of them")
+                raise queue.invalid_field_error(
+                    "metadata.name", "a Cohort has the same name; rename one of them"
+                )
             converted.append(_convert_cluster_queue(queue, own[queue.name]))
         return converted
 
@@ -120,7 +122,7 @@ class _Tree:
         elif quota is not None:
             limits = _limits(quota)
         if cohort is not None:
-            cohort.warn_of_others(("parent", "parentName", "resourceGroups", "fairSharing"), {})
+            cohort.warn_of_unconverted_fields(("parent", "parentName", "resourceGroups", "fairSharing"), {})
         return new_queue(
             name,
             parent=parent or None,
@@ -157,7 +159,7 @@ def _cohort_of(queue: SourceObject) -> str:
 def _weight(queue: SourceObject) -> float:
     weight = as_mapping(queue.spec.get("fairSharing")).get("weight")
     # Kueue weights are quantities, such as 0.75 or 750m.
-    return queue.amount("spec.fairSharing.weight", "cpu", weight) / 1000 if weight is not None else 1.0
+    return queue.parse_amount("spec.fairSharing.weight", "cpu", weight) / 1000 if weight is not None else 1.0
 
 
 def _quotas(queue: SourceObject) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -175,13 +177,19 @@ def _read_quota(queue: SourceObject) -> _Quota:
     flavors: Counter[str] = Counter()
     for path, resource, quota in _quotas(queue):
         flavors[resource] += 1
-        nominal = queue.amount(f"{path}.nominalQuota", resource, quota.get("nominalQuota", 0))
+        nominal = queue.parse_amount(f"{path}.nominalQuota", resource, quota.get("nominalQuota", 0))
         borrowing, lending = quota.get("borrowingLimit"), quota.get("lendingLimit")
         total.nominal[resource] += nominal
         before = total.borrowing.get(resource, 0)
-        more = queue.amount(f"{path}.borrowingLimit", resource, borrowing) if borrowing is not None else None
+        more = (
+            queue.parse_amount(f"{path}.borrowingLimit", resource, borrowing)
+            if borrowing is not None
+            else None
+        )
         total.borrowing[resource] = None if before is None or more is None else before + more
-        lent = queue.amount(f"{path}.lendingLimit", resource, lending) if lending is not None else nominal
+        lent = (
+            queue.parse_amount(f"{path}.lendingLimit", resource, lending) if lending is not None else nominal
+        )
         total.lending[resource] = total.lending.get(resource, 0) + lent
         if lending is not None:
             total.lends_a_part.add(resource)
@@ -204,7 +212,7 @@ def _limits(quota: _Quota) -> dict[str, Any]:
 
 def _convert_cluster_queue(queue: SourceObject, quota: _Quota) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_others(_CLUSTER_QUEUE_FIELDS, _CLUSTER_QUEUE_REMARKS)
+    queue.warn_of_unconverted_fields(_CLUSTER_QUEUE_FIELDS, _CLUSTER_QUEUE_REMARKS)
     _warn_of_rules(queue)
     parent = _cohort_of(queue)
     if parent:
@@ -262,7 +270,7 @@ def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
         str(queue.metadata.get("namespace", "default")),
         str(queue.spec.get("clusterQueue", "")),
     )
-    queue.warn_of_others(("clusterQueue",), {"stopPolicy": "hold the Queue, or its PodGroups"})
+    queue.warn_of_unconverted_fields(("clusterQueue",), {"stopPolicy": "hold the Queue, or its PodGroups"})
     if queue.name == _DEFAULT_LOCAL_QUEUE:
         labels = {DEFAULT_QUEUE_LABEL: target}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}

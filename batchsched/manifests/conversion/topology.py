@@ -14,7 +14,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
     """
     converted = []
     for topology in topologies:
-        topology.warn_of_others(("levels",), {})
+        topology.warn_of_unconverted_fields(("levels",), {})
         labels = [str(level.get("nodeLabel", "")) for level in as_mappings(topology.spec.get("levels"))]
         levels = [{"name": label, "nodeLabel": label} for label in labels]
         converted.append(new_object("Topology", topology.name, {"levels": levels}))
@@ -45,7 +45,7 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
 def _tier(node: SourceObject) -> int:
     tier = node.spec.get("tier", 1)
     if not isinstance(tier, int):
-        raise node.invalid("spec.tier", f"expected a whole number, found {str(tier)[:40]!r}")
+        raise node.invalid_field_error("spec.tier", f"expected a whole number, found {str(tier)[:40]!r}")
     return tier
 
 

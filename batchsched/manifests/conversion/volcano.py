@@ -50,9 +50,11 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
 
 def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_others(_CONVERTED, _REMARKS)
-    reserved = queue.amounts("spec.guarantee.resource", as_mapping(spec.get("guarantee")).get("resource"))
-    deserved = queue.amounts("spec.deserved", spec.get("deserved"))
+    queue.warn_of_unconverted_fields(_CONVERTED, _REMARKS)
+    reserved = queue.parse_amounts(
+        "spec.guarantee.resource", as_mapping(spec.get("guarantee")).get("resource")
+    )
+    deserved = queue.parse_amounts("spec.deserved", spec.get("deserved"))
     guarantee = {
         resource: max(reserved.get(resource, 0), deserved.get(resource, 0))
         for resource in (*deserved, *reserved)
@@ -80,7 +82,7 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
         weight=weight,
         priority=int(spec.get("priority") or 0),
         guarantee=format_amounts(guarantee),
-        limit=format_amounts(queue.amounts("spec.capability", spec.get("capability"))),
+        limit=format_amounts(queue.parse_amounts("spec.capability", spec.get("capability"))),
         lendingLimit=format_amounts(lending),
     )
 

@@ -65,7 +65,7 @@ def reload_script() -> str:
     return files(__package__).joinpath("reload.js").read_text(encoding="utf-8")
 
 
-def page_parts() -> dict[str, str]:
+def table_page_values() -> dict[str, str]:
     """Return the values that templates of pages with tables use: policy, style and script."""
     return {
         "policy": content_security_policy([reload_script()]),

@@ -27,8 +27,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.observability.http.html_page import (
     content_security_policy,
     page_headers,
-    page_parts,
     reload_script,
+    table_page_values,
 )
 from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -401,7 +401,7 @@ class StatusPage:
             cluster=view_of_cluster,
             refusal_text=refusal_text,
             sessions=observation.sessions.summaries(),
-            **page_parts(),
+            **table_page_values(),
         )
 
 

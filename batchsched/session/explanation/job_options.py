@@ -267,7 +267,7 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
     changes = [
         InputChange(set=target, path=json_pointer("spec", "subGroups", number, "minMember"), value=existing)
         for number, (subgroup, least) in enumerate(
-            zip(group.spec.sub_groups, group.spec.tree.minimums, strict=True)
+            zip(group.spec.sub_groups, group.spec.subgroup_tree.minimums, strict=True)
         )
         # Slices divide minMember, so that it cannot be lowered to any number.
         if (existing := count.sub_existing.get(subgroup.name, 0)) < least and subgroup.slices is None

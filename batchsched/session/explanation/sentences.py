@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import QUEUE_LABEL, Pod
-from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.quantity import format_count, format_quantity, parse_amount
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
@@ -24,11 +24,6 @@ from batchsched.session.explanation.gangs_ahead import MAX_AHEAD
 
 MAX_NAMED = 3
 """Maximum number of gangs, taints or values that one sentence names."""
-
-
-def count_text(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 node` or `2 nodes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def names_text(names: Sequence[str], *, complete: bool = True) -> str:
@@ -87,9 +82,8 @@ def _exceeded_queue_limit(view: GangView) -> str:
             and view.limits.remaining_gangs[row] < 1
             and view.gang.has_no_bound_pod
         ):
-            return (
-                f"queue {limit.name} may run {count_text(limit.pod_groups, 'PodGroup')} (maxRunningPodGroups)"
-            )
+            most = format_count(limit.pod_groups, "PodGroup", separator="")
+            return f"queue {limit.name} may run {most} (maxRunningPodGroups)"
     return ""
 
 
@@ -186,7 +180,9 @@ def _too_small_domains(view: GangView) -> str:
         sizes = {len(found) for found in domains.values()}
         has = f"{name}s have {max(sizes)}" if len(sizes) == 1 else f"the largest has {max(sizes)}"
         return f"needs {-(-gang.need // rooms.pop())} nodes in one {name}, {has}"
-    return f"needs {count_text(gang.need, 'pod')} in one {name}, the largest has room for {most}"
+    return (
+        f"needs {format_count(gang.need, 'pod', separator='')} in one {name}, the largest has room for {most}"
+    )
 
 
 def _too_little_in_sum(view: GangView) -> str:
@@ -199,9 +195,8 @@ def _too_little_in_sum(view: GangView) -> str:
     if len(view.gang.parts) == 1:
         room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
         if room < view.gang.need:
-            return (
-                f"the nodes that it may use have room for {room} of its {count_text(view.gang.need, 'pod')}"
-            )
+            needed_pods = format_count(view.gang.need, "pod", separator="")
+            return f"the nodes that it may use have room for {room} of its {needed_pods}"
     return ""
 
 

@@ -196,7 +196,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
         existing = Counter(count.sub_placed)
         for index, name in enumerate(count.tree.names):
             existing[name] += remaining[index]
-        return remaining.total() >= max(1, gang.need) and not count.tree.missing(existing)
+        return remaining.total() >= max(1, gang.need) and not count.tree.missing_pods(existing)
     return remaining.total() >= max(1, gang.need) and all(
         remaining[index] + count.sub_placed[name] >= least
         for index, (name, least) in enumerate(count.sub_minimum.items())

@@ -464,11 +464,11 @@ class _Subgroups:
             group = gang.members.group
             if group is None or not group.spec.sub_groups:
                 continue
-            placed, tree = gang.members.count_placed_by_subgroup(), group.spec.tree
+            placed, tree = gang.members.count_placed_by_subgroup(), group.spec.subgroup_tree
             for index, (sub, choice) in enumerate(
                 zip(group.spec.sub_groups, context.levels.levels_of_subgroups(group), strict=True)
             ):
-                names = tree.names_below(index)
+                names = tree.names_in_subtree(index)
                 self.used += _used(context, gang.members, choice.preferred, number, len(self.gang), names)
                 self.gang.append(number)
                 self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))

@@ -20,7 +20,7 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import PreemptionHandle, filter_with_nominations, status_message
+from batchsched.framework.preemption import PreemptionHandle, filter_with_nominations, joined_reasons
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
@@ -67,14 +67,14 @@ class AllowedDomains:
         choices = {-1: context.levels.levels_of_gang(group)} | dict(
             enumerate(context.levels.levels_of_subgroups(group))
         )
-        tree = group.spec.tree
-        names = {-1: ()} | {index: tree.names_below(index) for index in range(len(tree.names))}
+        tree = group.spec.subgroup_tree
+        names = {-1: ()} | {index: tree.names_in_subtree(index) for index in range(len(tree.names))}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
         pins = {
             index: domain_of_bound_pods(context, gang.members, level, names[index])
             for index, level in levels.items()
         }
-        above = {index: frozenset(tree.list_above(index)) for index in range(len(tree.names))}
+        above = {index: frozenset(tree.list_ancestors(index)) for index in range(len(tree.names))}
         return cls(context.levels.domains, levels, pins, above)
 
     def _indexes(self, subgroup: int) -> frozenset[int]:
@@ -220,7 +220,7 @@ class PodByPodPlacer:
             # The nominated pod counts against its queues now, so that no later gang gets the same quota.
             placed = PlacedPod(stuck.pod, table.index[answer.node], pod_class, stuck.scan.state)
             self._quotas = self._quotas.after_placements(self._tables, [GangPlacement(gang, [placed])])
-        return status_message(answer.status)
+        return joined_reasons(answer.status)
 
     def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""

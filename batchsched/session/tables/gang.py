@@ -186,7 +186,7 @@ class PodGroupState:
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        return max(gang_need, self.group.spec.tree.missing(self.count_pods().sub_placed))
+        return max(gang_need, self.group.spec.subgroup_tree.missing_pods(self.count_pods().sub_placed))
 
     @property
     def created(self) -> float:
@@ -253,7 +253,7 @@ class PodGroupState:
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
-        tree = group.spec.tree if group is not None and subgroups else None
+        tree = group.spec.subgroup_tree if group is not None and subgroups else None
         # Terminating pods count for no minimum: they are gone before the gang could use them.
         pending = [pod for pod in self.pending.values() if not pod.terminating]
         bound = self.nonterminating_bound_pods

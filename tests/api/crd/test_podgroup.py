@@ -123,8 +123,8 @@ def test_every_field_of_trees_and_slices_is_read():
             {"name": "all", "parent": "replica-1", "minMember": 9},
         ],
     )
-    assert full.spec.tree.parents == (-1, -1, 0, 0, 1)
-    assert full.spec.tree.roots == (0, 1)
+    assert full.spec.subgroup_tree.parents == (-1, -1, 0, 0, 1)
+    assert full.spec.subgroup_tree.roots == (0, 1)
     assert full.spec.sub_groups[3].slices.slice_size(8) == 4
     assert full.spec.sub_groups[2].slices is None
 
@@ -138,10 +138,10 @@ def test_minimum_of_a_tree_is_that_of_the_cheapest_children_that_must_run():
 
 def test_missing_pods_of_a_tree_are_counted_where_the_fewest_are_missing():
     parts = [{"name": name, "minMember": pods} for name, pods in (("a", 5), ("b", 2), ("c", 4))]
-    tree = group(subGroups=parts, minSubGroups=2).spec.tree
-    assert tree.missing({"a": 4}) == 3
-    assert tree.missing({"a": 4, "c": 4}) == 1
-    assert tree.missing({"b": 7, "c": 4}) == 0
+    tree = group(subGroups=parts, minSubGroups=2).spec.subgroup_tree
+    assert tree.missing_pods({"a": 4}) == 3
+    assert tree.missing_pods({"a": 4, "c": 4}) == 1
+    assert tree.missing_pods({"b": 7, "c": 4}) == 0
 
 
 def test_count_of_slices_divides_min_member_into_slices_of_equal_size():

@@ -15,7 +15,7 @@ from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requir
 
 
 @dataclass(frozen=True, slots=True)
-class PodLimit:
+class PodFieldLimit:
     """The maximum number of entries in one field of a pod's spec, such as tolerations. Pods with more are refused.
 
     Args:
@@ -31,9 +31,9 @@ class PodLimit:
     count: Callable[[PodSpec], int]
 
 
-def exceeded_pod_limit(pod: Pod) -> str:
+def exceeded_field_limit(pod: Pod) -> str:
     """Return a sentence about the first limit that a pod exceeds: field, number and limit; "" if there is none."""
-    for limit in POD_LIMITS:
+    for limit in FIELD_LIMITS:
         number = limit.count(pod.spec)
         if number > limit.maximum:
             return (
@@ -108,35 +108,35 @@ def _count_host_ports(spec: PodSpec) -> int:
     return sum(port.host_port > 0 for container in _containers(spec) for port in container.ports or ())
 
 
-POD_LIMITS: Final = (
-    PodLimit("containers", "different resources", 64, _count_resources),
-    PodLimit("containers", "host ports", 1000, _count_host_ports),
-    PodLimit("nodeSelector", "labels", 256, lambda spec: len(spec.node_selector or ())),
-    PodLimit("affinity.nodeAffinity", "terms and expressions", 256, _count_node_expressions),
-    PodLimit(
+FIELD_LIMITS: Final = (
+    PodFieldLimit("containers", "different resources", 64, _count_resources),
+    PodFieldLimit("containers", "host ports", 1000, _count_host_ports),
+    PodFieldLimit("nodeSelector", "labels", 256, lambda spec: len(spec.node_selector or ())),
+    PodFieldLimit("affinity.nodeAffinity", "terms and expressions", 256, _count_node_expressions),
+    PodFieldLimit(
         "affinity.nodeAffinity",
         "values of expressions",
         10_000,
         lambda spec: _count_values(_node_expressions(spec)),
     ),
-    PodLimit(
+    PodFieldLimit(
         "affinity",
         "terms of podAffinity and podAntiAffinity",
         64,
         lambda spec: sum(1 for _ in _pod_affinity_terms(spec)),
     ),
-    PodLimit(
+    PodFieldLimit(
         "topologySpreadConstraints",
         "constraints",
         64,
         lambda spec: len(spec.topology_spread_constraints or ()),
     ),
-    PodLimit(
+    PodFieldLimit(
         "affinity and spec.topologySpreadConstraints",
         "labels, values and namespaces of selectors",
         1000,
         _count_selected_values,
     ),
-    PodLimit("tolerations", "tolerations", 256, lambda spec: len(spec.tolerations or ())),
+    PodFieldLimit("tolerations", "tolerations", 256, lambda spec: len(spec.tolerations or ())),
 )
 """The limits of all pods, in the order in which they are checked."""

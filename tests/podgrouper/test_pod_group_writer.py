@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.errors import ApiError
 from batchsched.podgrouper.groups import DERIVED
-from batchsched.podgrouper.projection import LABEL_DELAY_SECONDS, RETRY_SECONDS, PodGroupWriter
+from batchsched.podgrouper.pod_group_writer import LABEL_DELAY_SECONDS, RETRY_SECONDS, PodGroupWriter
 from tests.podgrouper.owners import job
 from tests.podgrouper.test_grouper import World
 from tests.service.town import Clock
