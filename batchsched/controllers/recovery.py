@@ -1,4 +1,4 @@
-"""Recovery from incomplete bindings: overdue assumed pods, and partially bound gangs.
+"""Recovery from incomplete bindings: overdue assumed pods, partially bound gangs, and claims of pods that cannot start.
 
 An overdue assumed pod is read from the API server before it becomes pending.
 
@@ -8,27 +8,35 @@ gang that is still partially bound after its scheduleTimeoutSeconds is rolled ba
 `strandedPolicy: Rollback`, a new leader rolls back at once the partially bound gangs that it finds. A gang that had its
 minimum once is never rolled back: a finished pod, a lost node or a raised minMember is no reason to stop the others.
 
-Both facts survive a leader. Each replica that follows the cluster knows which gangs were whole, and the status of the
-PodGroup has `wholeSince` and `partiallyBoundSince` for a process that starts later.
+A leader that is killed after it allocated devices, and before it bound the pods, leaves allocated claims of pending
+pods. The next session places the gang with these devices if it can. Otherwise it refuses the gang, and the devices are
+freed, so that the sessions after it choose freely.
+
+Both facts about partially bound gangs survive a leader. Each replica that follows the cluster knows which gangs were
+whole, and the status of the PodGroup has `wholeSince` and `partiallyBoundSince` for a process that starts later.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from batchsched.api.core.device import EXTENDED_RESOURCE_CLAIM, ResourceClaim
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_claim_name
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.decision import Decision
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_source, is_external
-from batchsched.api.gang import is_single_pod
+from batchsched.api.gang import identities_of, is_single_pod
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError
+from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
+from batchsched.ports.claims import ClaimRelease, ExtendedClaimRelease
 from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, missing_pods
 
@@ -280,3 +288,100 @@ class StaleGangController:
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)
         self._on_evicted(pod, REASON, message)
+
+
+CLAIMS: Final = "resource_claims"
+
+
+class UnusedClaimController:
+    """Releases the claims of refused gangs, unless their pods are being bound.
+
+    Source: PostFilter of kube-scheduler's plugins/dynamicresources, which frees one claim of one pod at a time.
+
+    Args:
+      cache: the cluster state.
+      writer: writes the claims.
+      is_binding: returns whether pods of a gang are being bound.
+    """
+
+    def __init__(self, cache: ClusterState, writer: ClaimWriter, is_binding: Callable[[str], bool]) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._is_binding = is_binding
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def apply_decision(self, _scheduler: object, decision: Decision, _seconds: float) -> None:
+        """Start to release the claims of all gangs that a decision refused."""
+        if not self._cache.count_objects(CLAIMS):
+            return
+        for refusal in decision.refusals:
+            for identity in identities_of(refusal.pod_group):
+                gang = self._cache.gangs.get(identity)
+                if gang is not None and gang.pending and not self._is_binding(identity):
+                    self._release_claims(identity, tuple(gang.pending.values()))
+
+    def _release_claims(self, identity: str, pods: tuple[Pod, ...]) -> None:
+        """Start to release what the pending pods of a gang hold."""
+
+        def is_unused() -> bool:
+            return not self._is_binding(identity)
+
+        pending = frozenset(pod.metadata.uid for pod in pods)
+        for claim in self._held_claims(pods):
+            if _extended_claim_owner(claim) in pending:
+                deletion = ExtendedClaimRelease(
+                    claim.metadata.namespace, claim.name, _extended_claim_owner(claim)
+                )
+                self._start(claim, self._writer.delete_extended_claim(deletion, is_unused))
+                continue
+            consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
+            release = ClaimRelease(
+                namespace=claim.metadata.namespace,
+                claim=claim.name,
+                uid=claim.metadata.uid,
+                pod_uids=consumers & pending,
+                deallocates=consumers <= pending,
+            )
+            if release.pod_uids or release.deallocates:
+                self._start(claim, self._writer.release_claim(release, is_unused))
+
+    def _held_claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:
+        """Yield the claims of pods that have devices or reservations, each once."""
+        claims = {key: self._cache.get(CLAIMS, key) for pod in pods for key in _claim_keys(pod)}
+        for claim in claims.values():
+            if claim is None or claim.key in self._running:
+                continue
+            if (
+                claim.status.allocation is not None
+                or claim.status.reserved_for
+                or _extended_claim_owner(claim)
+            ):
+                yield claim
+
+    def _start(self, claim: ResourceClaim, release: Awaitable[None]) -> None:
+        async def run() -> None:
+            try:
+                await release
+            except BatchschedError as error:  # the next refusal tries again
+                _LOG.warning("ResourceClaim %s is not released yet: %s", claim.key, error)
+            finally:
+                del self._running[claim.key]
+
+        _LOG.info("ResourceClaim %s is released: its pods cannot start", claim.key)
+        self._running[claim.key] = asyncio.create_task(run())
+
+
+def _claim_keys(pod: Pod) -> Iterator[str]:
+    """Yield the `namespace/name` of the claims that a pod uses, or that were created for its extended resources."""
+    names = [entry.resource_claim_name for entry in pod.spec.resource_claims or ()]
+    names += [status.resource_claim_name for status in pod.status.resource_claim_statuses or ()]
+    names.append(extended_claim_name(pod))
+    return (f"{pod.namespace}/{name}" for name in names if name)
+
+
+def _extended_claim_owner(claim: ResourceClaim) -> str:
+    """Return the UID of the pod for which a claim for extended resources was created, "" for other claims."""
+    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
+        return ""
+    owners = claim.metadata.owner_references or ()
+    return next((owner.uid for owner in owners if owner.controller), "")

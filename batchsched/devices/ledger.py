@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from batchsched.api.core.device import AllocationResult, Amounts, ResourceClaim
+from batchsched.api.core.device import (
+    AllocationResult,
+    Amounts,
+    ContainerExtendedResourceRequest,
+    ResourceClaim,
+)
 from batchsched.api.core.quantity import parse_quantity
 
 ZERO = Decimal(0)
@@ -73,11 +78,33 @@ class ClaimAllocation:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatedClaim:
+    """The claim for the extended resources of a pod that DeviceClasses serve.
+
+    Args:
+      key: the key under which the session reserves its devices.
+      claim: the claim with the name under which it is created.
+      mappings: which of its requests serve which containers.
+    """
+
+    key: str
+    claim: ResourceClaim
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PodDevices:
-    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use."""
+    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use.
+
+    Args:
+      allocations: the allocations.
+      claims: the claims, with the key of the claim for extended resources if the pod gets one.
+      created: the claim for extended resources, which is created when the pod is bound; None without one.
+    """
 
     allocations: tuple[ClaimAllocation, ...]
     claims: tuple[str, ...]
+    created: CreatedClaim | None = None
 
 
 class DeviceLedger:
@@ -150,7 +177,7 @@ class DeviceLedger:
                 open_allocations = tuple(
                     allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim)
                 )
-                self.assume(pod, PodDevices(open_allocations, devices.claims))
+                self.assume(pod, PodDevices(open_allocations, devices.claims, devices.created))
 
     def _is_allocated(self, claim: str) -> bool:
         known_claim = self.claims.get(claim)

@@ -18,9 +18,14 @@ from batchsched.api.core.device import AllocationResult, ConsumerReference, Reso
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.errors import ApiError, BindFailed, Unreachable
 from batchsched.kube.clock import Backoff
-from batchsched.kube.connection import CLAIM_RESOURCE, STRATEGIC_MERGE_PATCH
+from batchsched.kube.connection import CLAIM_RESOURCE, POD_RESOURCE, STRATEGIC_MERGE_PATCH
 from batchsched.kube.writer import Writer
-from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.ports.claims import (
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 from batchsched.ports.cluster import Clock
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -30,6 +35,11 @@ _MAX_ATTEMPTS: Final = 6
 _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
+
+
+def always() -> bool:
+    """Return True: a release that is wanted in any case."""
+    return True
 
 
 class ClaimWriter:
@@ -61,8 +71,39 @@ class ClaimWriter:
                 f"reserving ResourceClaim {reservation.claim_key} for pod {reservation.pod}",
             )
 
-    async def release_claim(self, release: ClaimRelease) -> None:
+    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+        """Create the claim for extended resources of a pod, allocate and reserve it, and write it to the pod's status.
+
+        Raises:
+          BindFailed: the claim exists with other devices, or the server refused.
+          NotLeading: this replica may have lost the Lease.
+        """
+        purpose = f"creating ResourceClaim {reservation.claim.key} for extended resources"
+        async with self._lock(reservation.claim.key):
+            await self._repeat(lambda: self._try_to_reserve_extended(reservation), purpose)
+
+    async def delete_extended_claim(
+        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always
+    ) -> None:
+        """Delete the claim for extended resources of a pod, if that is still wanted. A deleted claim is no error.
+
+        Raises:
+          BindFailed: the server refused.
+          NotLeading: this replica may have lost the Lease.
+        """
+        async with self._lock(deletion.claim_key):
+            await self._repeat(
+                lambda: self._try_to_delete(deletion, is_wanted),
+                f"deleting ResourceClaim {deletion.claim_key}",
+            )
+
+    async def release_claim(self, release: ClaimRelease, is_wanted: Callable[[], bool] = always) -> None:
         """Remove pods from a claim, and free its devices if no pod uses them any more.
+
+        Args:
+          release: the pods and the claim.
+          is_wanted: asked immediately before the write; if it returns False, nothing is written. Before a pod is bound,
+            its claim is read, so that either the reservation or the release sees the other one.
 
         Raises:
           BindFailed: the server refused.
@@ -70,7 +111,8 @@ class ClaimWriter:
         """
         async with self._lock(release.claim_key):
             await self._repeat(
-                lambda: self._try_to_release(release), f"releasing ResourceClaim {release.claim_key}"
+                lambda: self._try_to_release(release, is_wanted),
+                f"releasing ResourceClaim {release.claim_key}",
             )
 
     def _lock(self, claim: str) -> asyncio.Lock:
@@ -113,6 +155,64 @@ class ClaimWriter:
             status["allocation"] = msgspec.to_builtins(timed)
         await self._write_status(claim, status)
 
+    async def _try_to_reserve_extended(self, reservation: ExtendedClaimReservation) -> None:
+        claim = reservation.claim
+        namespace, name = claim.metadata.namespace, claim.metadata.name
+        manifest = {
+            "apiVersion": CLAIM_RESOURCE.api_version,
+            "kind": CLAIM_RESOURCE.kind,
+            **msgspec.to_builtins(claim),
+        }
+        try:
+            raw = await self._writer.create(CLAIM_RESOURCE, namespace, manifest)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            raw = await self._writer.get(CLAIM_RESOURCE, namespace, name)
+        created = _decoded(raw)
+        if not _is_owned_by(created, reservation.pod_uid):
+            raise BindFailed(f"ResourceClaim {claim.key} exists and belongs to another pod")
+        await self._try_to_reserve(
+            ClaimReservation(
+                namespace=namespace,
+                claim=name,
+                uid=created.metadata.uid,
+                pod=reservation.pod,
+                pod_uid=reservation.pod_uid,
+                allocation=reservation.allocation,
+            )
+        )
+        status = {
+            "requestMappings": msgspec.to_builtins(reservation.mappings),
+            "resourceClaimName": name,
+        }
+        change = {
+            "metadata": {"uid": reservation.pod_uid},
+            "status": {"extendedResourceClaimStatus": status},
+        }
+        await self._writer.patch(POD_RESOURCE, namespace, reservation.pod, change, "status")
+
+    async def _try_to_delete(self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool]) -> None:
+        namespace, name = deletion.namespace, deletion.claim
+        try:
+            claim = _decoded(await self._writer.get(CLAIM_RESOURCE, namespace, name))
+            if not _is_owned_by(claim, deletion.pod_uid) or not is_wanted():
+                return
+            # Without its finalizer, the claim is gone at once.
+            change = {
+                "metadata": {
+                    "uid": claim.metadata.uid,
+                    "$deleteFromPrimitiveList/finalizers": [FINALIZER],
+                }
+            }
+            path = CLAIM_RESOURCE.path(namespace, name)
+            await self._writer.send("PATCH", path, msgspec.json.encode(change), STRATEGIC_MERGE_PATCH)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return
+            raise
+        await self._writer.delete(CLAIM_RESOURCE, namespace, name, claim.metadata.uid)
+
     async def _add_finalizer(self, reservation: ClaimReservation) -> bytes:
         """Add the finalizer to a claim that gets devices, if it is missing, and return the claim."""
         metadata = {"finalizers": [FINALIZER], **({"uid": reservation.uid} if reservation.uid else {})}
@@ -120,7 +220,7 @@ class ClaimWriter:
         change = msgspec.json.encode({"metadata": metadata})
         return await self._writer.send("PATCH", path, change, STRATEGIC_MERGE_PATCH)
 
-    async def _try_to_release(self, release: ClaimRelease) -> None:
+    async def _try_to_release(self, release: ClaimRelease, is_wanted: Callable[[], bool]) -> None:
         try:
             raw = await self._writer.get(CLAIM_RESOURCE, release.namespace, release.claim)
         except ApiError as error:
@@ -128,7 +228,7 @@ class ClaimWriter:
                 return
             raise
         claim = _decoded(raw)
-        if release.uid not in ("", claim.metadata.uid):
+        if release.uid not in ("", claim.metadata.uid) or not is_wanted():
             return
         reserved_for = claim.status.reserved_for or ()
         consumers = tuple(one for one in reserved_for if one.uid not in release.pod_uids)
@@ -151,6 +251,10 @@ class ClaimWriter:
             "status",
         )
         self._handle_claim(raw)
+
+
+def _is_owned_by(claim: ResourceClaim, pod_uid: str) -> bool:
+    return any(owner.controller and owner.uid == pod_uid for owner in claim.metadata.owner_references or ())
 
 
 def _decoded(raw: bytes) -> ResourceClaim:

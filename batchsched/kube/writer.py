@@ -12,7 +12,13 @@ from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import RequestLimit
-from batchsched.ports.claims import ClaimBinder, ClaimRelease, ClaimReservation
+from batchsched.ports.claims import (
+    ClaimBinder,
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
@@ -305,6 +311,14 @@ class ApiBinder:
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         """Reserve a ResourceClaim for a pod, and allocate its devices if it has none yet."""
         await self._claims.reserve_claim(reservation)
+
+    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+        """Create, allocate and reserve the claim for extended resources of a pod."""
+        await self._claims.reserve_extended_claim(reservation)
+
+    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+        """Delete the claim for extended resources of a pod."""
+        await self._claims.delete_extended_claim(deletion)
 
     async def release_claim(self, release: ClaimRelease) -> None:
         """Remove pods from a ResourceClaim, and free its devices if no pod uses them any more."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchsched.api.core.device import AllocationResult
+from batchsched.api.core.device import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,56 @@ class ClaimRelease:
         return f"{self.namespace}/{self.claim}"
 
 
+@dataclass(frozen=True, slots=True)
+class ExtendedClaimReservation:
+    """The claim for extended resources of a pod that DeviceClasses serve, as it is created, allocated and reserved.
+
+    Args:
+      claim: the claim with its name; the pod is its owner.
+      pod, pod_uid: the pod, of the same namespace.
+      allocation: the devices.
+      mappings: which requests serve which containers, for `status.extendedResourceClaimStatus` of the pod.
+    """
+
+    claim: ResourceClaim
+    pod: str
+    pod_uid: str
+    allocation: AllocationResult
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedClaimRelease:
+    """The deletion of a claim for extended resources, after its pod could not be bound.
+
+    Args:
+      namespace, claim: the claim.
+      pod_uid: the pod that owns the claim; a claim of another owner is not deleted.
+    """
+
+    namespace: str
+    claim: str
+    pod_uid: str
+
+    @property
+    def claim_key(self) -> str:
+        """The `namespace/name` of the claim."""
+        return f"{self.namespace}/{self.claim}"
+
+
 class ClaimBinder(Protocol):
     """Writes reservations of ResourceClaims. All writes are idempotent: a value that is already set is a success."""
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         """Reserve a claim for a pod, and allocate its devices if it has none yet."""
+        ...
+
+    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+        """Create, allocate and reserve the claim for extended resources of a pod, and write it to the pod's status."""
+        ...
+
+    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+        """Delete the claim for extended resources of a pod. A deleted claim is no error."""
         ...
 
     async def release_claim(self, release: ClaimRelease) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController, UnusedClaimController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.claim_writer import ClaimWriter
@@ -174,12 +174,8 @@ class SchedulerApp:
         """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
-        claim_reflector = self._reflector_of(CLAIM_RESOURCE)
-        binder = ApiBinder(
-            self.writer,
-            self._claim_is_bound,
-            ClaimWriter(self.writer, self.clock, claim_reflector.handle_json),
-        )
+        claims = ClaimWriter(self.writer, self.clock, self._reflector_of(CLAIM_RESOURCE).handle_json)
+        binder = ApiBinder(self.writer, self._claim_is_bound, claims)
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         explaining = self._explaining = self._new_explanation_worker(reporter)
@@ -206,6 +202,7 @@ class SchedulerApp:
             profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
             evictor.apply_decision,
+            UnusedClaimController(self.cache, claims, cycles.is_binding).apply_decision,
             explaining.with_explanations(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]

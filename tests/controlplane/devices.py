@@ -48,6 +48,15 @@ def claim(namespace: Namespace, name: str, count: int = 1) -> None:
     )
 
 
+def extended_claim(namespace: Namespace, name: str, pod: str, uid: str) -> None:
+    """Make a claim for extended resources of a pod, as a leader leaves it that was killed soon afterwards."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    metadata = {"name": name, "annotations": annotations, "ownerReferences": [owner]}
+    path = namespace.path("resourceclaims", group=GROUP)
+    namespace.api.create(path, {"metadata": metadata, "spec": claim_spec()})
+
+
 def with_template(name: str = "gpu") -> dict[str, Any]:
     """The part of a pod's spec that asks for a claim of its own."""
     return {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": name}]}

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tests.controlplane.devices import (
+    DRIVER,
+    GROUP,
     claim,
     claims,
     consumers,
@@ -33,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         plane.start_kwok()
         plane.install_definitions()
         plane.start_controller_manager("resourceclaim-controller", "garbage-collector-controller")
-        device_class(plane.admin)
+        device_class(plane.admin, extendedResourceName="example.com/gpu")
         yield plane
 
 
@@ -123,3 +125,67 @@ def test_pods_of_a_gang_share_a_claim_and_the_last_one_releases_it(team):
     eventually(lambda: consumers(claims(team)[0]) == {"bert-3"})
     end(team, "bert-3")
     eventually(lambda: used(team) == [])
+
+
+def test_a_class_serves_an_extended_resource_and_the_claim_that_is_created_gets_released(team):
+    offer(team, 2, 2)
+    team.gang("bert", 3, cpu=1, **{"example.com/gpu": 1})
+    all_bound(team, "bert", 3)
+    assert len(set(used(team))) == len(used(team)) == 3
+    status = pods(team)["bert-0"]["status"]["extendedResourceClaimStatus"]
+    (own,) = [one for one in claims(team) if one["metadata"]["name"] == status["resourceClaimName"]]
+    assert consumers(own) == {"bert-0"}
+    assert status["requestMappings"] == [
+        {"containerName": "main", "requestName": "container-0-request-1", "resourceName": "example.com/gpu"}
+    ]
+    team.gang("gpt", 2, cpu=1, **{"example.com/gpu": 1})
+    eventually(lambda: condition(team, "gpt-1").get("reason") == "Unschedulable")
+    end(team, "bert-0", "bert-1", "bert-2")
+    all_bound(team, "gpt", 2)
+    assert len(set(used(team))) == len(used(team))
+
+
+def abandoned(namespace: Namespace, name: str, device: str) -> None:
+    """A claim as a leader leaves it that was killed before it bound the pod `name`."""
+    (own,) = [one for one in claims(namespace) if owner(one) == name]
+    pool, _, what = device.partition("/")
+    result = {"request": "gpus", "driver": DRIVER, "pool": pool, "device": what}
+    on_node = {"key": "metadata.name", "operator": "In", "values": [pool]}
+    status = {
+        "allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [on_node]}]},
+        },
+        "reservedFor": [{"resource": "pods", "name": name, "uid": namespace.get(name)["metadata"]["uid"]}],
+    }
+    path = namespace.path("resourceclaims", own["metadata"]["name"], group=GROUP)
+    namespace.api.merge(path, {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}})
+    namespace.api.merge(f"{path}/status", {"status": status})
+
+
+def owner(one: dict[str, Any]) -> str:
+    name: str = one["metadata"]["ownerReferences"][0]["name"]
+    return name
+
+
+def test_devices_that_a_leader_left_are_used_if_the_gang_fits_with_them(team):
+    offer(team, 2, 2)
+    template(team)
+    team.pods(2, prefix="bert", gang="bert", spec=with_template())
+    eventually(lambda: len(claims(team)) == 2)
+    abandoned(team, "bert-0", "node-1/gpu-1")
+    group(team, "bert", 2)
+    assert all_bound(team, "bert", 2)["bert-0"] == "node-1"
+    assert "node-1/gpu-1" in used(team)
+
+
+def test_devices_that_a_leader_left_are_freed_if_the_gang_does_not_fit_with_them(team):
+    offer(team, 2, 2)
+    template(team)
+    elsewhere = {**with_template(), "nodeSelector": {"kubernetes.io/hostname": "node-0"}}
+    team.pods(2, prefix="bert", gang="bert", spec=elsewhere)
+    eventually(lambda: len(claims(team)) == 2)
+    abandoned(team, "bert-0", "node-1/gpu-1")
+    group(team, "bert", 2)
+    all_bound(team, "bert", 2)
+    assert sorted(used(team)) == ["node-0/gpu-0", "node-0/gpu-1"]

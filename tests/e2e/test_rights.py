@@ -168,13 +168,17 @@ def bind_claim(namespace: Namespace, name: str) -> None:
 
 def allocate_devices(namespace: Namespace) -> None:
     """A claim gets devices, and is reserved for its pod; the claim that cannot be reserved is read again."""
-    devices.device_class(namespace.api)
+    devices.device_class(namespace.api, extendedResourceName="example.com/gpu")
     devices.publish(namespace.api, "node-0", 1)
     devices.claim(namespace, "shared")
     namespace.pod("with-devices", spec=devices.sharing("shared"), cpu="10m")
     eventually(lambda: "with-devices" in bound(namespace), 60)
     namespace.pod("sharing", spec=devices.sharing("shared"), cpu="10m")
     eventually(lambda: "sharing" in bound(namespace), 60)
+    uid = namespace.pod("extended", cpu="10m", **{"example.com/gpu": 1})["metadata"]["uid"]
+    devices.extended_claim(namespace, f"extended-extended-resources-{uid[:8]}", "extended", uid)
+    devices.publish(namespace.api, "node-1", 1)
+    eventually(lambda: "extended" in bound(namespace), 60)
 
 
 def follow_an_owner(namespace: Namespace) -> None:

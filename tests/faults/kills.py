@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class Rounds:
       witness: sees everything.
       seed: of the load and of the moments.
       pods: of one round.
+      spec: of every pod, more than usual.
     """
 
     replicas: Replicas
@@ -63,12 +64,13 @@ class Rounds:
     witness: Witness
     seed: int
     pods: int = 80
+    spec: dict[str, Any] | None = None
     done: list[Kill] = field(default_factory=list)
     _last: Batch | None = None
 
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)
-        self._load = Load(self.namespace, random.Random(self.seed + 1))
+        self._load = Load(self.namespace, random.Random(self.seed + 1), spec=self.spec)
         self.namespace.nodes(-(-self.pods * 5 // 4 // CPUS), cpu=CPUS)
 
     def run(self) -> Kill:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from batchsched.api.crd.base import API_VERSION
 from tests.controlplane.fixtures import Namespace
@@ -47,11 +47,13 @@ class Load:
       namespace: of all of them.
       draw: what a batch consists of.
       prefix: of names, so that two loads share a namespace.
+      spec: of every pod, more than usual.
     """
 
     namespace: Namespace
     draw: random.Random
     prefix: str = "job"
+    spec: dict[str, Any] | None = None
     _batches: int = field(default=0, init=False)
 
     def batch(self, pods: int) -> Batch:
@@ -147,4 +149,4 @@ class Load:
     def create_pod(self, job: Job, name: str) -> None:
         """Create a pod of a job."""
         gang = job.name if job.size > 1 else ""
-        self.namespace.api.create(self.namespace.path("pods"), pod(name, gang=gang, cpu="1"))
+        self.namespace.api.create(self.namespace.path("pods"), pod(name, gang=gang, spec=self.spec, cpu="1"))

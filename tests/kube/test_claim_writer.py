@@ -1,19 +1,28 @@
 """ResourceClaims are allocated and reserved once, also if other clients write them or answers are lost."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from batchsched.api.core.device import AllocatedDevice, AllocationResult, DeviceAllocation, ResourceClaim
+from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.errors import BindFailed
 from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import Writer
-from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.plugins.dynamic_resources.extended_resources import extended_claim, request_mappings
+from batchsched.ports.claims import (
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 from tests.controlplane.devices import DRIVER, GROUP, claim, claims, consumers, devices_of
 from tests.controlplane.proxy import lost, page, status
+from tests.devices.objects import device_class as gpu_class
 from tests.kube.virtual import Hurried
 
 
@@ -132,3 +141,62 @@ async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(
         )
         open_claim.api.delete(open_claim.path("resourceclaims", "open", group=GROUP))
         await writer.release_claim(release(one))
+
+
+def extended(pod) -> ExtendedClaimReservation:
+    made = extended_claim(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")})
+    metadata = msgspec.structs.replace(made.metadata, name=extended_claim_name(pod))
+    device = AllocatedDevice(request="container-0-request-0", driver=DRIVER, pool="node-0", device="gpu-0")
+    return ExtendedClaimReservation(
+        claim=msgspec.structs.replace(made, metadata=metadata),
+        pod=pod.name,
+        pod_uid=pod.metadata.uid,
+        allocation=AllocationResult(devices=DeviceAllocation(results=(device,))),
+        mappings=request_mappings(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")}),
+    )
+
+
+@pytest.fixture
+def requesting(namespace):
+    """A pod that requests an extended resource."""
+    return msgspec.convert(namespace.pod("lone", **{"example.com/gpu": 1}), Pod)
+
+
+async def test_a_claim_for_extended_resources_is_created_once_although_answers_are_lost(
+    plane, proxy, namespace, requesting
+):
+    proxy.on(lost(), method="POST", path="/resourceclaims", count=1)
+    proxy.on(lost(), method="PATCH", path="/pods/lone/status", count=1)
+    made = extended(requesting)
+    async with writing(plane, proxy) as writer:
+        await writer.reserve_extended_claim(made)
+    created = the_claim(namespace)
+    assert (devices_of(created), consumers(created)) == (["node-0/gpu-0"], {"lone"})
+    status = namespace.get("lone")["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == created["metadata"]["name"]
+    assert status["requestMappings"] == [
+        {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+    ]
+
+
+async def test_a_claim_for_extended_resources_is_deleted_with_its_finalizer_and_no_other_one(
+    plane, namespace, requesting
+):
+    made = extended(requesting)
+    deletion = ExtendedClaimRelease(namespace.name, made.claim.name, made.pod_uid)
+    async with writing(plane) as writer:
+        await writer.reserve_extended_claim(made)
+        await writer.delete_extended_claim(replace(deletion, pod_uid="other"))
+        await writer.delete_extended_claim(deletion, lambda: False)
+        assert len(claims(namespace)) == 1
+        await writer.delete_extended_claim(deletion)
+        assert claims(namespace) == []
+        await writer.delete_extended_claim(deletion)
+
+
+async def test_nothing_is_released_that_is_used_by_now(plane, open_claim):
+    made = reservation(open_claim)
+    async with writing(plane) as writer:
+        await writer.reserve_claim(made)
+        await writer.release_claim(release(made), lambda: False)
+    assert consumers(the_claim(open_claim)) == {"one"}

@@ -2,10 +2,23 @@
 
 from collections.abc import Sequence
 
-from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.ports.claims import (
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 
-Write = Binding | VolumeBinding | SelectedNode | ClaimReservation | ClaimRelease
+Write = (
+    Binding
+    | VolumeBinding
+    | SelectedNode
+    | ClaimReservation
+    | ClaimRelease
+    | ExtendedClaimReservation
+    | ExtendedClaimRelease
+)
 
 
 class Written:
@@ -33,6 +46,12 @@ class Written:
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         self._take(reservation)
+
+    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+        self._take(reservation)
+
+    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+        self._take(deletion)
 
     async def release_claim(self, release: ClaimRelease) -> None:
         self._take(release)

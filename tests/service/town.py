@@ -23,7 +23,12 @@ from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangControlle
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.ports.claims import (
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -135,6 +140,12 @@ class Server:
         consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
         reserved_for = (*(one.status.reserved_for or ()), consumer)
         self.keep_claim(one, allocation, reserved_for)
+
+    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+        raise AssertionError
+
+    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+        raise AssertionError
 
     async def release_claim(self, release: ClaimRelease) -> None:
         one = self.claims[release.claim_key]

@@ -391,6 +391,14 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         return any(consumer.uid == uid for consumer in self.status.reserved_for or ())
 
 
+class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
+    """The request of a claim for extended resources that serves a resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
 class ResourceClaimTemplateSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a ResourceClaimTemplate: the spec of each claim that is created from it."""
 

@@ -230,6 +230,10 @@ class PodStatus(KubernetesValue, frozen=True, gc=False):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
+MAX_CLAIM_NAME_PREFIX: Final = 200
+"""Characters of a pod's name in the name of its claim for extended resources; names have at most 253."""
+
+
 class Pod(KubernetesObject, frozen=True, gc=False):
     """A pod of the cluster, reduced to the fields that scheduling reads."""
 
@@ -288,3 +292,12 @@ class Pod(KubernetesObject, frozen=True, gc=False):
     def tolerations(self) -> tuple[Toleration, ...]:
         """The tolerations of the pod, empty if it has none."""
         return self.spec.tolerations or ()
+
+
+def extended_claim_name(pod: Pod) -> str:
+    """Return the name of the claim that is created for the extended resources of a pod, if DeviceClasses serve them.
+
+    If the API server created the claim and its answer was lost, the next attempt finds the claim by this name.
+    """
+    prefix = pod.name[:MAX_CLAIM_NAME_PREFIX].rstrip("-.")
+    return f"{prefix}-extended-resources-{pod.metadata.uid[:8]}".rstrip("-")

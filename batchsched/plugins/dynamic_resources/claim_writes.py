@@ -1,23 +1,62 @@
 """The writes of ResourceClaims for a pod that is bound, or that could not be bound."""
 
 from batchsched.api.core.pod import Pod
-from batchsched.devices.ledger import DeviceLedger
-from batchsched.errors import BindFailed
-from batchsched.ports.claims import ClaimRelease, ClaimReservation
+from batchsched.devices.ledger import DeviceLedger, PodDevices
+from batchsched.ports.claims import (
+    ClaimBinder,
+    ClaimRelease,
+    ClaimReservation,
+    ExtendedClaimRelease,
+    ExtendedClaimReservation,
+)
 
 
-def claim_reservations(pod: Pod, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return the reservations of ResourceClaims that PreBind writes for a pod, in the order of the pod's spec.
+async def write_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder) -> bool:
+    """Allocate the devices that a session planned for a pod, and reserve its claims; return False if it has none."""
+    devices = ledger.reserved_by(pod.key)
+    if devices is None:
+        return False
+    for reservation in claim_reservations(pod, devices, ledger):
+        await binder.reserve_claim(reservation)
+    created = devices.created
+    if created is not None:
+        allocation = next(
+            allocated.allocation for allocated in devices.allocations if allocated.claim == created.key
+        )
+        await binder.reserve_extended_claim(
+            ExtendedClaimReservation(created.claim, pod.name, pod.metadata.uid, allocation, created.mappings)
+        )
+    return True
 
-    Raises:
-      BindFailed: the pod needs a claim for extended resources.
+
+async def undo_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder) -> None:
+    """Release the claims of a pod that could not be bound.
+
+    Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
+    come.
     """
     devices = ledger.reserved_by(pod.key)
     if devices is None:
-        return ()
-    if not ledger.claims.keys() >= set(devices.claims):
-        raise BindFailed("extended resources of DeviceClasses are not allocated in a cluster yet")
+        return
+    if devices.created is not None:
+        name = devices.created.claim.metadata.name
+        await binder.delete_extended_claim(ExtendedClaimRelease(pod.namespace, name, pod.metadata.uid))
+    for reservation in claim_reservations(pod, devices, ledger):
+        await binder.release_claim(
+            ClaimRelease(
+                namespace=reservation.namespace,
+                claim=reservation.claim,
+                uid=reservation.uid,
+                pod_uids=frozenset({reservation.pod_uid}),
+                deallocates=reservation.allocation is not None,
+            )
+        )
+
+
+def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
+    """Return the reservations of existing ResourceClaims for a pod, in the order of the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
+    created_key = devices.created.key if devices.created is not None else ""
     return tuple(
         ClaimReservation(
             namespace=pod.namespace,
@@ -28,22 +67,5 @@ def claim_reservations(pod: Pod, ledger: DeviceLedger) -> tuple[ClaimReservation
             allocation=allocations.get(key),
         )
         for key in devices.claims
-    )
-
-
-def claim_releases(pod: Pod, ledger: DeviceLedger) -> tuple[ClaimRelease, ...]:
-    """Return the releases of ResourceClaims for a pod that could not be bound.
-
-    Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
-    come.
-    """
-    return tuple(
-        ClaimRelease(
-            namespace=reservation.namespace,
-            claim=reservation.claim,
-            uid=reservation.uid,
-            pod_uids=frozenset({reservation.pod_uid}),
-            deallocates=reservation.allocation is not None,
-        )
-        for reservation in claim_reservations(pod, ledger)
+        if key != created_key
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
+from batchsched.plugins.dynamic_resources.extended_resources import earlier_claim
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
@@ -32,7 +33,8 @@ def _claim_changed(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | Non
     """Return QUEUE if devices became free, or if the status of a claim of the pod changed."""
     freed = old is not None and old.status.allocation is not None
     if new is None:
-        return Hint.queue_if(freed)
+        # A claim for extended resources of an earlier attempt keeps its pod from being placed until it is deleted.
+        return Hint.queue_if(freed or (old is not None and earlier_claim(pod, {old.key: old}) is not None))
     if freed and new.status.allocation is None:
         return Hint.QUEUE
     if not _uses(pod, new):

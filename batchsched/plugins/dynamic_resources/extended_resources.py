@@ -7,11 +7,13 @@ Source: kube-scheduler's plugins/dynamicresources, extendeddynamicresources.go.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.core.device import (
     DEVICE_CLASS_PREFIX,
     EXTENDED_RESOURCE_CLAIM,
+    ContainerExtendedResourceRequest,
     DeviceClaim,
     DeviceClass,
     DeviceRequest,
@@ -65,7 +67,7 @@ def extended_claim(
     requests = [
         request
         for resource in sorted(resources)
-        for request in _requests(pod, resource, class_of_resource[resource].metadata.name)
+        for request in _resource_requests(pod, resource, class_of_resource[resource].metadata.name).requests
     ]
     return ResourceClaim(
         metadata=ObjectMeta(
@@ -88,6 +90,17 @@ def extended_claim(
     )
 
 
+def request_mappings(
+    pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
+) -> tuple[ContainerExtendedResourceRequest, ...]:
+    """Return which requests of a pod's claim for extended resources serve which containers, for the pod's status."""
+    return tuple(
+        mapping
+        for resource in sorted(resources)
+        for mapping in _resource_requests(pod, resource, class_of_resource[resource].metadata.name).mappings
+    )
+
+
 def extended_claim_key(pod: str) -> str:
     """Return the key under which a session reserves devices for the extended resources of the pod `namespace/name`."""
     return f"{pod}/{IN_MEMORY_NAME}"
@@ -104,28 +117,66 @@ def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClai
     return None
 
 
-def _requests(pod: Pod, resource: str, class_name: str) -> list[DeviceRequest]:
+@dataclass(frozen=True, slots=True)
+class _ContainerNeed:
+    """The devices of one extended resource that a container needs.
+
+    Args:
+      container: name of the container.
+      request: the request that the claim gets for the container; None if the devices of other requests are enough.
+      request_names: the requests with the devices that the container uses.
+    """
+
+    container: str
+    request: DeviceRequest | None = None
+    request_names: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of devices in the request of this container."""
+        return _count(self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class _ResourceRequests:
+    """The requests of the claim for one extended resource, and the requests that each container uses."""
+
+    requests: tuple[DeviceRequest, ...]
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+def _resource_requests(pod: Pod, resource: str, class_name: str) -> _ResourceRequests:
     """Return the requests for one resource: one for each container that needs more than it may use of others.
 
     An init container that ends before the others start may use the devices of all later containers.
     """
     containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
     init = len(pod.spec.init_containers or ())
-    lasting: list[DeviceRequest | None] = [
-        None
+    lasting = [
+        _ContainerNeed(container.name)
         if _ends_early(container, number < init)
-        else _request(number, container, resource, class_name, 0)
+        else _need_of(number, container, resource, class_name)
         for number, container in enumerate(containers)
     ]
-    largest: DeviceRequest | None = None
-    for number, container in enumerate(containers):
-        if not _ends_early(container, number < init):
-            continue
-        reusable = sum(_count(request) for request in lasting[number:])
-        request = _request(number, container, resource, class_name, reusable)
-        if _count(request) > _count(largest):
-            largest = request
-    return [request for request in (largest, *lasting) if request is not None]
+    early = [
+        _need_of(number, container, resource, class_name, lasting[number:])
+        for number, container in enumerate(containers)
+        if _ends_early(container, number < init)
+    ]
+    largest = max(early, key=lambda need: need.count, default=_ContainerNeed(""))
+    own_names = {need.request.name for need in early if need.request is not None}
+    mappings = [
+        ContainerExtendedResourceRequest(
+            container_name=need.container,
+            resource_name=resource,
+            # These containers run one after the other: all use the devices of the largest request.
+            request_name=largest.request.name if name in own_names and largest.request is not None else name,
+        )
+        for need in (*lasting, *early)
+        for name in need.request_names
+    ]
+    requests = (need.request for need in (largest, *lasting))
+    return _ResourceRequests(tuple(request for request in requests if request is not None), tuple(mappings))
 
 
 def _ends_early(container: Container, is_init: bool) -> bool:
@@ -136,14 +187,30 @@ def _count(request: DeviceRequest | None) -> int:
     return request.exactly.count if request is not None and request.exactly is not None else 0
 
 
-def _request(
-    number: int, container: Container, resource: str, class_name: str, reusable: int
-) -> DeviceRequest | None:
+def _need_of(
+    number: int,
+    container: Container,
+    resource: str,
+    class_name: str,
+    reusable: Sequence[_ContainerNeed] = (),
+) -> _ContainerNeed:
     requested = (container.resources.requests if container.resources is not None else None) or {}
-    count = parse_amount(resource, requested.get(resource, 0)) - reusable
+    count = parse_amount(resource, requested.get(resource, 0))
+    names: list[str] = []
+    for request in (need.request for need in reusable):
+        if request is not None and count > 0:
+            count -= _count(request)
+            names.append(request.name)
     if count <= 0:
-        return None
-    return DeviceRequest(
-        name=f"container-{number}-request-{sorted(requested).index(resource)}",
-        exactly=ExactDeviceRequest(device_class_name=class_name, allocation_mode="ExactCount", count=count),
+        return _ContainerNeed(container.name, None, tuple(names))
+    own_name = f"container-{number}-request-{sorted(requested).index(resource)}"
+    return _ContainerNeed(
+        container.name,
+        DeviceRequest(
+            name=own_name,
+            exactly=ExactDeviceRequest(
+                device_class_name=class_name, allocation_mode="ExactCount", count=count
+            ),
+        ),
+        (*names, own_name),
     )

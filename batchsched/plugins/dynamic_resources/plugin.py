@@ -48,7 +48,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.dynamic_resources.claim_writes import claim_releases, claim_reservations
+from batchsched.plugins.dynamic_resources.claim_writes import undo_reservations, write_reservations
 from batchsched.plugins.dynamic_resources.claims import (
     ClaimRefused,
     ClassClaims,
@@ -239,17 +239,12 @@ class DynamicResources(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        reservations = claim_reservations(pod, cycle.table.device_ledger)
-        if not reservations:
-            return SKIP
-        for reservation in reservations:
-            await cycle.binder.reserve_claim(reservation)
-        return SUCCESS
+        wrote = await write_reservations(pod, cycle.table.device_ledger, cycle.binder)
+        return SUCCESS if wrote else SKIP
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        for release in claim_releases(pod, cycle.table.device_ledger):
-            await cycle.binder.release_claim(release)
+        await undo_reservations(pod, cycle.table.device_ledger, cycle.binder)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

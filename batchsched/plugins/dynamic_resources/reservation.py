@@ -5,19 +5,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from batchsched.api.core.device import (
     MAX_CONSUMERS_PER_CLAIM,
     MAX_SUB_REQUESTS,
     AllocationResult,
+    DeviceClass,
     ResourceClaim,
 )
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.api.core.selector import NodeSelector
 from batchsched.devices.allocation import allocations_of
-from batchsched.devices.ledger import ClaimAllocation, DeviceLedger, PodDevices
+from batchsched.devices.ledger import ClaimAllocation, CreatedClaim, DeviceLedger, PodDevices
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray
@@ -34,6 +36,7 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     extended_claim,
     extended_claim_key,
     extended_claim_signature,
+    request_mappings,
     requests_extended_resource,
     resources_served_by_devices,
 )
@@ -124,12 +127,24 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
         pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
     }
     ((resources, _),) = nodes_by_resources(served, table.node_view(node))
-    extended_keys = (extended_claim_key(pod.key),) if resources else ()
-    for key in extended_keys:
-        to_allocate[key] = extended_claim(pod, resources, objects.class_of_resource)
+    created = _created_claim(pod, resources, objects.class_of_resource) if resources else None
+    keys = tuple(pod_claim.claim.key for pod_claim in claims)
+    if created is not None:
+        to_allocate[created.key], keys = created.claim, (*keys, created.key)
     return PodDevices(
-        (*_shared_allocations(claims, ledger), *_new_allocations(to_allocate, node, table)),
-        (*(pod_claim.claim.key for pod_claim in claims), *extended_keys),
+        (*_shared_allocations(claims, ledger), *_new_allocations(to_allocate, node, table)), keys, created
+    )
+
+
+def _created_claim(
+    pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
+) -> CreatedClaim:
+    claim = extended_claim(pod, resources, class_of_resource)
+    metadata = msgspec.structs.replace(claim.metadata, name=extended_claim_name(pod))
+    return CreatedClaim(
+        extended_claim_key(pod.key),
+        msgspec.structs.replace(claim, metadata=metadata),
+        request_mappings(pod, resources, class_of_resource),
     )
 
 

@@ -1,0 +1,99 @@
+"""kill -9 at any moment while devices are allocated: each bound pod has its claim, and no device is given out twice."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.devices import (
+    claims,
+    consumers,
+    device_class,
+    devices_of,
+    publish,
+    template,
+    used,
+    with_template,
+)
+from tests.controlplane.fixtures import Namespace, eventually, start
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.process import Terms
+from tests.e2e.running import bound
+from tests.faults.kills import CPUS, Rounds, table
+from tests.faults.replicas import pair, running
+from tests.faults.witness import Witness
+
+KILLS = int(os.environ.get("BATCHSCHED_CLAIM_KILLS", "3"))
+PODS = 32
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane with the controllers that create and release claims."""
+    with start(tmp_path / "plane") as plane:
+        plane.start_kwok()
+        plane.install_definitions()
+        plane.start_controller_manager("resourceclaim-controller", "garbage-collector-controller")
+        device_class(plane.admin)
+        yield plane
+
+
+def faults(namespace: Namespace) -> list[str]:
+    """Pods that are bound without a claim that is reserved for them, and devices with several claims."""
+    places = bound(namespace)
+    there = claims(namespace)
+    reserved = {name for one in there if devices_of(one) for name in consumers(one)}
+    gone = places.keys() - bound(namespace).keys()
+    found = [f"{name} is bound without its devices" for name in places.keys() - reserved - gone]
+    taken = Counter(device for one in there for device in devices_of(one))
+    found += [f"{device} has {times} claims" for device, times in taken.items() if times > 1]
+    return found + [
+        f"{name} is on {places[name]} and has {devices_of(one)}"
+        for one in there
+        for name in consumers(one) & places.keys()
+        if any(not device.startswith(f"{places[name]}/") for device in devices_of(one))
+    ]
+
+
+@contextmanager
+def watched(namespace: Namespace) -> Iterator[list[str]]:
+    """Look for faults again and again, as long as this lasts."""
+    complaints: list[str] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            complaints.extend(faults(namespace))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield complaints
+    finally:
+        over.set()
+        thread.join(30)
+    assert complaints == []
+
+
+@pytest.mark.slow
+def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(cluster, record_property):
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
+    namespace = Namespace(cluster.admin, "devices")
+    template(namespace)
+    with (
+        Witness(cluster.admin, CPUS).watching() as witness,
+        running(*pair(cluster, "killed", Terms())) as replicas,
+    ):
+        rounds = Rounds(replicas, namespace, witness, seed=7, pods=PODS, spec=with_template())
+        for node in cluster.admin.get("/api/v1/nodes")["items"]:
+            publish(cluster.admin, node["metadata"]["name"], CPUS)
+        with watched(namespace):
+            while sum(one.kills for one in rounds.done) < KILLS:
+                print(rounds.run())
+        eventually(lambda: len(used(namespace)) == len(bound(namespace)) == PODS)
+    print("\n".join(table(rounds.done)))
+    record_property("recovery_seconds", max(one.whole for one in rounds.done))
