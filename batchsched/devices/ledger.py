@@ -8,17 +8,21 @@ allocation.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from batchsched.api.core.device import (
     AllocationResult,
+    Amount,
     Amounts,
     ContainerExtendedResourceRequest,
     ResourceClaim,
 )
 from batchsched.api.core.quantity import parse_quantity
+from batchsched.errors import InvalidQuantity
 
 ZERO = Decimal(0)
+EVERYTHING: Final = Decimal(2**63)
+"""More than any capacity."""
 
 
 class DeviceKey(NamedTuple):
@@ -55,9 +59,17 @@ class DeviceUse:
             return
         self.shares += sign
         for name, amount in (consumed or {}).items():
-            self.consumed[name] = self.consumed.get(name, ZERO) + sign * parse_quantity(amount)
+            self.consumed[name] = self.consumed.get(name, ZERO) + sign * _consumed(amount)
             if not self.consumed[name]:
                 del self.consumed[name]
+
+
+def _consumed(amount: Amount) -> Decimal:
+    """Return a consumed amount; one of more than 63 bits leaves nothing of any capacity."""
+    try:
+        return parse_quantity(amount)
+    except InvalidQuantity:
+        return EVERYTHING
 
 
 NO_USE = DeviceUse()

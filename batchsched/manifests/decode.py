@@ -35,6 +35,7 @@ from batchsched.api.snapshot import ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
+from batchsched.manifests.device_checks import check_device_quantities
 from batchsched.manifests.documents import NOT_UTF8, Document
 
 Object = msgspec.Struct | BaseModel
@@ -253,7 +254,7 @@ def _check(decoded: msgspec.Struct) -> None:
         case HyperNode():
             _check_hyper_node(decoded)
         case _:
-            pass
+            check_device_quantities(decoded)
 
 
 def _check_hyper_node(hyper_node: HyperNode) -> None:

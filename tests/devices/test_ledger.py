@@ -1,6 +1,15 @@
 from batchsched.api.core.device import AllocationResult
 from batchsched.devices.ledger import ClaimAllocation, DeviceKey, DeviceLedger, PodDevices
-from tests.devices.objects import DRIVER, allocated, claim
+from tests.devices.objects import (
+    DRIVER,
+    allocate,
+    allocated,
+    bare_node,
+    claim,
+    gpu,
+    request,
+    slice_of,
+)
 
 GPU = DeviceKey(DRIVER, "a", "gpu-0")
 OPEN = claim("open")
@@ -55,3 +64,12 @@ def test_shares_of_a_device_add_up_and_are_released():
 def test_a_device_with_admin_access_is_not_in_use():
     watched = allocated("admin", "gpu-0", adminAccess=True)
     assert DeviceLedger({watched.key: watched}).use_of(GPU).is_free
+
+
+def test_a_consumed_amount_of_more_than_63_bits_leaves_nothing_until_it_is_released():
+    huge = allocated("huge", "gpu-0", shareID="s", consumedCapacity={"memory": "16Ei"})
+    shared = gpu("gpu-0", capacity={"memory": {"value": "7Ei"}}, allowMultipleAllocations=True)
+    wish = claim("mine", request(capacity={"requests": {"memory": "1"}}))
+    assert allocate([slice_of("a", [shared])], wish, in_use=[huge]) is None
+    other = slice_of("b", [shared])
+    assert allocate([slice_of("a", [shared]), other], wish, in_use=[huge], node=bare_node("b")) is not None
