@@ -191,7 +191,7 @@ class NodeResourcesFit(
                 reasons.append(_reason(resource))
                 refused.append(lacking)
                 if resource != PODS:
-                    never |= amounts[column] > allocatable[:, column]
+                    never |= lacking & (amounts[column] > allocatable[:, column])
         return Verdict(tuple(reasons), np.stack(refused), never)
 
     @override

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from batchsched.api.core.device import DeviceClass
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
@@ -76,13 +77,16 @@ def table(
     extra: Iterable[str] = (),
     claims: Iterable[PersistentVolumeClaim] = (),
     version: KubernetesVersion = DEFAULT_VERSION,
+    device_classes: Iterable[DeviceClass] = (),
 ) -> NodeTable:
     """A node table with `bound` pods by node name; `extra` names resources that only later pods ask for."""
     nodes = tuple(nodes)
     there = {name: tuple(pods) for name, pods in (bound or {}).items()}
     named = {resource for one in nodes for resource in one.allocatable()} | set(extra)
     named |= {resource for pods in there.values() for one in pods for resource in pod_requests(one)}
-    snapshot = Snapshot(nodes=nodes, persistent_volume_claims=tuple(claims))
+    snapshot = Snapshot(
+        nodes=nodes, persistent_volume_claims=tuple(claims), device_classes=tuple(device_classes)
+    )
     made = NodeTable(snapshot, (*LEADING, *sorted(named - set(LEADING))), RELEASES[version])
     for name, pods in there.items():
         for one in pods:

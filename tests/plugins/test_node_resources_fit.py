@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from batchsched.api.core.device import DeviceClass, DeviceClassSpec
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.plugin_support.scores import scores_by_utilization
 from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
@@ -32,6 +34,21 @@ def test_eviction_helps_on_a_full_node_and_not_on_a_node_that_is_too_small():
         [node("full", {"cpu": "2"}), node("small", {"cpu": "1"})], {"full": [pod("a", {"cpu": "2"})]}
     )
     verdict = filtered(fit(), pod(requests={"cpu": "2"}), made)
+    assert verdict.unresolvable.tolist() == [False, True]
+
+
+def test_a_resource_that_devices_serve_does_not_make_a_full_node_too_small():
+    served = DeviceClass(metadata=ObjectMeta(name="gpu"), spec=DeviceClassSpec(extended_resource_name=GPU))
+    made = table(
+        [node("full", {"cpu": "2"}), node("plugin", {"cpu": "2", GPU: "1"})],
+        {"full": [pod("a", {"cpu": "2"})]},
+        device_classes=[served],
+    )
+    verdict = filtered(fit(), pod(requests={"cpu": "2", GPU: "2"}), made)
+    assert [verdict.reasons_at(at) for at in range(2)] == [
+        ("Insufficient cpu",),
+        ("Insufficient nvidia.com/gpu",),
+    ]
     assert verdict.unresolvable.tolist() == [False, True]
 
 
