@@ -191,6 +191,27 @@ def test_an_allocated_claim_keeps_its_pod_on_its_node(way):
 
 
 @BOTH_WAYS
+def test_a_claim_that_a_pod_names_twice_is_allocated_once(way):
+    one = sharing(pod("solo", cpu=1), "twice")
+    entries = (*(one.spec.resource_claims or ()), PodResourceClaim(name="again", resource_claim_name="twice"))
+    both = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, resource_claims=entries))
+    state = cluster(
+        nodes(1),
+        Snapshot(pods=(both,)),
+        resource_claims=(claim("twice", metadata={"namespace": "team"}),),
+        resource_slices=offered(1, 2),
+        device_classes=(device_class(),),
+    )
+    session = Session(state, way)
+    (assignment,) = session.decide(NOW, 0).assignments
+    assert [entry.claim for entry in assignment.claims] == ["twice"]
+    ledger = session.tables.node_table.device_ledger
+    assert len(ledger.uses) == 1
+    ledger.revert("team/solo")
+    assert not ledger.uses
+
+
+@BOTH_WAYS
 def test_a_device_class_serves_an_extended_resource_on_nodes_that_do_not_offer_it(way):
     state = cluster(
         nodes(2),

@@ -128,7 +128,8 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
     }
     ((resources, _),) = nodes_by_resources(served, table.node_view(node))
     created = _created_claim(pod, resources, objects.class_of_resource) if resources else None
-    keys = tuple(pod_claim.claim.key for pod_claim in claims)
+    # A pod may name a claim several times.
+    keys = tuple(dict.fromkeys(pod_claim.claim.key for pod_claim in claims))
     if created is not None:
         to_allocate[created.key], keys = created.claim, (*keys, created.key)
     return PodDevices(
