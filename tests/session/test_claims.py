@@ -211,6 +211,30 @@ def test_a_claim_that_a_pod_names_twice_is_allocated_once(way):
     assert not ledger.uses
 
 
+def test_a_claim_is_deallocated_only_if_a_node_lacks_nothing_else():
+    selector = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}]
+    }
+    away = claim(
+        "away",
+        metadata={"namespace": "team"},
+        status={"allocation": {"devices": {"results": []}, "nodeSelector": selector}},
+    )
+    open_claim = claim("open", metadata={"namespace": "team"})
+    one = sharing(pod("solo", cpu=1), "away")
+    entries = (*(one.spec.resource_claims or ()), PodResourceClaim(name="d", resource_claim_name="open"))
+    both = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, resource_claims=entries))
+    for waiting, deallocates in ((one, True), (both, False)):
+        state = cluster(
+            nodes(2),
+            Snapshot(pods=(waiting,)),
+            resource_claims=(away, open_claim),
+            device_classes=(device_class(),),
+        )
+        (refusal,) = schedule(state, ALONE).refusals
+        assert ("deallocation of ResourceClaim completed" in refusal.message) is deallocates
+
+
 @BOTH_WAYS
 def test_a_device_class_serves_an_extended_resource_on_nodes_that_do_not_offer_it(way):
     state = cluster(

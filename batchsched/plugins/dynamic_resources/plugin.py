@@ -41,6 +41,7 @@ from batchsched.framework.status import (
     SUCCESS,
     BoolArray,
     Code,
+    IndexArray,
     IntArray,
     PostFilterAnswer,
     PreFilterAnswer,
@@ -171,7 +172,7 @@ class DynamicResources(
         if class_claims.is_empty:
             reasons = (NOTHING_TO_DEALLOCATE,) if handle.table.release.reports_no_claims else ()
             return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
-        nodes = handle.table.all_nodes_view()
+        nodes = handle.table.nodes_view(_nodes_without_claims(scan))
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (
@@ -249,6 +250,15 @@ class DynamicResources(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return helpful_events()
+
+
+def _nodes_without_claims(scan: FilterResult) -> IndexArray:
+    """Return the indexes of the nodes from which only an allocated ResourceClaim of the pod cannot be used."""
+    unavailable = np.zeros(len(scan.fits), np.bool_)
+    for number, (plugin, verdict) in enumerate(zip(scan.plugins, scan.verdicts, strict=True)):
+        if plugin == NAME and NOT_AVAILABLE in verdict.reasons:
+            unavailable |= (scan.refused_by == number) & verdict.refused[verdict.reasons.index(NOT_AVAILABLE)]
+    return np.flatnonzero(unavailable).astype(np.int32)
 
 
 def _search(pod: Pod, class_claims: ClassClaims, nodes: Nodes) -> list[tuple[SearchResults, BoolArray]]:
