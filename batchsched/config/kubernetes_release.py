@@ -21,9 +21,9 @@ class DeviceRules:
     Args:
       counters_by_pool_name: pools of different drivers with the same name share counters.
       counter_slices_reach_all_nodes: a slice with shared counters counts for every node, whatever nodes it states.
+      compares_last_values: `distinctAttribute` compares a device only with the last one of each request.
       all_skips_used_capacity: the allocation mode All leaves out devices without enough capacity left; otherwise such a
         device makes the request fail.
-      fractional_ranges: a valid range of capacity may have steps smaller than 1.
       ignores_compatibility_groups: slices with compatibility groups are ignored, which makes their pool incomplete.
       reads_taint_rules: DeviceTaintRules add taints to devices.
       shortens_config_requests: configuration for all requests of a claim is stored without the names of the requests.
@@ -31,8 +31,8 @@ class DeviceRules:
 
     counters_by_pool_name: bool = True
     counter_slices_reach_all_nodes: bool = True
+    compares_last_values: bool = True
     all_skips_used_capacity: bool = True
-    fractional_ranges: bool = False
     ignores_compatibility_groups: bool = False
     reads_taint_rules: bool = False
     shortens_config_requests: bool = False
@@ -93,8 +93,8 @@ RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
         devices=DeviceRules(
             counters_by_pool_name=False,
             counter_slices_reach_all_nodes=False,
+            compares_last_values=False,
             all_skips_used_capacity=False,
-            fractional_ranges=True,
             ignores_compatibility_groups=True,
             reads_taint_rules=True,
             shortens_config_requests=True,
@@ -102,7 +102,8 @@ RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
     ),
 }
 """Release by version. With the default feature gates of 1.37, the PreFilters of NodeUnschedulable and TaintToleration
-have no effect, and DeferredPodScheduling is off.
+have no effect, and DeferredPodScheduling and DRAFractionalCapacityRange are off; the latter needs
+`--min-compatibility-version=1.37`.
 """
 
 DEFAULT_RELEASE: Final = RELEASES[DEFAULT_VERSION]

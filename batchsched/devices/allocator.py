@@ -191,7 +191,9 @@ class _Search:
         for claim_requests in claims:
             self._choices.append(self._choices_of(claim_requests))
             self._constraints.append(
-                attribute_constraints(claim_requests.claim.key, claim_requests.claim.spec.devices.constraints)
+                attribute_constraints(
+                    claim_requests.claim.key, claim_requests.claim.spec.devices.constraints, self._rules
+                )
             )
         self._check_depth()
 
@@ -267,7 +269,7 @@ class _Search:
         """Return whether a device counts for a request for all devices, by its capacity."""
         self._budget.spend(1 + CAPACITY_STEPS * len(device.capacity))
         used = self._used_capacity(device) if self._rules.all_skips_used_capacity else {}
-        return has_capacity(device, request.capacity, used, fractional=self._rules.fractional_ranges)
+        return has_capacity(device, request.capacity, used)
 
     def _selects(self, request: Request, device: PoolDevice) -> bool:
         key = id(request), device.number
@@ -335,12 +337,7 @@ class _Search:
                 continue
             if request.capacity or not device.whole:
                 self._budget.spend(CAPACITY_STEPS * len(device.capacity))
-                if not has_capacity(
-                    device,
-                    request.capacity,
-                    self._used_capacity(device),
-                    fractional=self._rules.fractional_ranges,
-                ):
+                if not has_capacity(device, request.capacity, self._used_capacity(device)):
                     continue
             step = self._choose(claim, request, device, must=False)
             # Devices of one request are chosen in ascending order, so that no set of devices is tried twice.
@@ -404,9 +401,7 @@ class _Search:
                     f"{'/'.join(device.key)} because a claim constraint would not be satisfied"
                 )
             return None
-        if not has_capacity(
-            device, request.capacity, self._used_capacity(device), fractional=self._rules.fractional_ranges
-        ):
+        if not has_capacity(device, request.capacity, self._used_capacity(device)):
             for constraint in reversed(added):
                 constraint.remove(request)
             if takes_counters:
@@ -427,7 +422,7 @@ class _Search:
         own = self._allocating.setdefault(device.key, _Allocating())
         consumed = None
         if device.shareable:
-            consumed = consumed_capacity(device, request.capacity, fractional=self._rules.fractional_ranges)
+            consumed = consumed_capacity(device, request.capacity)
             own.shares += 1
             for name, amount in consumed.items():
                 own.consumed[name] = own.consumed.get(name, ZERO) + amount

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
-from batchsched.api.core.device import Amount, CapacityRange, DeviceCapacity
+from batchsched.api.core.device import CapacityRange, DeviceCapacity
 from batchsched.api.core.quantity import parse_quantity
 from batchsched.devices.inventory import PoolDevice
 
 LARGEST: Final = Decimal(2**63 - 1)
-MILLI: Final = Decimal("0.001")
-ONE: Final = Decimal(1)
 ZERO: Final = Decimal(0)
 
 
@@ -21,16 +19,14 @@ class InvalidCapacity(Exception):
     """A capacity request cannot be represented, or is negative. No device can serve it, so the search stops."""
 
 
-def consumed_capacity(
-    device: PoolDevice, requested: Mapping[str, Decimal], *, fractional: bool
-) -> dict[str, Decimal]:
+def consumed_capacity(device: PoolDevice, requested: Mapping[str, Decimal]) -> dict[str, Decimal]:
     """Return the amount of each capacity of a device that a request consumes.
 
     Raises:
       InvalidCapacity: an amount is negative or too large.
     """
     return {
-        name: _consumed(name, requested.get(name), offered, fractional=fractional)
+        name: _consumed(name, requested.get(name), offered)
         for name, offered in (device.device.capacity or {}).items()
     }
 
@@ -39,8 +35,6 @@ def has_capacity(
     device: PoolDevice,
     requested: Mapping[str, Decimal],
     used: Mapping[str, Decimal],
-    *,
-    fractional: bool,
 ) -> bool:
     """Return whether a device has every requested capacity, accepts the amounts, and has enough left.
 
@@ -48,7 +42,6 @@ def has_capacity(
       device: the device.
       requested: amount by capacity; others are consumed by their default.
       used: what other allocations consume of the device.
-      fractional: ranges may have steps smaller than 1.
 
     Raises:
       InvalidCapacity: an amount is negative or too large.
@@ -58,15 +51,14 @@ def has_capacity(
     capacity = device.device.capacity or {}
     if not requested.keys() <= capacity.keys():
         return False
-    consumed = consumed_capacity(device, requested, fractional=fractional)
+    consumed = consumed_capacity(device, requested)
     return all(
-        _is_valid(amount, capacity[name], fractional=fractional)
-        and used.get(name, ZERO) + amount <= device.capacity[name]
+        _is_valid(amount, capacity[name]) and used.get(name, ZERO) + amount <= device.capacity[name]
         for name, amount in consumed.items()
     )
 
 
-def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity, *, fractional: bool) -> Decimal:
+def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity) -> Decimal:
     policy = offered.request_policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -74,7 +66,7 @@ def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity, *, 
     elif policy is None:
         amount = requested
     elif policy.valid_range is not None and policy.valid_range.min is not None:
-        amount = _rounded_up(name, requested, policy.valid_range, fractional=fractional)
+        amount = _rounded_up(name, requested, policy.valid_range)
     elif policy.valid_values is not None:
         values = map(parse_quantity, policy.valid_values)
         amount = next((value for value in values if requested <= value), requested)
@@ -85,27 +77,24 @@ def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity, *, 
     return amount
 
 
-def _rounded_up(name: str, requested: Decimal, valid: CapacityRange, *, fractional: bool) -> Decimal:
+def _rounded_up(name: str, requested: Decimal, valid: CapacityRange) -> Decimal:
     """Return the smallest valid amount of a range, a number of steps above its start, that is enough for a request."""
     start = parse_quantity(valid.min or 0)
     if requested < start:
         return start
     if valid.step is None:
         return requested
-    unit, exact = _unit(valid, fractional=fractional)
-    if exact and requested % unit:
-        raise InvalidCapacity(f'capacity "{name}": request {requested} is not a representable milli value')
-    requested_units, start = _whole(requested, unit), _whole(start, unit)
-    step = _whole(parse_quantity(valid.step), unit)
+    requested_units, start = _whole(requested), _whole(start)
+    step = _whole(parse_quantity(valid.step))
     rounded = start + step * -((start - requested_units) // step) if step else requested_units
     if rounded < requested_units:
         rounded += step
     if rounded > LARGEST:
         raise InvalidCapacity(f'capacity "{name}": the request, rounded up to the next step, is too large')
-    return rounded * unit
+    return rounded
 
 
-def _is_valid(amount: Decimal, offered: DeviceCapacity, *, fractional: bool) -> bool:
+def _is_valid(amount: Decimal, offered: DeviceCapacity) -> bool:
     policy = offered.request_policy
     if policy is None or (policy.default is not None and amount == parse_quantity(policy.default)):
         return True
@@ -113,33 +102,15 @@ def _is_valid(amount: Decimal, offered: DeviceCapacity, *, fractional: bool) -> 
     if valid is not None:
         if valid.max is not None and amount > parse_quantity(valid.max):
             return False
-        return valid.step is None or _is_step(amount, valid, fractional=fractional)
+        return valid.step is None or _is_step(amount, valid)
     return not policy.valid_values or amount in map(parse_quantity, policy.valid_values)
 
 
-def _is_step(amount: Decimal, valid: CapacityRange, *, fractional: bool) -> bool:
-    unit, exact = _unit(valid, fractional=fractional)
-    if exact and amount % unit:
-        return False
-    step = _whole(parse_quantity(valid.step or 0), unit)
-    return not step or not (_whole(amount, unit) - _whole(parse_quantity(valid.min or 0), unit)) % step
+def _is_step(amount: Decimal, valid: CapacityRange) -> bool:
+    step = _whole(parse_quantity(valid.step or 0))
+    return not step or not (_whole(amount) - _whole(parse_quantity(valid.min or 0))) % step
 
 
-def _unit(valid: CapacityRange, *, fractional: bool) -> tuple[Decimal, bool]:
-    """Return the unit in which a range is computed, and whether a request must be a multiple of it."""
-    if not fractional:
-        return ONE, False
-    bounds = (valid.min, valid.max, valid.step)
-    in_milli = all(_is_milli(bound) for bound in bounds if bound is not None)
-    step_is_positive = valid.step is None or parse_quantity(valid.step) >= MILLI
-    return (MILLI, True) if in_milli and step_is_positive else (ONE, False)
-
-
-def _is_milli(bound: Amount) -> bool:
-    value = parse_quantity(bound)
-    return not value % MILLI and value / MILLI <= LARGEST
-
-
-def _whole(amount: Decimal, unit: Decimal) -> Decimal:
-    """Return an amount in whole units, rounded up as `Quantity.Value` rounds."""
-    return (amount / unit).to_integral_value(ROUND_CEILING)
+def _whole(amount: Decimal) -> Decimal:
+    """Return an amount as a whole number, rounded up as `Quantity.Value` rounds."""
+    return amount.to_integral_value(ROUND_CEILING)

@@ -5,7 +5,10 @@ Source: k8s.io/dynamic-resource-allocation/structured/internal/incubating, alloc
 
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from batchsched.api.core.device import DeviceConstraint
+from batchsched.config.kubernetes_release import DeviceRules
 from batchsched.devices.inventory import PoolDevice
 from batchsched.devices.requests import AllocationError, Request
 
@@ -55,6 +58,35 @@ class AttributeConstraint:
         return (request.parent or request.name) in self._requests or request.qualified_name in self._requests
 
 
+class LastDistinctConstraint(AttributeConstraint):
+    """A constraint that values differ, as in Kubernetes 1.36: only the last value of each request is compared.
+
+    If a device is removed, no value of its request is compared any longer. So two devices of one request may have the
+    same value.
+    """
+
+    __slots__ = ("_last_by_request",)
+
+    def __init__(self, attribute: str, requests: Iterable[str]) -> None:
+        super().__init__(attribute, requests, distinct=True)
+        self._last_by_request: dict[str, AttributeValue] = {}
+
+    @override
+    def add(self, request: Request, device: PoolDevice) -> bool:
+        if not self._concerns(request):
+            return True
+        value = attribute_value(device, self._attribute)
+        if value is None or value in self._last_by_request.values():
+            return False
+        self._last_by_request[request.parent or request.name] = value
+        return True
+
+    @override
+    def remove(self, request: Request) -> None:
+        if self._concerns(request):
+            self._last_by_request.pop(request.parent or request.name, None)
+
+
 def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
     """Return the value of a fully qualified attribute of a device, None if the device lacks it.
 
@@ -69,23 +101,23 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
 
 
 def attribute_constraints(
-    claim: str, constraints: Iterable[DeviceConstraint] | None
+    claim: str, constraints: Iterable[DeviceConstraint] | None, rules: DeviceRules
 ) -> tuple[AttributeConstraint, ...]:
     """Return the constraints of a ResourceClaim, before any device is chosen.
 
     Raises:
       AllocationError: a constraint is of an unknown type.
     """
-    result = []
+    result: list[AttributeConstraint] = []
     for number, constraint in enumerate(constraints or ()):
         attribute = constraint.match_attribute or constraint.distinct_attribute
         if attribute is None:
             raise AllocationError(
                 f"claim {claim}, constraint #{number}: empty constraint (unsupported constraint type?)"
             )
-        result.append(
-            AttributeConstraint(
-                attribute, constraint.requests or (), distinct=constraint.match_attribute is None
-            )
-        )
+        requests, is_distinct = constraint.requests or (), constraint.match_attribute is None
+        if is_distinct and rules.compares_last_values:
+            result.append(LastDistinctConstraint(attribute, requests))
+        else:
+            result.append(AttributeConstraint(attribute, requests, distinct=is_distinct))
     return tuple(result)

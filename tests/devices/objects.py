@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.core.device import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from batchsched.api.core.node import Node
-from batchsched.config.kubernetes_release import RELEASES
+from batchsched.config.kubernetes_release import RELEASES, DeviceRules
 from batchsched.devices.allocation import allocations_of
 from batchsched.devices.allocator import Allocator
 from batchsched.devices.inventory import DeviceInventory
@@ -82,10 +82,12 @@ def bare_node(name: str, **labels: str) -> Node:
     return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Node)
 
 
-def allocator(slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim] = ()) -> Allocator:
+def allocator(
+    slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim] = (), rules: DeviceRules = RULES
+) -> Allocator:
     """An allocator over slices, with the devices in use that allocated claims have."""
     ledger = DeviceLedger({one.key: one for one in claims})
-    return Allocator(DeviceInventory(slices, (), RULES), ledger, RULES)
+    return Allocator(DeviceInventory(slices, (), rules), ledger, rules)
 
 
 def allocate(
@@ -94,13 +96,14 @@ def allocate(
     node: Node | None = None,
     classes: Sequence[DeviceClass] = (),
     in_use: Sequence[ResourceClaim] = (),
+    rules: DeviceRules = RULES,
 ) -> Any:
     """Allocate claims on a node, on `a` unless another is given; None if that is impossible."""
     known = {one.metadata.name: one for one in classes or (device_class(),)}
     wanted = [claim_requests(one, known) for one in claims]
     place = node or bare_node("a")
-    solution = allocator(slices, in_use).find_devices(place, wanted)
-    return None if solution is None else allocations_of(solution, wanted, place.name, RULES)
+    solution = allocator(slices, in_use, rules).find_devices(place, wanted)
+    return None if solution is None else allocations_of(solution, wanted, place.name, rules)
 
 
 def names(result: AllocationResult) -> list[str]:

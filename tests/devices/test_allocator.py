@@ -3,6 +3,7 @@ import time
 import msgspec
 import pytest
 
+from batchsched.config.kubernetes_release import RELEASES
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.devices.requests import AllocationError, NodeRefused
 from tests.devices.objects import (
@@ -96,6 +97,20 @@ def test_distinct_attribute_skips_devices_that_agree():
     assert names(allocate([slice_of("a", devices)], wish)[0]) == ["gpu-0", "gpu-2"]
 
 
+def test_distinct_attribute_of_1_36_forgets_the_values_of_a_request_with_a_removed_device():
+    roots = ["x", "y", "x"]
+    devices = [
+        gpu(f"gpu-{number}", attributes={"root": {"string": root}}) for number, root in enumerate(roots)
+    ]
+    attribute = "gpu.example.com/root"
+    constraints = [{"distinctAttribute": attribute}, {"matchAttribute": attribute}]
+    wish = claim("mine", request(count=2), devices={"constraints": constraints})
+    offered = [slice_of("a", devices)]
+    assert allocate(offered, wish) is None
+    # Source: distinctAttributeConstraint.remove of k8s.io/dynamic-resource-allocation v0.36.3.
+    assert names(allocate(offered, wish, rules=RELEASES["1.36"].devices)[0]) == ["gpu-0", "gpu-2"]
+
+
 def test_partitions_share_the_counters_of_their_pool():
     def partition(name, memory):
         consumption = [{"counterSet": "card", "counters": {"memory": {"value": memory}}}]
@@ -143,6 +158,19 @@ def test_shared_capacity_is_consumed_in_the_steps_of_its_policy():
     used = allocated("other", "gpu-0", shareID="s", consumedCapacity={"memory": "60Gi"})
     assert allocate([slice_of("a", [shared])], wish, in_use=[used]) is None
     assert allocate([slice_of("a", [shared])], claim(), in_use=[used]) is not None
+
+
+def test_steps_of_capacity_are_whole_numbers():
+    policy = {"default": "500m", "validRange": {"min": "500m", "step": "500m"}}
+    shared = gpu(
+        "gpu-0",
+        allowMultipleAllocations=True,
+        capacity={"cores": {"value": "4", "requestPolicy": policy}},
+    )
+    wish = claim("mine", request(capacity={"requests": {"cores": "500m"}}))
+    (result,) = allocate([slice_of("a", [shared])], wish)
+    # With its default gates, kube-scheduler 1.37 counts in whole numbers: DRAFractionalCapacityRange is off.
+    assert result.devices.results[0].consumed_capacity == {"cores": "1"}
 
 
 def test_an_incomplete_pool_serves_nobody_and_makes_all_fail():
