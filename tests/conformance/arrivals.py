@@ -46,10 +46,11 @@ class Arrival:
 def arrivals(seed: int, areas: tuple[str, ...], version: KubernetesVersion) -> Iterator[Arrival]:
     """Draw a cluster and pods of a few templates that wait for it; decide over all of them at once.
 
-    No preemption, which changes more than the pods that are there, and no volumes, which are bound only later.
+    No preemption, which changes more than the pods that are there, and no volumes, which are bound only later. No
+    devices, which change with the claims of the pods.
     """
     draw = Draw(f"{seed}, several")
-    settled = sorted(AREAS.keys() - {"preemption", "volumes"})
+    settled = sorted(AREAS.keys() - {"devices", "preemption", "volumes"})
     cluster = case(seed, areas or tuple(draw.sample(settled, draw.randint(1, 4))))
     cluster["kubernetesVersion"] = version
     there = cluster.get("pods", [])

@@ -22,7 +22,14 @@ from batchsched.api.core.cluster_objects import (
     Service,
     StatefulSet,
 )
-from batchsched.api.core.device import AllocatedDevice, DeviceClass, ResourceClaim, ResourceSlice
+from batchsched.api.core.device import (
+    AllocatedDevice,
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
@@ -114,6 +121,7 @@ class Expected(msgspec.Struct, frozen=True, rename="camel"):
     preemption: Preemption | None = None
     error: str = ""
     allocations: dict[str, dict[str, tuple[AllocatedDevice, ...]]] = {}
+    allocation_results: dict[str, dict[str, AllocationResult]] = {}
 
 
 class Case(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,6 +149,7 @@ class Case(msgspec.Struct, frozen=True, rename="camel"):
     device_classes: tuple[DeviceClass, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     nominated_pods: tuple[Pod, ...] = ()
     config: dict[str, Any] | None = None
     kubernetes_version: KubernetesVersion = DEFAULT_VERSION
@@ -239,30 +248,64 @@ def mismatches(case: Case, plugin: type) -> list[str]:
         found += _filter(case, one, cluster, nodes, state)
     if isinstance(one, ScorePlugin) and case.expected.feasible:
         found += _score(case, one, cluster, state)
-    if name == DynamicResources.name and case.expected.allocations:
+    if name == DynamicResources.name:
         found += _allocations(case, one, cluster, state)
     return [f"{case.name} {name} {line}" for line in found]
 
 
 def _allocations(case: Case, one: ReservePlugin, cluster: Cluster, state: CycleState) -> list[str]:
-    """Reserve the pod on each node that was recorded to fit, and compare the devices of its claims."""
+    """Reserve the pod on each node that was recorded to fit, and compare the allocations of its claims.
+
+    Earlier recordings have only the devices.
+    """
     found = []
-    ledger = cluster.table.device_ledger
     for name, recorded in case.expected.allocations.items():
-        node = cluster.table.index[name]
-        status = one.reserve(case.pod, node, cluster.table, state)
-        reserved = ledger.reserved_by(case.pod.key)
-        ours = {
-            allocation.claim.removeprefix(f"{case.pod.namespace}/"): [
-                _device(device) for device in allocation.allocation.devices.results
-            ]
-            for allocation in (reserved.allocations if reserved is not None else ())
+        ours = _reserved(case, one, cluster, state, name)
+        devices = {
+            claim: [_device(device) for device in result.devices.results] for claim, result in ours.items()
         }
-        one.unreserve(case.pod, node, cluster.table, state)
-        theirs = {claim: [_device(device) for device in devices] for claim, devices in recorded.items()}
-        if ours != theirs:
-            found.append(f"Reserve on {name} ({status.code}): ours {ours}, recorded {theirs}")
+        theirs = {claim: [_device(device) for device in given] for claim, given in recorded.items()}
+        if devices != theirs:
+            found.append(f"Reserve on {name}: ours {devices}, recorded {theirs}")
+    for name, results in case.expected.allocation_results.items():
+        ours = _reserved(case, one, cluster, state, name)
+        compared = [
+            {claim: _comparable(result) for claim, result in given.items()} for given in (ours, results)
+        ]
+        if compared[0] != compared[1]:
+            found.append(f"Reserve on {name}: ours {compared[0]}, recorded {compared[1]}")
     return found
+
+
+def _reserved(
+    case: Case, one: ReservePlugin, cluster: Cluster, state: CycleState, node: str
+) -> dict[str, AllocationResult]:
+    """Reserve the pod on a node and undo it; return what each claim without allocation would get."""
+    index = cluster.table.index[node]
+    one.reserve(case.pod, index, cluster.table, state)
+    reserved = cluster.table.device_ledger.reserved_by(case.pod.key)
+    one.unreserve(case.pod, index, cluster.table, state)
+    return {
+        allocation.claim.rpartition("/")[2]: allocation.allocation
+        for allocation in (reserved.allocations if reserved is not None else ())
+    }
+
+
+def _comparable(result: AllocationResult) -> AllocationResult:
+    """Return an allocation without the identities of shares, and with amounts as numbers."""
+    devices = tuple(
+        msgspec.structs.replace(
+            device,
+            share_id=None,
+            admin_access=device.admin_access or None,
+            consumed_capacity={
+                name: str(parse_quantity(amount).normalize())
+                for name, amount in (device.consumed_capacity or {}).items()
+            },
+        )
+        for device in result.devices.results
+    )
+    return msgspec.structs.replace(result, devices=msgspec.structs.replace(result.devices, results=devices))
 
 
 def _device(device: AllocatedDevice) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -10,6 +11,8 @@ from tests.conformance import oracle
 from tests.conformance.draw import AREAS, case
 from tests.controlplane import build
 
+COUNT = "1000" if os.environ.get("HYPOTHESIS_PROFILE") == "full" else "60"
+"""Cases for each release: `make test-full` compares more."""
 needs_oracle = pytest.mark.skipif(
     any(build.find("oracle", version) is None for version in RELEASES) and not build.required(),
     reason="`make controlplane` builds it",
@@ -33,8 +36,16 @@ def test_every_area_draws_what_an_api_server_could_store(area):
 @pytest.mark.parametrize("version", RELEASES)
 def test_kube_scheduler_gives_the_same_answers_for_random_cases(tmp_path, version):
     out = io.StringIO()
-    arguments = ["--kubernetes-version", version, "--count", "60", "--keep", str(tmp_path)]
+    arguments = ["--kubernetes-version", version, "--count", COUNT, "--keep", str(tmp_path)]
     assert (oracle.main(arguments, out), list(tmp_path.iterdir())) == (0, []), out.getvalue()
+
+
+@needs_oracle
+@pytest.mark.parametrize("version", RELEASES)
+def test_kube_scheduler_gives_the_same_answers_for_random_claims_to_devices(tmp_path, version):
+    out = io.StringIO()
+    asked = ["--kubernetes-version", version, "--areas", "devices", "--count", COUNT, "--keep", str(tmp_path)]
+    assert (oracle.main(asked, out), list(tmp_path.iterdir())) == (0, []), out.getvalue()
 
 
 @needs_oracle

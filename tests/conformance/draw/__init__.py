@@ -7,10 +7,11 @@ scheduler relies on them, and nothing that validation refuses.
 from collections.abc import Callable
 from typing import Final
 
-from tests.conformance.draw import capacity, neighbours, nodes, profiles, storage
+from tests.conformance.draw import capacity, claims, neighbours, nodes, profiles, storage
 from tests.conformance.draw.cluster import Draw, Json, base
 
 AREAS: Final[dict[str, Callable[[Draw, Json], None]]] = {
+    "devices": claims.devices,
     "images": nodes.images,
     "interpod": neighbours.interpod,
     "nodeaffinity": nodes.nodeaffinity,

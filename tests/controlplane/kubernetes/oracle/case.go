@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -30,6 +31,10 @@ type Case struct {
 	CSIStorageCapacities   []storagev1.CSIStorageCapacity `json:"csiStorageCapacities"`
 	VolumeAttachments      []storagev1.VolumeAttachment   `json:"volumeAttachments"`
 	PodDisruptionBudgets   []policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	DeviceClasses          []resourcev1.DeviceClass       `json:"deviceClasses"`
+	ResourceSlices         []resourcev1.ResourceSlice     `json:"resourceSlices"`
+	ResourceClaims         []resourcev1.ResourceClaim     `json:"resourceClaims"`
+	DeviceTaintRules       []deviceTaintRule              `json:"deviceTaintRules"`
 	Config                 json.RawMessage                `json:"config"`
 	Preempt                bool                           `json:"preempt"`
 }
@@ -75,6 +80,9 @@ type Expected struct {
 	FitErrorFull string                       `json:"fitErrorFull,omitempty"`
 	Preemption   *Preemption                  `json:"preemption,omitempty"`
 	Error        string                       `json:"error,omitempty"`
+
+	// AllocationResults has what the claims without allocation would get: node → claim → result.
+	AllocationResults map[string]map[string]*resourcev1.AllocationResult `json:"allocationResults,omitempty"`
 }
 
 // objects returns everything that the API server would hold.
@@ -95,6 +103,10 @@ func (c *Case) objects() []runtime.Object {
 	found = add(found, c.CSIDrivers)
 	found = add(found, c.CSIStorageCapacities)
 	found = add(found, c.VolumeAttachments)
+	found = add(found, c.DeviceClasses)
+	found = add(found, c.ResourceSlices)
+	found = add(found, c.ResourceClaims)
+	found = add(found, c.DeviceTaintRules)
 	return add(found, c.PodDisruptionBudgets)
 }
 

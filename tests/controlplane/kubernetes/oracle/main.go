@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -30,11 +29,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
-	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 const absentConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}`
@@ -83,6 +80,7 @@ type room struct {
 	snapshot  *cache.Snapshot
 	nodes     []fwk.NodeInfo
 	pdbs      []*policyv1.PodDisruptionBudget
+	devices   *devices
 }
 
 func ask(c *Case) (expected *Expected, err error) {
@@ -114,13 +112,11 @@ func build(ctx context.Context, c *Case) (*room, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := klog.FromContext(ctx)
-	claims := assumecache.NewAssumeCache(logger, factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	devices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client})
+	devices, err := newDevices(ctx, client, factory)
 	if err != nil {
 		return nil, err
 	}
-	r := &room{plugins: map[string]fwk.Plugin{}, weights: map[string]int32{}}
+	r := &room{plugins: map[string]fwk.Plugin{}, weights: map[string]int32{}, devices: devices}
 	var bound []*v1.Pod
 	for i := range c.Pods {
 		if p := &c.Pods[i]; p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {
@@ -141,7 +137,7 @@ func build(ctx context.Context, c *Case) (*room, error) {
 	options := append(mutable(r.snapshot),
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, devices, factory)),
+		frameworkruntime.WithSharedDRAManager(devices),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithSnapshotSharedLister(r.snapshot),
 		frameworkruntime.WithPodNominator(nominator),
@@ -158,6 +154,7 @@ func build(ctx context.Context, c *Case) (*room, error) {
 	factory.Core().V1().Pods().Informer()
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
+	devices.wait()
 	if len(c.PersistentVolumes)+len(c.PersistentVolumeClaims) > 0 {
 		// The caches of volumes are filled by handlers, after the informers'.
 		time.Sleep(30 * time.Millisecond)
@@ -322,6 +319,7 @@ func (r *room) scored(ctx context.Context, pod *v1.Pod, state fwk.CycleState, no
 		expected.Error = status.Message()
 		return nil
 	}
+	expected.AllocationResults = r.allocations(ctx, pod, nodes)
 	best := totals[0].TotalScore
 	for _, one := range totals {
 		expected.Total = append(expected.Total, one.TotalScore)
