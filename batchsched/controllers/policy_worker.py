@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from batchsched.controllers.event_recorder import PendingEvent, object_reference
+from batchsched.controllers.paced_worker import PacedWorker, start_thread
 from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_name
 from batchsched.kube.connection import LEASES
 from batchsched.ports.cluster import Clock
@@ -72,39 +74,32 @@ class PolicyWorker:
         self._clock = clock
         self._profile_schedulers = profile_schedulers
         self._callbacks = callbacks
-        self._task: asyncio.Task[None] | None = None
-        self._stopped = False
+        self._worker = PacedWorker("forecasts", CHECK_SECONDS, clock, self.run_once)
 
     def start(self) -> None:
         """Start the task that runs forecasts."""
-        self._task = asyncio.create_task(self.run(), name="forecasts")
-        self._task.add_done_callback(_log_end)
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop the task. A forecast that runs ends after its next simulated second."""
-        self._stopped = True
-        if self._task is not None:
-            self._task.cancel()
-
-    async def run(self) -> None:
-        """Run due forecasts until cancelled."""
-        while True:
-            await self._clock.sleep(CHECK_SECONDS)
-            await self.run_once()
+        self._worker.stop()
 
     async def run_once(self) -> None:
-        """Run the forecasts of each profile for which they are due."""
+        """Run the forecasts of each profile for which they are due. If they fail, sessions keep their candidate."""
         for profile_scheduler in self._profile_schedulers():
             chooser = profile_scheduler.chooser
             if chooser is None or chooser.due_forecast is None:
                 continue
             frozen, chooser.due_forecast = chooser.due_forecast, None
-            await self._forecast(profile_scheduler.profile.scheduler_name, chooser, frozen)
+            profile = profile_scheduler.profile.scheduler_name
+            with self._worker.isolate_errors(f"the forecast of profile {profile} failed"):
+                await self._forecast(profile, chooser, frozen)
 
     async def _forecast(self, profile: str, chooser: PolicyChooser, frozen: ForecastInput) -> None:
-        pacer = _Pacer(chooser.args.cpu_share, lambda: self._stopped)
+        pacer = _Pacer(chooser.args.cpu_share, lambda: self._worker.is_stopped)
         try:
-            forecasts = await asyncio.to_thread(_forecast_in_thread, chooser, frozen, pacer)
+            work = partial(_forecast_in_thread, chooser, frozen, pacer)
+            forecasts = await asyncio.wrap_future(start_thread("forecast", work))
         except StoppedForecast:
             return
         choice = chooser.conclude_forecast(forecasts, self._clock.now())
@@ -147,9 +142,3 @@ class _Pacer:
         self.spent += used
         time.sleep(used * (1.0 - self._share) / self._share)
         self._last = time.thread_time()
-
-
-def _log_end(running: asyncio.Task[None]) -> None:
-    """Log an error if the task failed; sessions then keep the candidate that they use."""
-    if not running.cancelled() and running.exception() is not None:
-        _LOG.error("the policy auto no longer forecasts: a defect", exc_info=running.exception())

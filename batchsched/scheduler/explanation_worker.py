@@ -9,15 +9,12 @@ The worker reads frozen inputs only, and changes no decision and no recorded ses
 """
 
 import asyncio
-import concurrent.futures
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from threading import Thread
-from typing import Final, TypeVar
+from typing import Final
 
 from typing_extensions import override
 
@@ -25,6 +22,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
+from batchsched.controllers.paced_worker import PacedWorker, start_thread
 from batchsched.ports.cluster import Clock
 from batchsched.ports.external import Telemetry
 from batchsched.runner.pending_explanations import (
@@ -44,8 +42,6 @@ from batchsched.session.explanation.verification import (
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
-_LOG: Final = logging.getLogger(__name__)
-T = TypeVar("T")
 PERIOD_SECONDS: Final = 0.2
 """Seconds between two checks whether a refusal can be explained now."""
 QUIET_SECONDS: Final = 0.3
@@ -174,10 +170,7 @@ class ExplanationWorker:
     """Until when no explanation starts, so that explanations keep to their share of the CPU time."""
     _starts: deque[float] = field(init=False, default_factory=deque)
     """When the explanations of the last minute started."""
-    _stopped: bool = field(init=False, default=False)
-    _task: asyncio.Task[None] | None = field(init=False, default=None)
-    _failed: bool = field(init=False, default=False)
-    """Whether a defect was logged."""
+    _worker: PacedWorker = field(init=False)
     _gate: ExplanationGate = field(init=False)
     _running: PendingExplanation | None = field(init=False, default=None)
     """The refusal that the thread explains, or explained last."""
@@ -187,6 +180,7 @@ class ExplanationWorker:
 
     def __post_init__(self) -> None:
         self._gate = ExplanationGate(self._is_busy, self._is_current)
+        self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
         """Record that the binding of a pod ended, which delays explanations (a `BindingCallback`)."""
@@ -213,20 +207,11 @@ class ExplanationWorker:
 
     def start(self) -> None:
         """Start the task that explains refusals."""
-        self._task = asyncio.create_task(self.run(), name="explanations")
-        self._task.add_done_callback(_log_end)
+        self._worker.start()
 
     def stop(self) -> None:
         """Stop the task. The explanation that runs ends at the next stage of its decision."""
-        self._stopped = True
-        if self._task is not None:
-            self._task.cancel()
-
-    async def run(self) -> None:
-        """Explain refusals until cancelled."""
-        while True:
-            await self.clock.sleep(PERIOD_SECONDS)
-            await self.run_once()
+        self._worker.stop()
 
     async def run_once(self) -> None:
         """Explain the next refusal, if the scheduler is quiet and the budget allows it."""
@@ -257,14 +242,14 @@ class ExplanationWorker:
         return now >= self._rest_until and len(self._starts) < self.settings.gangs_per_minute
 
     async def _explain(self, pending: PendingExplanation) -> ExplanationOutcome:
-        running = asyncio.wrap_future(_start_thread(lambda: self._explain_in_thread(pending)))
+        running = asyncio.wrap_future(start_thread("explanation", lambda: self._explain_in_thread(pending)))
         try:
             outcome = await asyncio.shield(running)
         finally:
             # After `stop`, the thread ends at the next stage of its decision, unless it hangs in a plugin.
             await asyncio.wait([running], timeout=STOP_SECONDS)
         if outcome.defect is not None:
-            self._report_failure(pending.key, outcome.defect)
+            self._worker.report_failure(f"the refusal of {pending.key} is not explained", outcome.defect)
         if outcome.explained is None:
             self._pending.drop(pending)
         elif not self._pending.finish_explanation(pending, outcome.explained):
@@ -299,31 +284,8 @@ class ExplanationWorker:
 
     def _is_current(self) -> bool:
         """Return whether the result of the thread is still needed."""
-        return not self._stopped and self._running is not None and self._pending.is_current(self._running)
-
-    def _report_failure(self, key: str, defect: Exception) -> None:
-        """Log a defect, the first time with its traceback."""
-        traceback = None if self._failed else defect
-        _LOG.error("the refusal of %s is not explained: a defect: %s", key, defect, exc_info=traceback)
-        self._failed = True
-
-
-def _log_end(running: asyncio.Task[None]) -> None:
-    """Log an error if the task failed; scheduling continues with estimates of what would help."""
-    if not running.cancelled() and running.exception() is not None:
-        _LOG.error("refusals are no longer explained: a defect", exc_info=running.exception())
-
-
-def _start_thread(work: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Run a function in a new daemon thread, so that a plugin that never returns does not block the process's end."""
-    result: concurrent.futures.Future[T] = concurrent.futures.Future()
-    result.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            result.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again in the event loop
-            result.set_exception(error)
-
-    Thread(target=run, name="explanation", daemon=True).start()
-    return result
+        return (
+            not self._worker.is_stopped
+            and self._running is not None
+            and self._pending.is_current(self._running)
+        )

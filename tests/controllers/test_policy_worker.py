@@ -95,6 +95,47 @@ async def test_forecast_ends_without_a_choice_when_the_replica_stops():
     assert outcomes == []
 
 
+async def test_an_error_in_a_forecast_or_in_a_callback_does_not_end_later_forecasts(caplog, monkeypatch):
+    town = Town(backlog(), AUTO)
+    await town.turn()
+    chooser = town.profile_scheduler.chooser
+    assert chooser is not None
+    due, forecast_all = chooser.due_forecast, chooser.forecast_all
+    outcomes: list[ForecastOutcome] = []
+
+    def record(outcome):
+        outcomes.append(outcome)
+        if len(outcomes) == 1:
+            raise RuntimeError("no metrics")
+
+    def fail(*_):
+        raise ZeroDivisionError("no runtime")
+
+    worker = PolicyWorker(town.clock, lambda: [town.profile_scheduler], (record,))
+    for forecast in (fail, forecast_all, forecast_all):
+        monkeypatch.setattr(chooser, "forecast_all", forecast)
+        chooser.due_forecast = due
+        await worker.run_once()
+    assert [outcome.choice.policy for outcome in outcomes] == ["sjf", "sjf"]
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert [record.getMessage() for record in errors] == [
+        "the forecast of profile batchsched failed: a defect: no runtime",
+        "the forecast of profile batchsched failed: a defect: no metrics",
+    ]
+    assert [bool(record.exc_info) for record in errors] == [True, False]
+
+
+async def test_the_next_profile_gets_its_forecast_after_an_error_in_that_of_another(monkeypatch):
+    towns = [Town(backlog(), AUTO), Town(backlog(), AUTO)]
+    for town in towns:
+        await town.turn()
+    monkeypatch.setattr(towns[0].profile_scheduler.chooser, "forecast_all", lambda *_: 1 // 0)
+    outcomes: list[ForecastOutcome] = []
+    schedulers = [town.profile_scheduler for town in towns]
+    await PolicyWorker(towns[0].clock, lambda: schedulers, (outcomes.append,)).run_once()
+    assert len(outcomes) == 1
+
+
 def test_metrics_show_the_chosen_candidate():
     metrics = Metrics()
     figures = {"fcfs": Forecast(2.0, 60.0, 5), "sjf": Forecast(1.0, 60.0, 5)}
