@@ -81,9 +81,9 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
 def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | None) -> None:
     """Print a warning if the profile names an order of gangs that has no effect in sessions over this cluster."""
     from batchsched.queues.tree import QueueTree
-    from batchsched.session.gangs.order import ignored_policy
+    from batchsched.session.gangs.order import ignored_policy_reason
 
-    text = ignored_policy(profile, QueueTree(snapshot.queues))
+    text = ignored_policy_reason(profile, QueueTree(snapshot.queues))
     if text:
         place = f"{config}: " if config else ""
         print_warnings([f"warning: {place}profile {profile.scheduler_name}: {text}"])

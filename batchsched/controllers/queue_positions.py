@@ -21,7 +21,7 @@ from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order
 from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
-from batchsched.session.gangs.fair_share_order import PolicyOrders
+from batchsched.session.gangs.fair_share_order import GangPositions
 from batchsched.session.gangs.order import QueuePolicies, compares_priorities
 from batchsched.session.tables.session_tables import dominant_share_mask
 from batchsched.state.cluster_state import QUEUES, ClusterState
@@ -54,7 +54,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     if policies is not None:
         table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
         orders_by_queue = policies.gang_orders(table, tree.queues)
-    orders = PolicyOrders(
+    orders = GangPositions(
         _columns(state, pending),
         np.array([bool(gang.placed_pods()) for gang in pending], np.bool_),
         make_gang_order(profile.policy.name, profile.policy.args),

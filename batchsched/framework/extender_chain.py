@@ -263,7 +263,7 @@ class ExtenderChain:
             if answer is not None:
                 verdict = _verdict(extender, answer, remaining, table)
                 refused.append((extender.url_prefix, verdict))
-                remaining &= verdict.feasible
+                remaining &= verdict.feasible_mask
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:

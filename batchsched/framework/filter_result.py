@@ -49,7 +49,7 @@ class FilterResult:
             return self
         outside, fits, refused_by = self.outside.copy(), self.fits.copy(), self.refused_by.copy()
         outside[node] = False
-        refusing = (by for by, verdict in enumerate(self.verdicts) if not verdict.feasible[node])
+        refusing = (by for by, verdict in enumerate(self.verdicts) if not verdict.feasible_mask[node])
         refused_by[node] = next(refusing, -1)
         fits[node] = refused_by[node] < 0
         return replace(self, fits=fits, refused_by=refused_by, outside=outside)
@@ -61,8 +61,8 @@ class FilterResult:
         """
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for number, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):
-            refused_by[fits & ~verdict.feasible] = number
-            fits &= verdict.feasible
+            refused_by[fits & ~verdict.feasible_mask] = number
+            fits &= verdict.feasible_mask
         names, verdicts = zip(*refusals, strict=True) if refusals else ((), ())
         return replace(
             self,

@@ -35,8 +35,8 @@ class GangPodCounts:
     tree: SubgroupTree | None = None
 
     @property
-    def complete(self) -> bool:
-        """True if at least the minimum number of pods is placed, for the gang and for each of its subGroups.
+    def has_minimum_placed(self) -> bool:
+        """True if the gang and each of its subGroups have at least their minimum number of placed pods.
 
         Of nested subGroups, enough must have their minimum.
         """
@@ -50,7 +50,7 @@ class GangPodCounts:
 
     @property
     def has_enough_pods(self) -> bool:
-        """True if at least the minimum number of pods exists, for the gang and for each of its subGroups.
+        """True if the gang and each of its subGroups have at least their minimum number of existing pods.
 
         Of nested subGroups, enough must have their minimum.
         """

@@ -122,9 +122,9 @@ class PipelineCandidateNodesDryRun:
         for plugin in self._filters:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
             verdict = answers.checked_verdict(plugin, answer, len(view))
-            for row in np.flatnonzero(fits & ~verdict.feasible).tolist():
+            for row in np.flatnonzero(fits & ~verdict.feasible_mask).tolist():
                 statuses[row] = verdict.status_at(row, name_of(plugin))
-            fits &= verdict.feasible
+            fits &= verdict.feasible_mask
         return statuses
 
     def fits(self, rows: IndexArray) -> BoolArray:
@@ -139,7 +139,7 @@ class PipelineCandidateNodesDryRun:
         fits = np.ones(len(rows), np.bool_)
         for plugin in self._counting:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
-            fits &= answers.checked_verdict(plugin, answer, len(view)).feasible
+            fits &= answers.checked_verdict(plugin, answer, len(view)).feasible_mask
         return fits
 
     def _view(self, rows: IndexArray) -> DryRunNodes:
@@ -520,5 +520,5 @@ def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionH
 
 
 def joined_reasons(status: Status) -> str:
-    """Return the reasons of a status, joined as by kube-scheduler; "" if it has none."""
+    """Return the reasons of a status as one text, joined as kube-scheduler joins them; "" if there are none."""
     return ", ".join(status.reasons)

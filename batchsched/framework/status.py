@@ -111,7 +111,7 @@ class Verdict:
     unresolvable: BoolArray
 
     @property
-    def feasible(self) -> BoolArray:
+    def feasible_mask(self) -> BoolArray:
         """An array [n]: True for each node that the Filter does not refuse."""
         if not self.reasons:
             return np.ones(len(self.unresolvable), np.bool_)

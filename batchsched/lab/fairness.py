@@ -90,7 +90,7 @@ def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str |
         rows, columns, [row[resource_index] for row in series.requested], (len(times), len(names))
     )
     capacity = _capacity(result, chosen, times)
-    fair = _Tree(queues, names, chosen).divide(demand, capacity)
+    fair = _Tree(queues, names, chosen).fair_shares(demand, capacity)
     scale = np.maximum(capacity, 1.0)[:, None]
     return Fairness(chosen, names, times, held / scale, demand / scale, fair / scale)
 
@@ -153,7 +153,7 @@ class _Tree:
             if queue in columns and (queue != name or not self._children[row]):
                 self._column[row] = columns[queue]
 
-    def divide(self, demand: Floats, capacity: Floats) -> Floats:
+    def fair_shares(self, demand: Floats, capacity: Floats) -> Floats:
         """Return the fair shares [T, Q] of the queues in base units, for demands [T, Q] and capacities [T]."""
         guarantee = self._guarantees(capacity)
         floor, ceiling = self._bounds(demand, guarantee)

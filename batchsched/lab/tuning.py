@@ -140,14 +140,14 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     maximised = tuning.objective.maximise is not None
     move_earlier_results_away(resources.folder)
     search_runs = _SearchRuns(scenario, tuning, resources)
-    (stated_outcomes,) = search_runs.outcomes({0: base}, SEARCH, scenario.seeds)
+    (stated_outcomes,) = search_runs.run_policies({0: base}, SEARCH, scenario.seeds)
     before = _mean(stated_outcomes, measure)
     tried = _search(scenario, tuning, base, search_runs)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda setting: sign * setting.value)
     chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
     compared = {0: base, tried.index(best) + 1: chosen}
-    outcomes_by_policy = search_runs.outcomes(compared, HELD_OUT, seeds)
+    outcomes_by_policy = search_runs.run_policies(compared, HELD_OUT, seeds)
     check = compare_pairs(*outcomes_by_policy)
     outcomes = tuple(one for of_policy in outcomes_by_policy for one in of_policy)
     return TuningResult(stated_policy.name, measure, maximised, before, tried, best, seeds, check, outcomes)
@@ -184,7 +184,7 @@ class _SearchRuns:
         self._total = len(scenario.workloads) * (settings + checks)
         self._done = 0
 
-    def outcomes(
+    def run_policies(
         self, policies: Mapping[int, PolicyCase], stage: str, seeds: Sequence[int]
     ) -> list[tuple[Outcome, ...]]:
         """Execute the missing runs of policies, given by the number of their setting; return the outcomes by policy."""
@@ -233,7 +233,7 @@ def _search(
             number: with_settings(base, proposal.params)
             for number, proposal in enumerate(proposals, start=len(tried) + 1)
         }
-        by_policy = search_runs.outcomes(policies, SEARCH, scenario.seeds)
+        by_policy = search_runs.run_policies(policies, SEARCH, scenario.seeds)
         for proposal, outcomes in zip(proposals, by_policy, strict=True):
             value = _mean(outcomes, measure)
             study.tell(proposal, value)

@@ -175,9 +175,9 @@ def read_manifests(
             try:
                 source_documents = split_documents(source.read(), source.name)
             except InvalidInput as error:
-                cluster.put(error)
+                cluster.add_document(error)
                 continue
-            while cluster.put_all(islice(source_documents, _STEP)):
+            while cluster.add_documents(islice(source_documents, _STEP)):
                 listener.report_progress(cluster.seen, 0, f"objects of {source.name}")
         return cluster.build_result()
 
@@ -208,14 +208,14 @@ class _Cluster:
     seen: int = 0
     usable: int = 0
 
-    def put_all(self, source_documents: Iterable[Found]) -> int:
+    def add_documents(self, source_documents: Iterable[Found]) -> int:
         """Add the Kubernetes objects of an input to the cluster or set them aside, and return their number."""
         before = self.seen
         for document in source_documents:
-            self.put(document)
+            self.add_document(document)
         return self.seen - before
 
-    def put(self, document: Found) -> None:
+    def add_document(self, document: Found) -> None:
         """Add a Kubernetes object of an input file to the cluster, or set it aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):

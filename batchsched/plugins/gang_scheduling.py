@@ -63,7 +63,7 @@ class GangScheduling:
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
         """Make a pod wait until enough pods of its gang are placed, then allow all waiting pods of the gang."""
         gang = nodes.gang_of(pod)
-        if gang is None or gang.complete:
+        if gang is None or gang.has_minimum_placed:
             if gang is not None:
                 nodes.waiting.allow(gang.key, self.name)
             return _GO

@@ -49,8 +49,8 @@ class GangColumns:
     share: FloatArray
     arrival: IntArray
 
-    def take(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
-        """Return the attributes of the gangs with these indexes only, in this order."""
+    def select_rows(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
+        """Return the columns with only the gangs that have these indexes, in this order."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
 
@@ -429,8 +429,8 @@ class AutoOrder:
             )
         self._chosen = self.args.candidates[0].label
 
-    def choose(self, label: str) -> CandidatePolicy:
-        """Use the candidate gang order with this label from the next session on, and return the candidate.
+    def use_candidate(self, label: str) -> CandidatePolicy:
+        """Use the candidate gang order with this label from the next session on, and return this candidate.
 
         A label of no candidate changes nothing.
         """

@@ -71,7 +71,7 @@ class QueueTree:
 
     @property
     def divides_capacity(self) -> bool:
-        """True if some queue sets a field that divides capacity between queues."""
+        """True if some queue has a field by which capacity is divided between queues, such as a guarantee."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 
     @property

@@ -129,7 +129,7 @@ class ProfileScheduler:
         snapshot = replace(snapshot, reservations=self.reservations, chosen_policy=self._chosen_policy)
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
-            self._warn_of_ignored_policy(self._scheduler.ignored_policy)
+            self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
         self.node_table.reservations.copy_reservations(self._promised, self._cache.is_assumed)
         self._promised = self.node_table.reservations
         return self._scheduler
@@ -196,7 +196,7 @@ class ProfileScheduler:
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
         self._window.resize(self.queue.active_namespaces())
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.spec_numbers)
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
@@ -241,7 +241,7 @@ class ProfileScheduler:
             entity = self.queue.find(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.specs_of)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.spec_numbers)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""

@@ -51,7 +51,7 @@ class SessionWindow:
         """Whether the last session took as many gangs or specs as it may."""
 
     def select_gangs(
-        self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, specs_of: SpecsOfPods
+        self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, spec_numbers: SpecsOfPods
     ) -> None:
         """Pop gangs from the scheduling queue and add them to the `selected` gangs until the session is full.
 
@@ -59,11 +59,11 @@ class SessionWindow:
           queue: the scheduling queue.
           selected: the gangs that already take part; changed in place.
           now: seconds since 1970.
-          specs_of: returns the different specs of pods.
+          spec_numbers: returns the different specs of pods.
         """
-        session = self._session = _SelectedGangs(specs_of)
+        session = self._session = _SelectedGangs(spec_numbers)
         for selected_gang in selected.values():
-            session.add(selected_gang)
+            session.count_gang(selected_gang)
         namespaces = len(queue.active_namespaces() | session.gangs.keys()) or 1
         max_specs = SPECS_PER_GANG * self.gangs
         share_used = {
@@ -77,7 +77,7 @@ class SessionWindow:
             if entity is None:
                 break
             selected[entity.identity] = entity
-            session.add(entity)
+            session.count_gang(entity)
             if session.reaches_share(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
                 share_used.add(entity.namespace)
         else:
@@ -118,13 +118,13 @@ class SessionWindow:
 class _SelectedGangs:
     """Counts the gangs and the different pod specs of a session by namespace."""
 
-    def __init__(self, specs_of: SpecsOfPods) -> None:
-        self._specs_of = specs_of
+    def __init__(self, spec_numbers: SpecsOfPods) -> None:
+        self._specs_of = spec_numbers
         self.gangs = Counter[str]()
         self._specs: dict[str, set[Hashable]] = {}
         self.spec_count = 0
 
-    def add(self, entity: Entity) -> None:
+    def count_gang(self, entity: Entity) -> None:
         """Count a selected gang, and each of its pod specs that no earlier gang of the same namespace has."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)

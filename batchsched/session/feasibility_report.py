@@ -18,7 +18,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import Levels
+from batchsched.session.tables.topology_levels import TopologyLevels
 
 DEFAULT_TOPOLOGY = "default"
 
@@ -182,7 +182,7 @@ def _sub_group(members: PodGroupState, number: int) -> str:
 def _levels(tables: SessionTables, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
     topology = members.group.spec.topology if members.group else None
     topology_name = topology.name if topology else DEFAULT_TOPOLOGY
-    levels = Levels(tables.snapshot, tables.node_table)
+    levels = TopologyLevels(tables.snapshot, tables.node_table)
     return tuple(
         LevelFeasibility(level=level, domains=_domains(levels.domains[number], levels.values[number], room))
         for number, (name, level) in enumerate(levels.names)

@@ -19,11 +19,11 @@ from batchsched.queues.gang_order import AutoOrder, make_gang_order
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
-from batchsched.session.gangs.fair_share_order import FairShareOrder, PolicyOrders, total_requests
+from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, total_requests
 from batchsched.session.gangs.order import QueuePolicies, compares_priorities, measure_queues
 from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
 from batchsched.session.tables.gang import PendingGang, PodGroupState
-from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
+from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
 Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
@@ -124,7 +124,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
 
 
 def report_pending_gangs(
-    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> tuple[PendingGangReport, ...]:
     """Return a report on the pending gangs in the gang order, as the next session finds them.
 
@@ -145,7 +145,7 @@ def report_pending_gangs(
 class _Tree:
     """Computes the report from the tables of a session."""
 
-    def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause) -> None:
+    def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause) -> None:
         self._now = now
         self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
         pause()
@@ -158,13 +158,13 @@ class _Tree:
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
         order = make_gang_order(profile.policy.name, profile.policy.args)
         if isinstance(order, AutoOrder):
-            order.choose(snapshot.chosen_policy)
+            order.use_candidate(snapshot.chosen_policy)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         pause()
         self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
         by_priority = compares_priorities(profile, chosen if self._entitles else None)
-        orders = PolicyOrders(line.columns, line.partially_bound, order, now, by_priority=by_priority)
+        orders = GangPositions(line.columns, line.partially_bound, order, now, by_priority=by_priority)
         orders_by_queue = (
             chosen.gang_orders(self._standing.shares, tables.queues.queues) if self._entitles else {}
         )

@@ -278,7 +278,7 @@ def no_domain_refusal(gang: PendingGang) -> Refusal:
 
 
 def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
-    """Return the refusal (OutOfTurn) of a gang that must wait, so that it does not delay other gangs.
+    """Return the refusal (OutOfTurn) of a gang that must wait because its start now would delay other gangs.
 
     Args:
       members: the gang.
@@ -334,7 +334,7 @@ def explain_refused_gangs(
     outcome: JointOutcome,
     telemetry: Telemetry,
 ) -> list[Refusal]:
-    """Return a refusal, with its reason, for each unplaced gang of a batch that the solver considered together.
+    """Return a refusal, with its reason, for each unplaced gang of a batch of gangs that the solver placed together.
 
     Proposed changes are tested with the other gangs where they are.
     """
@@ -432,8 +432,8 @@ def no_nodes_refusal(members: PodGroupState) -> Refusal:
     )
 
 
-def refuse_outside_window(members: PodGroupState, window: int) -> Refusal:
-    """Return the refusal of a gang that comes after the first `sessionWindow` gangs, which a session looks at."""
+def outside_window_refusal(members: PodGroupState, window: int) -> Refusal:
+    """Return the refusal of a gang that the session did not try, because `sessionWindow` gangs come before it."""
     return Refusal(
         pod_group=members.key,
         reason="OutsideWindow",

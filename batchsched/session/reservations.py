@@ -157,7 +157,7 @@ def compute_reservation(
 
 
 class PresumedPlacements:
-    """A forecast of the gangs that start now and of their nodes: each gang takes the first nodes on which it fits.
+    """An estimate of which gangs start now and on which nodes: each gang takes the first nodes on which it fits.
 
     Nothing is reserved.
 
@@ -174,7 +174,7 @@ class PresumedPlacements:
         """The gangs that start."""
 
     def add(self, gang: PendingGang) -> None:
-        """Add a gang to the forecast if it fits on what the gangs before it leave free; otherwise do nothing."""
+        """Add a gang to the estimate if it fits on what the gangs before it leave free; otherwise do nothing."""
         if not (gang.needs <= self._free_total).all():
             return
         problem = problem_at_later_time(self._context, gang)
@@ -250,7 +250,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """Decides which reserved starts a session announces, and which starts that were announced before it must keep.
+    """Decides which reserved starts a session announces, and which earlier announced starts it must keep.
 
     Args:
       now: seconds since 1970.
@@ -280,7 +280,7 @@ class ReservationRules:
         """Return True if an earlier session announced a start for the gang, and this start has to be kept."""
         return self.slowdown is not None and members.key in self.before
 
-    def move_to_front(
+    def put_reserved_gangs_first(
         self,
         line: OrderedGangs,
         turns: Iterator[int],
@@ -289,7 +289,7 @@ class ReservationRules:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return the pending gangs reordered: those with a kept start or with nominated pods come first in their tier.
+        """Return the pending gangs reordered: gangs with a kept start or nominated pods come first in their tier.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -484,7 +484,7 @@ class ReservedHead:
             np.add.at(self.reservation.free, nodes, sign * requests)
 
     def try_place_after_eviction(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Record that a gang replaces the pods evicted for it, unless this would delay the reserved start.
+        """Record that a gang replaces the pods evicted for it, unless the gang would delay the reserved start.
 
         Return True if it is recorded, False if the start would be delayed.
 

@@ -21,12 +21,12 @@ from batchsched.queues.gang_order import AutoOrder, make_gang_order
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
-from batchsched.session.gangs.order import GangOrder, ignored_policy
+from batchsched.session.gangs.order import GangOrder, ignored_policy_reason
 from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import PodGroupState
-from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
+from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
 
 class Session:
@@ -56,7 +56,7 @@ class Session:
         past: UsageHistory | None = None,
         *,
         brief: bool = False,
-        pause: Pause = no_pause,
+        pause: Pause = do_not_pause,
     ) -> None:
         self.profile = self._configured = profile
         self.tables = SessionTables(snapshot, pipeline or standard_registry().create_pipeline(profile), pause)
@@ -85,9 +85,9 @@ class Session:
         return self.tables.node_table
 
     @property
-    def ignored_policy(self) -> str:
+    def ignored_policy_reason(self) -> str:
         """Why sessions over this cluster do not read the policy of the profile; "" if they read it."""
-        return ignored_policy(self.profile, self.tables.queues)
+        return ignored_policy_reason(self.profile, self.tables.queues)
 
     def decayed_usage(self, now: float) -> Usage:
         """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""
@@ -112,7 +112,7 @@ class Session:
         """Set which candidate the gang order `auto` uses; under any other gang order, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
-        candidate = self._policy.choose(label)
+        candidate = self._policy.use_candidate(label)
         if candidate.backfill is None:
             self.profile = self._configured
         elif candidate.backfill != self.profile.backfill or self.profile.blocking:
@@ -124,7 +124,7 @@ class Session:
         """Replace the set of pods that must not be victims, because the API server refused their eviction."""
         self.tables.refused_evictions = frozenset(pods)
 
-    def specs_of(self, pods: Iterable[Pod]) -> set[Hashable]:
+    def spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
         """Return the set of spec numbers of the given pods; specs that no plugin can tell apart share a number."""
         return {self.tables.specs.signature_of(pod) for pod in pods}
 

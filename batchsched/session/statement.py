@@ -284,7 +284,7 @@ class Statement:
                 self._take_back(placed)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
-        return self._tables.counts.count_for_gang(placement.gang.members).complete
+        return self._tables.counts.count_for_gang(placement.gang.members).has_minimum_placed
 
     def _place_in_some_order(self, placement: GangPlacement, plans: Sequence[PlannedPods]) -> Status:
         """Place all plans; if one gets stuck behind the others, start again with that one, once for each plan.

@@ -149,7 +149,7 @@ UNITS_PER_PAIR: Final = 2e-8
 
 
 def units_of_work(effort: float, variables: int, pairs: int) -> float:
-    """Return the effort of a part of the solve in units: those of CP-SAT, and a fixed price for all other work.
+    """Return the effort of a part of the solve in one unit: the work of CP-SAT, plus an estimate of all other work.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
 

@@ -17,7 +17,7 @@ _UNREACHABLE: Final = np.int64(2**62)
 
 
 def level_costs(levels: int) -> tuple[int, ...]:
-    """Return the cost of using one more domain at each topology level, the widest level first.
+    """Return for each topology level, the widest first, what the use of one more domain adds to the cost.
 
     A hop that leaves the narrowest domain costs 2, of which `NODE_COST` is counted for the node. Each wider level
     doubles the cost of the hop.
@@ -87,7 +87,7 @@ class DomainTree:
         # Free capacity in the domains of a layout decides between layouts of equal cost: it is best left to others.
         self._scale = 1 + int(capacity.sum()) * (len(self._prices) + 1)
         counts = np.zeros(len(capacity), np.int64)
-        self._combine(np.arange(len(capacity)), 0, pods).take(pods, counts)
+        self._combine(np.arange(len(capacity)), 0, pods).distribute_pods(pods, counts)
         return counts
 
     def _domain(self, nodes: IntArray, level: int, pods: int) -> "_Domain | _Leaf":
@@ -147,8 +147,8 @@ class _Leaf:
     capacity: IntArray
     occupied_count: int
 
-    def take(self, pods: int, counts: IntArray) -> None:
-        """Place pods on the nodes in order, and the last pods on the node that they fill best."""
+    def distribute_pods(self, pods: int, counts: IntArray) -> None:
+        """Assign pods to the nodes of this domain in order, and the last pods to the node that they fill best."""
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:
@@ -170,10 +170,10 @@ class _Domain:
     children: list["_Domain | _Leaf"]
     choices: list[IntArray]
 
-    def take(self, pods: int, counts: IntArray) -> None:
+    def distribute_pods(self, pods: int, counts: IntArray) -> None:
         """Divide pods among the child domains so that the cost is least."""
         for child, choice in zip(reversed(self.children), reversed(self.choices), strict=True):
             amount = int(choice[pods])
             if amount:
-                child.take(min(amount, pods), counts)
+                child.distribute_pods(min(amount, pods), counts)
                 pods = max(0, pods - amount)

@@ -36,7 +36,7 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def allowance(self, share: float, most: float = float("inf")) -> float:
-        """Return the CP-SAT time budget of the next step: a share of the time that remains, but at most `most`."""
+        """Return the CP-SAT time for the next step: a share of the remaining time, but at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
@@ -85,10 +85,10 @@ def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
         values = model.values_of_placements(triples)
-        if values is not None and model.admits(values):
+        if values is not None and model.is_satisfied_by(values):
             return values
     nothing = model.values_of_placements(())
-    if nothing is None or not model.admits(nothing):
+    if nothing is None or not model.is_satisfied_by(nothing):
         raise SolverFault("placing nothing breaks a row: a row refuses what the pipeline allows")
     return nothing
 

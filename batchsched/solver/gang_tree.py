@@ -61,9 +61,9 @@ class TreeNode:
     running: tuple[tuple[int, int], ...] = ()
 
     @cached_property
-    def runs(self) -> bool:
-        """Whether the gang or subgroup runs without any further pod."""
-        running = sum(child.runs for child in self.children)
+    def is_running(self) -> bool:
+        """Whether the gang or subgroup has enough running pods already."""
+        running = sum(child.is_running for child in self.children)
         return self.need == 0 and running >= self.min_children
 
     @cached_property
@@ -75,7 +75,7 @@ class TreeNode:
     def least_pods(self) -> int:
         """The least number of further pods with which the gang or subgroup runs; more than exist if it cannot run."""
         below = sorted(child.least_pods for child in self.children)[: self.min_children]
-        own = self.completed_slices(self.need) if self.slice_size and self.need else self.need
+        own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
 
     @cached_property
@@ -83,25 +83,25 @@ class TreeNode:
         """The pod classes of the gang or subgroup and of all subgroups below it."""
         return self.classes + tuple(c for child in self.children for c in child.all_classes)
 
-    def iterate(self) -> Iterator["TreeNode"]:
+    def iterate_subtree(self) -> Iterator["TreeNode"]:
         """Yield this node of the tree and all subgroups below it."""
         yield self
         for child in self.children:
-            yield from child.iterate()
+            yield from child.iterate_subtree()
 
     @property
-    def started(self) -> dict[int, int]:
-        """The number of slices by topology domain, among them slices of which only some pods run."""
+    def started_slices(self) -> dict[int, int]:
+        """The number of slices with running pods in each topology domain, incomplete slices included."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
-    def gaps(self) -> dict[int, int]:
-        """The number of pods that slices with running pods still miss, by topology domain."""
+    def missing_slice_pods(self) -> dict[int, int]:
+        """The number of pods by topology domain that are missing in slices of which only some pods run."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
-    def completed_slices(self, pods: int) -> int:
-        """Return the least number of pods, at least `pods`, with which all slices of the group are complete."""
-        missing = sum(self.gaps.values())
+    def pods_to_complete_slices(self, pods: int) -> int:
+        """Return how many pods to add, at least `pods`, so that no slice of the group has only some of its pods."""
+        missing = sum(self.missing_slice_pods.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 
 

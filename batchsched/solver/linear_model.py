@@ -178,7 +178,7 @@ class LinearModel:
         always[list(self.when)] = False
         return np.array(self.row_lower, np.int64), np.array(self.row_upper, np.int64), always
 
-    def admits(self, values: NDArray[np.integer]) -> bool:
+    def is_satisfied_by(self, values: NDArray[np.integer]) -> bool:
         """Tell whether these values of the variables [V] satisfy all bounds and constraints of the model."""
         lower, upper = self.bounds()
         if np.any(values < lower) or np.any(values > upper):

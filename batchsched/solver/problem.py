@@ -102,7 +102,7 @@ class Cut:
 class ProblemTable:
     """Base of the tables of a `Problem`: each field is an array with one value per item, such as one per gang."""
 
-    def take(self, rows: Positions) -> Self:
+    def select_rows(self, rows: Positions) -> Self:
         """Return the table with only the items at these positions, in this order."""
         # Without `replace`, which checks every field: refusals take the tables of each gang. The slots are the columns.
         columns: tuple[str, ...] = self.__slots__
@@ -139,7 +139,7 @@ class ProblemNodes:
     levels: IndexArray
     partitions: tuple[IndexArray, ...] = ()
 
-    def take(self, nodes: Positions) -> "ProblemNodes":
+    def select_rows(self, nodes: Positions) -> "ProblemNodes":
         """Return the table with only these nodes; a node may be taken several times."""
         return ProblemNodes(
             self.free[nodes],
@@ -173,7 +173,7 @@ class ProblemClassKinds(ProblemTable):
     mask: BoolArray
     score: IntArray
 
-    def take_nodes(self, nodes: Positions) -> "ProblemClassKinds":
+    def select_nodes(self, nodes: Positions) -> "ProblemClassKinds":
         """Return a copy of the table with the results for these nodes only; a node may be taken several times."""
         return ProblemClassKinds(self.mask[:, nodes], self.score[:, nodes])
 
@@ -398,22 +398,22 @@ class Problem:
         """
         gang = _renumbered(gangs, len(self.gangs.need))
         subgroup = _renumbered(subgroups, len(self.subgroups.gang))
-        used = self.used_domains.take(np.flatnonzero(gang[self.used_domains.gang] != NONE))
-        running = self.running_slices.take(np.flatnonzero(gang[self.running_slices.gang] != NONE))
-        own, parts = self.classes.take(classes), self.subgroups.take(subgroups)
+        used = self.used_domains.select_rows(np.flatnonzero(gang[self.used_domains.gang] != NONE))
+        running = self.running_slices.select_rows(np.flatnonzero(gang[self.running_slices.gang] != NONE))
+        own, parts = self.classes.select_rows(classes), self.subgroups.select_rows(subgroups)
         # Few classes have few kinds: Python sorts them faster than numpy.
         kinds = sorted(set(own.kind.tolist()))
         number = {kind: position for position, kind in enumerate(kinds)}
         return replace(
             self,
-            kinds=self.kinds.take(kinds),
+            kinds=self.kinds.select_rows(kinds),
             classes=replace(
                 own,
                 kind=np.array([number[kind] for kind in own.kind.tolist()], np.int32),
                 gang=gang[own.gang],
                 subgroup=subgroup[own.subgroup],
             ),
-            gangs=self.gangs.take(gangs),
+            gangs=self.gangs.select_rows(gangs),
             subgroups=replace(parts, gang=gang[parts.gang], parent=subgroup[parts.parent]),
             used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
             running_slices=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),

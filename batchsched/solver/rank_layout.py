@@ -96,7 +96,7 @@ class _Layout:
         self._moved = False
 
     def find_fixed_classes(self) -> frozenset[int]:
-        """Return the pod classes that must not move: plugin rows or slices count them, or their gang has a cut."""
+        """Return the pod classes that must not move, because a plugin constraint, a slice or a cut counts them."""
         problem, classes = self._problem, self._problem.classes
         inside = classes.subgroup != NONE
         fixed = np.isin(classes.gang, [cut.gang for cut in problem.cuts]) | (

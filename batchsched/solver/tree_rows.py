@@ -21,7 +21,7 @@ ALWAYS: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceColumns:
-    """The variables of a model for the slices of one gang or subgroup.
+    """The variables of the node-level model for the slices of one gang or subgroup.
 
     Args:
       node: the group.
@@ -86,9 +86,9 @@ class TreeRows:
             self._open.append((child, opened))
             inner.append((child, opened))
             self._add_node(child, opened, switch)
-        running = sum(child.runs for child in node.children)
+        running = sum(child.is_running for child in node.children)
         missing = node.min_children - running
-        waiting = [opened for child, opened in inner if not child.runs]
+        waiting = [opened for child, opened in inner if not child.is_running]
         if missing > 0:
             self._require(np.array(waiting, np.int64), missing, switch)
         if node.subgroup != NONE and node.need > 0:
@@ -135,7 +135,7 @@ class TreeRows:
         model, size = self._model, node.slice_size
         columns = self._columns_of(node.classes)
         place = self._problem.nodes.levels[node.slice_level][self._nodes[columns]]
-        started, gaps = node.started, node.gaps
+        started, gaps = node.started_slices, node.missing_slice_pods
         domains = np.unique(np.concatenate([place, list(started)])).astype(np.int64)
         most = sum(node.counts) // size
         room = np.array([int(self._upper[columns[place == d]].sum()) // size for d in domains], np.int64)
@@ -173,7 +173,7 @@ class TreeRows:
 
     def _completion_switch(self, node: TreeNode, switch: int) -> int:
         """The variable that is 1 if slices that run in part are completed: whenever a pod is placed."""
-        if not node.gaps:
+        if not node.missing_slice_pods:
             return switch
         completed = int(self._model.add_booleans(1)[0])
         self._open.append((node, completed))
@@ -198,7 +198,7 @@ class TreeRows:
     # ------------------------------------------------------------------------------------ values
 
     def set_values(self, values: IntArray) -> None:
-        """Set the variables of the tree to the values that follow from the pod counts in `values`."""
+        """Set the variables of the tree in `values` to what the pod counts in `values` imply."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)
         for node, domains, variables in self._choices:
@@ -215,7 +215,7 @@ class TreeRows:
     def _set_slices(self, part: SliceColumns, values: IntArray) -> None:
         columns = self._columns_of(part.node.classes)
         place = self._problem.nodes.levels[part.node.slice_level][self._nodes[columns]]
-        started, gaps = part.node.started, part.node.gaps
+        started, gaps = part.node.started_slices, part.node.missing_slice_pods
         completed = values[columns].sum() > 0
         heights = []
         for d, count, flag in zip(

@@ -12,7 +12,7 @@ def member(sub: str = "") -> Pod:
 
 
 def complete(count: GangPodCounts) -> bool:
-    return count.complete
+    return count.has_minimum_placed
 
 
 def test_gang_is_complete_once_its_minimum_is_placed():

@@ -94,8 +94,8 @@ def tables(session: Session) -> dict[str, Any]:
             (
                 str(limit.name),
                 str(limit.pod_groups),
-                *limits.free[at, columns].tolist(),
-                int(limits.gangs_left[at]),
+                *limits.remaining_amounts[at, columns].tolist(),
+                int(limits.remaining_starts[at]),
             )
             for at, limit in enumerate(limits.limits)
         ),

@@ -132,7 +132,7 @@ def in_limits(tables: SessionTables) -> Usage:
     limits = measure_limits(tables, "batchsched")
     column = tables.node_table.column
     assert (limits.remaining >= 0).all()
-    free = {limit.name: limits.free[row] for row, limit in enumerate(limits.limits)}
+    free = {limit.name: limits.remaining_amounts[row] for row, limit in enumerate(limits.limits)}
     assert all((row[[column[resource] for resource in RESOURCES]] < UNLIMITED).all() for row in free.values())
     return {
         name: {resource: LIMITS[resource] - int(row[column[resource]]) for resource in RESOURCES}

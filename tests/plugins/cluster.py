@@ -168,7 +168,9 @@ def filtered(plugin: Any, one: Pod, made: NodeTable, view: Nodes | None = None) 
 def refusals(plugin: Any, one: Pod, made: NodeTable) -> dict[str, tuple[str, ...]]:
     """The reasons of every node that refuses."""
     verdict = filtered(plugin, one, made)
-    return {name: verdict.reasons_at(at) for at, name in enumerate(made.names) if not verdict.feasible[at]}
+    return {
+        name: verdict.reasons_at(at) for at, name in enumerate(made.names) if not verdict.feasible_mask[at]
+    }
 
 
 def scores(plugin: Any, one: Pod, made: NodeTable) -> list[int]:

@@ -94,7 +94,7 @@ def table_of(
 
 def fits(plugin: Any, table: NodeTable, one: Pod) -> list[str]:
     """The names of the nodes that a plugin does not refuse."""
-    accepted = filtered(plugin, one, table).feasible
+    accepted = filtered(plugin, one, table).feasible_mask
     return [name for name, good in zip(table.names, accepted, strict=True) if good]
 
 
@@ -145,7 +145,7 @@ def walk(plugin: Any, world: World, random: Random, reach: BoolArray) -> tuple[n
         stuck = None
         for number, c in enumerate(waiting):
             gang, one, _ = classes[c]
-            free = np.flatnonzero(filtered(plugin, one, table).feasible & reach)
+            free = np.flatnonzero(filtered(plugin, one, table).feasible_mask & reach)
             if len(free):
                 at = int(random.choice(free.tolist()))
                 put(table, named(one, f"w{number}"), at)

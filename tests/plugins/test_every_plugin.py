@@ -86,10 +86,10 @@ def test_pods_with_equal_signatures_have_equal_results_on_every_node(drawn):
 @given(drawn=areas(), at=st.integers(0, 3))
 def test_a_refused_node_stays_refused_after_any_placement(drawn, at):
     made, one, other = drawn
-    before = {kind: filtered(kind(), one, made).feasible for kind in LASTING}
+    before = {kind: filtered(kind(), one, made).feasible_mask for kind in LASTING}
     land(made, other, made.names[at % len(made.nodes)])
     for kind in LASTING:
-        assert not (filtered(kind(), one, made).feasible & ~before[kind]).any(), kind.name
+        assert not (filtered(kind(), one, made).feasible_mask & ~before[kind]).any(), kind.name
 
 
 @pytest.mark.properties
@@ -104,7 +104,7 @@ def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn
     stepwise = dict.fromkeys(asked, True)
     for at in np.repeat(places, counts).tolist():
         for kind in asked:
-            stepwise[kind] &= bool(filtered(kind(), one, made, made.node_view(at)).feasible[0])
+            stepwise[kind] &= bool(filtered(kind(), one, made, made.node_view(at)).feasible_mask[0])
         land(made, named(one, f"landed-{len(made.pods)}"), made.names[at])
     if VolumeBinding in asked and counts.sum() > 1 and has_delayed_claims(one, made):
         # The first pod decides where the claims are bound, so that the others have to be filtered after its Reserve.
@@ -149,7 +149,7 @@ def decides_about(plugin: Any, wish: Any, made: Any) -> bool:
 def lets_pass(plugin: Any, one: Any, made: Any, at: int) -> bool:
     """Tell whether a Filter lets a pod have a node. A Filter that fails refuses the pod."""
     try:
-        return bool(filtered(plugin, one, made, made.node_view(at)).feasible[0])
+        return bool(filtered(plugin, one, made, made.node_view(at)).feasible_mask[0])
     except PluginError:
         return False
 

@@ -78,7 +78,7 @@ def passes(plugin: Any, one: Pod, made: NodeTable) -> set[str]:
         if not answer.status.ok:
             return set()
         names &= names if answer.nodes is None else answer.nodes
-    fits = plugin.filter(pod_class, made.all_nodes_view(), state).feasible
+    fits = plugin.filter(pod_class, made.all_nodes_view(), state).feasible_mask
     return names & {name for name, good in zip(made.names, fits, strict=True) if good}
 
 

@@ -58,7 +58,7 @@ def test_the_filter_of_one_node_sees_a_pod_that_was_just_placed():
     plugin, state, wish = NodePorts(), CycleState(), with_ports("x", {"hostPort": 80})
     plugin.prefilter(class_of(made, wish), made.all_nodes_view(), state)
     land(made, with_ports("p", {"hostPort": 80}), "b")
-    assert plugin.filter(class_of(made, wish), made.node_view(0), state).feasible[0]
+    assert plugin.filter(class_of(made, wish), made.node_view(0), state).feasible_mask[0]
     assert plugin.filter(class_of(made, wish), made.node_view(1), state).reasons_at(0) == REASON
 
 

@@ -162,6 +162,6 @@ def test_the_verdict_follows_the_pods_that_land():
     wish = class_of(made, pod(requests={"cpu": "1"}))
     plugin.prefilter(wish, made.all_nodes_view(), state)
     for name in ("a", "b"):
-        assert plugin.filter(wish, made.node_view(0), state).feasible[0]
+        assert plugin.filter(wish, made.node_view(0), state).feasible_mask[0]
         made.add_pods([(pod(name, {"cpu": "1"}), 0)], wish.requests, wish.nonzero)
     assert plugin.filter(wish, made.node_view(0), state).reasons_at(0) == ("Insufficient cpu",)

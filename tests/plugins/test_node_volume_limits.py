@@ -227,13 +227,13 @@ def test_refused_nodes_stay_refused_after_accepted_placements_and_rows_hold(limi
     rows = NodeVolumeLimits().constrain(batch_of(made, pods), made.all_nodes_view())
     placed = np.zeros((len(pods), len(nodes)), np.int64)
     for at, one in enumerate(pods):
-        before = [filtered(NodeVolumeLimits(), other, made).feasible for other in pods]
+        before = [filtered(NodeVolumeLimits(), other, made).feasible_mask for other in pods]
         where = data.draw(st.integers(0, len(nodes) - 1))
         if not before[at][where]:
             continue
         land(made, one, made.names[where])
         placed[at, where] = 1
-        after = [filtered(NodeVolumeLimits(), other, made).feasible for other in pods]
+        after = [filtered(NodeVolumeLimits(), other, made).feasible_mask for other in pods]
         assert not any((now & ~then).any() for now, then in zip(after, before, strict=True))
     for row in rows:
         assert (row.coefficients @ placed[row.classes] <= row.right).all()

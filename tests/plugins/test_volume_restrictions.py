@@ -84,9 +84,9 @@ def test_the_claim_is_free_after_remove_pod_of_its_user():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), user, 0, made, state)
-    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.all()
+    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible_mask.all()
     plugin.add_pod(class_of(made, wish), user, 0, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.any()
+    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible_mask.any()
 
 
 def test_remove_pod_frees_claims_of_the_same_name_in_every_namespace():
@@ -98,9 +98,9 @@ def test_remove_pod_frees_claims_of_the_same_name_in_every_namespace():
     plugin, state, wish = VolumeRestrictions(), CycleState(), using("x")
     prefilter(plugin, wish, made, state)
     plugin.remove_pod(class_of(made, wish), stranger, 1, made, state)
-    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.all()
+    assert plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible_mask.all()
     plugin.add_pod(class_of(made, wish), stranger, 1, made, state)
-    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible.any()
+    assert not plugin.filter(class_of(made, wish), made.all_nodes_view(), state).feasible_mask.any()
 
 
 def test_reserve_refuses_a_claim_that_an_equal_pod_has_used_since_the_prefilter():

@@ -38,9 +38,9 @@ def one_spec(pods: Iterable[Pod]) -> set[Hashable]:
     return {"spec" for _ in pods}
 
 
-def selected(window: SessionWindow, made: SchedulingQueue, specs_of=one_spec) -> list[Entity]:
+def selected(window: SessionWindow, made: SchedulingQueue, spec_numbers=one_spec) -> list[Entity]:
     entities: dict[str, Entity] = {}
-    window.select_gangs(made, entities, 1000.0, specs_of)
+    window.select_gangs(made, entities, 1000.0, spec_numbers)
     return list(entities.values())
 
 

@@ -151,11 +151,11 @@ async def test_changed_cluster_makes_an_explanation_outdated():
 async def test_newer_session_of_the_gang_ends_its_explanation(monkeypatch):
     town = Explaining(one_node_short())
     await town.turn()
-    began, no_pause = threading.Event(), threading.Event()
+    began, do_not_pause = threading.Event(), threading.Event()
 
     def slowly(*args: Any) -> Any:
         began.set()
-        no_pause.wait(10)
+        do_not_pause.wait(10)
         return decide_assignments(*args)
 
     monkeypatch.setattr(f"{WORKER}.decide_assignments", slowly)
@@ -165,7 +165,7 @@ async def test_newer_session_of_the_gang_ends_its_explanation(monkeypatch):
         await asyncio.sleep(0.01)
     town.cache.put(nodes(2, gpu=8)[1])
     await town.turn(30)
-    no_pause.set()
+    do_not_pause.set()
     town.clock.turn(1)
     await explaining
     (outcome,) = town.outcomes

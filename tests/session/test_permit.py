@@ -140,7 +140,7 @@ def test_refused_member_unreserves_its_gang_in_reverse_order(settings):
     unreserved = [pod for point, pod in mine if point == "Unreserve"]
     assert unreserved == list(reversed(reserved))
     assert not sessions.tables.node_table.requested.any()
-    assert sessions.tables.gangs["team/bert"].count_pods().placed == 0
+    assert sessions.tables.gangs["team/bert"].to_pod_counts().placed == 0
 
 
 def test_gang_that_waits_at_permit_is_held_on_its_nodes():

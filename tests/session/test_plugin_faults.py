@@ -259,7 +259,7 @@ def assert_that_one_gang_failed(decision: Decision, sessions: Session) -> None:
     assert "plugin Faulty failed in " in decision.refusals[0].message
     assert decision.waiting == ()
     assert not sessions.tables.node_table.requested.any()
-    assert not sessions.tables.gangs["team/bert"].count_pods().placed
+    assert not sessions.tables.gangs["team/bert"].to_pod_counts().placed
 
 
 def cases(faults: list[tuple[str, Fault]]) -> list[Any]:

@@ -68,9 +68,9 @@ def test_a_row_with_a_switch_holds_only_if_the_switch_is_on():
     model.set_bounds(columns[2:], np.array([0]), np.array([0]))
     assert maximise(model, np.array([1, 0, 0]), EFFORT).objective == 6
     assert maximise(model, np.array([1, 3, 0]), EFFORT).objective == 7
-    assert model.admits(np.array([4, 1, 0]))
-    assert not model.admits(np.array([5, 1, 0]))
-    assert not model.admits(np.array([10, 0, 0]))
+    assert model.is_satisfied_by(np.array([4, 1, 0]))
+    assert not model.is_satisfied_by(np.array([5, 1, 0]))
+    assert not model.is_satisfied_by(np.array([10, 0, 0]))
 
 
 def test_an_infeasible_model_is_reported_as_infeasible():
@@ -135,7 +135,7 @@ def test_the_relaxation_bounds_every_integer_solution(seed: int):
         assert bound >= answer.objective - 1e-9
         assert vertex is not None
         assert bound == pytest.approx(vertex.worth, abs=1e-5)
-        assert model.admits(answer.values)
+        assert model.is_satisfied_by(answer.values)
 
 
 def test_the_relaxation_leaves_switched_rows_out():
@@ -211,6 +211,6 @@ def test_the_first_variable_may_be_the_switch_of_a_row():
     model = LinearModel()
     columns = model.add_variables(np.zeros(3, np.int64), np.array([1, 9, 1]))
     model.add_row(columns[1:2], np.ones(1, np.int64), upper=4, when=0)
-    assert model.admits(np.array([0, 5, 0]))
-    assert model.admits(np.array([1, 4, 0]))
-    assert not model.admits(np.array([1, 5, 1]))
+    assert model.is_satisfied_by(np.array([0, 5, 0]))
+    assert model.is_satisfied_by(np.array([1, 4, 0]))
+    assert not model.is_satisfied_by(np.array([1, 5, 1]))

@@ -200,12 +200,12 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
         values = model.values_of_placements(triples)
         assert values is not None
         values, objective, _ = add_preference_objective(model, values)
-        assert model.admits(values)
+        assert model.is_satisfied_by(values)
         seen.append(
             (int(placed.taken.sum()), -preferred_level_cost(problem, placed), int(objective @ values))
         )
         values, objective = add_packing_objective(model, values)
-        assert model.admits(values)
+        assert model.is_satisfied_by(values)
         assert len(objective) == model.variable_count
     if list_topology_preferences(problem) and seen[0][:2] != seen[1][:2]:
         assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])
@@ -217,7 +217,7 @@ def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
     model = NodeModel(problem)
     values = model.values_of_placements((c, n, k) for (c, n), k in brute(problem).counts.items())
     assert values is not None
-    assert model.admits(values)
+    assert model.is_satisfied_by(values)
 
 
 @pytest.mark.properties
@@ -228,7 +228,7 @@ def test_the_model_admits_its_own_answer(problem: Problem):
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
     values = model.values_of_placements(triples)
     assert values is not None
-    assert model.admits(values)
+    assert model.is_satisfied_by(values)
 
 
 def test_counts_exist_only_where_a_pod_fits():
@@ -253,5 +253,5 @@ def test_a_cut_forbids_its_counts_and_nothing_else():
     refused, other = model.values_of_placements([(0, 0, 2)]), model.values_of_placements([(0, 0, 1)])
     assert refused is not None
     assert other is not None
-    assert not model.admits(refused)
-    assert model.admits(other)
+    assert not model.is_satisfied_by(refused)
+    assert model.is_satisfied_by(other)

@@ -49,7 +49,7 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
-    cells = domains.cells_of_gang(0, packing.members(0))
+    cells = domains.cells_of_gang(0, packing.members_of_gang(0))
     assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
@@ -57,7 +57,7 @@ def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents
 
 def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
-    (cell,) = domains.cells_of_gang(0, packing.members(0), every=True)
+    (cell,) = domains.cells_of_gang(0, packing.members_of_gang(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
 
 
@@ -71,7 +71,7 @@ def test_row_of_a_rack_is_part_of_the_row_of_a_zone_only_if_the_rack_is_inside_t
 def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
-    assert CandidateDomains(packing, None).cells_of_gang(0, packing.members(0)) == []
+    assert CandidateDomains(packing, None).cells_of_gang(0, packing.members_of_gang(0)) == []
     assert packing.place_gang(0) is None
     assert np.array_equal(packing.domain_nodes(0, 7), [])
 

@@ -135,7 +135,7 @@ class CachedVerdict:
     @classmethod
     def from_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
         """Create the cache entry for the verdict of a Filter about all nodes."""
-        fits = verdict.feasible
+        fits = verdict.feasible_mask
         return cls(verdict, fits, bool(fits.all()), since)
 
     def with_updated_nodes(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
@@ -166,7 +166,7 @@ class CachedVerdict:
             refused[row, nodes] = part_row
         unresolvable[nodes] = part.unresolvable
         fits = self.fits.copy()
-        fits[nodes] = part.feasible
+        fits[nodes] = part.feasible_mask
         verdict = Verdict(whole.reasons, refused, unresolvable)
         return CachedVerdict(verdict, fits, bool(fits.all()), since)
 

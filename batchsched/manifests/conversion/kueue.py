@@ -68,7 +68,7 @@ def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
         by_kind.setdefault(source.kind, []).append(source)
     for flavor in by_kind.get("ResourceFlavor", []):
         flavor.warn_of_unconverted_fields((), _FLAVOR_REMARKS)
-    queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert()
+    queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert_queue_trees()
     namespaces = [entry for one in by_kind.get("LocalQueue", []) for entry in _convert_local_queue(one)]
     classes = [_convert_priority_class(one) for one in by_kind.get("WorkloadPriorityClass", [])]
     return [*queues, *namespaces, *classes]
@@ -81,7 +81,7 @@ class _Tree:
     cohorts: Sequence[SourceObject]
     cluster_queues: Sequence[SourceObject]
 
-    def convert(self) -> list[dict[str, Any]]:
+    def convert_queue_trees(self) -> list[dict[str, Any]]:
         """Convert all cohorts and ClusterQueues of Kueue to Queues of batchsched, parents first."""
         parents = {cohort.name: _cohort_of(cohort) for cohort in self.cohorts}
         named = {_cohort_of(queue) for queue in (*self.cluster_queues, *self.cohorts)}

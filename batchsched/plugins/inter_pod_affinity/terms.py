@@ -230,7 +230,7 @@ def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
-def no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
+def has_no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
     """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
     own = pod.spec.affinity
     return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))

@@ -151,7 +151,9 @@ class VolumeBinding(
             return True
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
-        return bool(find_pod_volumes(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible.all())
+        return bool(
+            find_pod_volumes(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible_mask.all()
+        )
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -201,7 +203,7 @@ class VolumeBinding(
             return SUCCESS
         result = find_pod_volumes(claims, nodes.node_view(node))
         verdict = result.verdict()
-        if not verdict.feasible[0]:
+        if not verdict.feasible_mask[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
         nodes.assumed.assume(pod.key, _promise(result, nodes, node))
         return SUCCESS

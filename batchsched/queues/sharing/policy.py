@@ -153,7 +153,7 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return each sibling queue's past usage divided by its weight [S]: low values are rounded up first.
+        """Return each sibling queue's past usage divided by its weight [S]; low values are rounded up first.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """
@@ -240,7 +240,7 @@ class GuaranteePolicy(FairSharePolicy):
 
 
 class UndividedSurplusPolicy(GuaranteePolicy):
-    """A sharing policy that does not divide the surplus: the order of gangs decides which gang uses it.
+    """A sharing policy that does not divide the surplus: the order of gangs decides which gang uses the surplus.
 
     The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
     all that it can use of the surplus; the parent's share limits the sum.

@@ -70,7 +70,7 @@ class SiblingQueues:
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def repeat(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
-        """Return N copies of one sibling queue that differ in usage [N, R] and in the position of the next gang [N].
+        """Return N copies of one sibling queue, each with its own usage [N, R] and position of the next gang [N].
 
         All other values are equal.
         """

@@ -38,13 +38,13 @@ from batchsched.session.explanation.verification import (
     decide_assignments,
     decision_work,
     emptied_cluster,
-    first_share,
+    first_attempt_budget,
     require_work,
     session_budget,
 )
 from batchsched.session.feasibility_report import snapshot_after_decision
 from batchsched.session.refusals import OUTBID
-from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
+from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 EXCEEDING_REASONS: Final = frozenset(
@@ -84,7 +84,7 @@ def explain_refusals(
     explained: dict[str, Refusal] = {}
 
     def explain_with_share(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        with budget.limited_to(first_share(decided, budget)):
+        with budget.limited_to(first_attempt_budget(decided, budget)):
             return verifier.explain_refusal(refusal, budget)
 
     def explain_further(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
@@ -94,7 +94,7 @@ def explain_refusals(
 
     # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
     # A gang with a long explanation continues after all others, since it would leave nothing for them.
-    for step in (verifier.examine_alone, explain_with_share, explain_further):
+    for step in (verifier.examine_in_empty_cluster, explain_with_share, explain_further):
         for done, refusal in enumerate(examined):
             if telemetry is not None:
                 telemetry.report_progress(done, len(examined), "refusals explained")
@@ -144,7 +144,7 @@ class RefusalVerifier:
         self,
         decided: DecidedInput,
         decide_again: DecideAgain = decide_assignments,
-        pause: Pause = no_pause,
+        pause: Pause = do_not_pause,
     ) -> None:
         self._decided = decided
         self._decide_again = decide_again
@@ -170,7 +170,7 @@ class RefusalVerifier:
           OutOfBudget: too little of the budget remains.
         """
         if self._after is None:
-            require_work(budget, self._decided.work)
+            require_work(budget, self._decided.estimated_work)
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))
@@ -178,7 +178,7 @@ class RefusalVerifier:
             budget.spend(decision_work(after))  # the tables cost about as much as a decision
         return self._after
 
-    def examine_alone(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+    def examine_in_empty_cluster(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return the refusal with a statement whether the gang could start if the cluster were empty.
 
         `explain_refusal` continues from there.
@@ -235,7 +235,7 @@ class RefusalVerifier:
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
             return False
-        return budget.remaining >= self._decided.work
+        return budget.remaining >= self._decided.estimated_work
 
     def explain_refusal(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return the refusal with the gangs that precede the refused gang, and with verified changes that would help.
@@ -245,7 +245,7 @@ class RefusalVerifier:
           budget: the work that may be spent on it.
         """
         if refusal.pod_group not in self._examined:
-            self.examine_alone(refusal, budget)
+            self.examine_in_empty_cluster(refusal, budget)
         examined = self._examined[refusal.pod_group]
         verifier, emptied = examined.verifier, examined.emptied
         if verifier is None or emptied is None:

@@ -22,12 +22,12 @@ from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
 from batchsched.session.tables.gang import GangPart, PendingGang
-from batchsched.session.tables.session_tables import Pause, SessionTables, no_pause
+from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.problem import UNLIMITED
 
 
 def refreshed_tables(
-    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> SessionTables:
     """Return the tables of a session at `now` (seconds since 1970) over a Snapshot."""
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
@@ -62,7 +62,7 @@ class GangView:
 
     @classmethod
     def from_snapshot(
-        cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = no_pause
+        cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = do_not_pause
     ) -> "GangView | None":
         """Return the `GangView` of a gang in a Snapshot at `now`; None if it has no pending pod."""
         return cls.from_tables(refreshed_tables(snapshot, profile, now, pause), profile.scheduler_name, key)
@@ -105,8 +105,8 @@ class GangView:
             return None
 
     @cached_property
-    def open_nodes(self) -> BoolArray:
-        """An array [P, N]: True where all Filter plugins accept a pod of one of the gang's P parts on a node."""
+    def feasible_nodes(self) -> BoolArray:
+        """An array [P, N]: True where all Filter plugins accept a pod of a gang part on a node."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):
             if result is not None and result.status.ok:

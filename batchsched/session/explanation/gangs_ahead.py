@@ -15,7 +15,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.queue_report import report_pending_gangs
-from batchsched.session.tables.session_tables import Pause, no_pause
+from batchsched.session.tables.session_tables import Pause, do_not_pause
 
 MAX_AHEAD: Final = 10
 SHARE_RANKS: Final = {"all": 0, "guarantee": 1, "fair": 2, "borrowing": 3}
@@ -24,7 +24,7 @@ SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 @dataclass(frozen=True, slots=True)
 class OrderPosition:
-    """The position of a pending gang in the gang order of its session, and its entitlement class.
+    """The position of a pending gang in the gang order of a session, and the gang's entitlement class.
 
     Args:
       place: its position, from 0.
@@ -36,7 +36,7 @@ class OrderPosition:
 
 
 def list_order_positions(
-    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = no_pause
+    snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
     """Return the positions in the gang order of the pending gangs that may use their queues, by `namespace/name`."""
     gangs = report_pending_gangs(snapshot, profile, now, pause)

@@ -262,7 +262,7 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
     group = view.gang.members.group
     if group is None:
         return
-    count = view.gang.members.count_pods()
+    count = view.gang.members.to_pod_counts()
     target = pod_group_reference(group.key)
     changes = [
         InputChange(set=target, path=json_pointer("spec", "subGroups", number, "minMember"), value=existing)

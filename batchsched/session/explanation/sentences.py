@@ -126,7 +126,7 @@ def _obstacle(pod: Pod, node: Node) -> str:
 
 def _no_open_node(view: GangView) -> str:
     for row, part in enumerate(view.gang.parts):
-        if view.open_nodes[row].any():
+        if view.feasible_nodes[row].any():
             continue
         pod, nodes, result = part.pods[0], view.tables.node_table.nodes, view.filter_results[row]
         if result is not None and not result.status.ok:
@@ -164,7 +164,7 @@ def _too_small_domains(view: GangView) -> str:
     gang, level, table = view.gang, view.required_level, view.tables.node_table
     if level is None or len(gang.parts) != 1:
         return ""
-    each = np.where(view.open_nodes[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
+    each = np.where(view.feasible_nodes[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
     domains: dict[str, list[int]] = {}
     for node, room in zip(table.nodes, each.tolist(), strict=True):
         if room and level.node_label in node.labels:
@@ -186,7 +186,7 @@ def _too_small_domains(view: GangView) -> str:
 
 
 def _too_little_in_sum(view: GangView) -> str:
-    table, accepted = view.tables.node_table, view.open_nodes.any(axis=0)
+    table, accepted = view.tables.node_table, view.feasible_nodes.any(axis=0)
     for resource, needed in view.requested.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:

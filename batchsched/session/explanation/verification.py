@@ -74,8 +74,8 @@ class DecidedInput:
         return dict(pods)
 
     @cached_property
-    def work(self) -> float:
-        """The estimated work of the decision, without that of CP-SAT."""
+    def estimated_work(self) -> float:
+        """The estimated computing work of the decision, without the work of CP-SAT."""
         return decision_work(self.snapshot)
 
 
@@ -141,9 +141,9 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
     )
 
 
-def first_share(decided: DecidedInput, budget: ExplanationBudget) -> float:
-    """Return the computing work that one refused gang may use before the other refused gangs had a first attempt."""
-    return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.work)
+def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> float:
+    """Return the computing work that one refused gang may use in the first pass over all refusals."""
+    return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.estimated_work)
 
 
 class OutOfBudget(Exception):

@@ -23,7 +23,7 @@ from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.framework.status import SUCCESS, Status
 from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import Levels, UnknownLevel
+from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLevel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Admission:
     """
 
     tables: SessionTables
-    levels: Levels
+    levels: TopologyLevels
     mark: object = field(default_factory=object)
 
     @classmethod
@@ -46,7 +46,7 @@ class Admission:
 
         It is outdated if nodes change: domains refer to node indexes.
         """
-        return cls(tables, Levels(tables.snapshot, tables.node_table))
+        return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
     def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return a gang with its pods in queue order and without gated pods, or the refusal of the gang."""
@@ -191,7 +191,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     remaining: Counter[int] = Counter()
     for part in parts:
         remaining[part.subgroup] += len(part.pods)
-    count = gang.members.count_pods()
+    count = gang.members.to_pod_counts()
     if count.tree is not None:
         existing = Counter(count.sub_placed)
         for index, name in enumerate(count.tree.names):
@@ -234,7 +234,7 @@ def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
 
 
 def _not_enough(members: PodGroupState) -> str:
-    count = members.count_pods()
+    count = members.to_pod_counts()
     if count.existing < count.minimum:
         sentence, absent = _existing_text(count.existing, count.minimum, "minMember")
         return f"{sentence}; create {absent}"

@@ -29,8 +29,8 @@ _TURNS_AHEAD_GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MeasuredQueues:
-    """Usage, entitlements and policies of the queues, as measured when a session begins.
+class SessionQueues:
+    """The queues of a session: the usage, the entitlement and the sharing policy of each, when the session begins.
 
     Args:
       shares: the tree of queues as a table of Q rows, with the usage of running pods.
@@ -43,7 +43,7 @@ class MeasuredQueues:
     policies: tuple[SharingPolicy, ...]
 
 
-class PolicyOrders:
+class GangPositions:
     """The position of each gang under each gang order policy (`GangOrderPolicy`); queues may use different policies.
 
     Args:
@@ -153,7 +153,7 @@ class FairShareOrder:
     # Invariants between two calls of `__next__`: 0 <= _passed[row] <= len(_turns[row]); a child is in the heap of its
     # parent exactly if it has a turn that the parent has not used.
 
-    def __init__(self, standing: MeasuredQueues, gangs: Sequence[PendingGang], orders: PolicyOrders) -> None:
+    def __init__(self, standing: SessionQueues, gangs: Sequence[PendingGang], orders: GangPositions) -> None:
         shares = standing.shares
         self._entitled = standing.entitled
         self._policies = standing.policies
@@ -415,7 +415,7 @@ def _strict(shares: QueueTable, policies: Sequence[SharingPolicy]) -> list[int]:
 
 
 def _lines(
-    shares: QueueTable, policies: Sequence[SharingPolicy], gangs: Sequence[PendingGang], orders: PolicyOrders
+    shares: QueueTable, policies: Sequence[SharingPolicy], gangs: Sequence[PendingGang], orders: GangPositions
 ) -> list[list[tuple[float, PendingGang]]]:
     """Return for each row its own gangs with their positions, the next one last."""
     lines: list[list[tuple[float, PendingGang]]] = [[] for _ in range(len(shares))]

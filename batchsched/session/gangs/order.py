@@ -28,8 +28,8 @@ from batchsched.queues.usage_history import Usage, UsageHistory, usage_from_entr
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
-    MeasuredQueues,
-    PolicyOrders,
+    GangPositions,
+    SessionQueues,
     total_requests,
 )
 from batchsched.session.gangs.queue_limits import usage_by_queue
@@ -122,7 +122,7 @@ def measure_queues(
     gangs: Sequence[PendingGang],
     scheduler_name: str,
     past: Usage,
-) -> MeasuredQueues:
+) -> SessionQueues:
     """Measure usage and requests of the queues, and compute their entitlements.
 
     Args:
@@ -143,7 +143,7 @@ def measure_queues(
     )
     shares = build_queue_table(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
     chosen = policies.policies_by_queue(shares)
-    return MeasuredQueues(shares, compute_entitlements(shares, chosen), chosen)
+    return SessionQueues(shares, compute_entitlements(shares, chosen), chosen)
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
@@ -158,7 +158,7 @@ def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
     return arrays
 
 
-def ignored_policy(profile: Profile, queues: QueueTree) -> str:
+def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
     """Return why sessions do not read the policy that a profile names; "" if they read it, or it is the default."""
     default = type(profile)().policy
     reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
@@ -196,11 +196,11 @@ class GangOrder:
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds
         )
         self._reads_past_usage = self.policies is not None and self.policies.reads_past_usage
-        self.latest: MeasuredQueues | None = None
+        self.latest: SessionQueues | None = None
         """Usage and entitlements as measured by the last call of `iterate_gangs`; preemption reads them."""
 
         self.entitled: dict[str, EntitlementClass] = {}
-        """By identity, the class in which a gang had its first turn in the last run of `iterate_indexes`."""
+        """By identity, the class in which a gang had its first turn in the last run of `iterate_gang_indexes`."""
 
     def check_queue_settings(self) -> None:
         """Find guarantees above that of the parent queue, and resources that no node offers, for `set_aside`."""
@@ -235,7 +235,7 @@ class GangOrder:
             for queue, amounts in usage.items()
         }
 
-    def measure_queues(self, gangs: Sequence[PendingGang]) -> MeasuredQueues | None:
+    def measure_queues(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
         """Return the usage and the entitlements of all queues, given the pending gangs.
 
         Return None if no queue has an entitlement.
@@ -261,7 +261,7 @@ class GangOrder:
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
-        orders = PolicyOrders(line.columns.take(indexes), stranded, self._policy, now)
+        orders = GangPositions(line.columns.select_rows(indexes), stranded, self._policy, now)
         turns = FairShareOrder(standing, gangs, orders)
         # Turns are computed lazily, which a sort would prevent.
         return (
@@ -270,7 +270,7 @@ class GangOrder:
             else turns
         )
 
-    def iterate_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
+    def iterate_gang_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
         """Yield the index of each pending gang in fair-share order; the order is computed lazily, gang by gang.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted

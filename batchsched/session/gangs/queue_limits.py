@@ -38,12 +38,12 @@ class QueueLimits:
     finder: "LimitIndex"
 
     @property
-    def free(self) -> IntArray:
+    def remaining_amounts(self) -> IntArray:
         """The amounts [Q, R] that each limit still allows; UNLIMITED without a limit."""
         return np.maximum(0, self.remaining)
 
     @property
-    def gangs_left(self) -> IntArray:
+    def remaining_starts(self) -> IntArray:
         """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
         return np.maximum(0, self.remaining_gangs)
 

@@ -19,7 +19,7 @@ from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import Levels, RequestedLevels
+from batchsched.session.tables.topology_levels import RequestedLevels, TopologyLevels
 from batchsched.solver.problem import (
     ALL_NODES,
     NONE,
@@ -119,16 +119,16 @@ class FeasibilityByClass:
                 if not verdict.reasons:
                     continue  # it accepts every node
                 if plugin in self._lasting_filters:
-                    lasting &= verdict.feasible
+                    lasting &= verdict.feasible_mask
                 if plugin in self._steady_filters:
-                    mask &= verdict.feasible
+                    mask &= verdict.feasible_mask
             asks_extender = pipeline.extenders.is_interested(pod_class.pod)
             steady = self._lasting_filters.issuperset(scan.narrowed_by) and not asks_extender
             shrinking = self._shrinking_filters.issuperset(scan.plugins)
             # An extender is asked once for the class, so about every node that a pod of it may get.
             for url, verdict in pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
                 scan = scan.with_refusals(((url, verdict),))
-                mask &= verdict.feasible
+                mask &= verdict.feasible_mask
                 lasting &= ~verdict.unresolvable
             if self._scores and mask.any():
                 feasible = results.feasible_nodes(mask)
@@ -195,7 +195,7 @@ class SessionContext:
 
     tables: SessionTables
     profile: Profile
-    levels: Levels
+    levels: TopologyLevels
     quotas: QueueLimits
     feasibility: FeasibilityByClass
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
@@ -281,7 +281,7 @@ def formulate(
             demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
             kind=_ints(kind),
             gang=_ints([number for number, _ in parts]),
-            subgroup=_ints([subs.number(number, part.subgroup) for number, part in parts]),
+            subgroup=_ints([subs.subgroup_number(number, part.subgroup) for number, part in parts]),
             count=_ints([len(part.pods) for _, part in parts]),
             weight=np.array(
                 [tables.dominant_share(part.pod_class.requests) * factors[number] for number, part in parts],
@@ -326,8 +326,8 @@ def formulate(
         running_slices=_running_slices(context, gangs, choices, subs),
         quotas=ProblemQuotas(
             covers=context.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
-            free=context.quotas.free,
-            gangs=context.quotas.gangs_left,
+            free=context.quotas.remaining_amounts,
+            gangs=context.quotas.remaining_starts,
         ),
         rows=rows,
         pod_resource=0,
@@ -341,7 +341,7 @@ def formulate(
 
 
 def _ranked_classes(
-    levels: Levels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, GangPart]]
+    levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, GangPart]]
 ) -> tuple[RankedClass, ...]:
     """Return the pod classes of gangs that name a rank label and an existing topology."""
     ranked = []
@@ -474,12 +474,12 @@ class _Subgroups:
                 self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))
                 self.choices.append(choice)
                 self.pinned.append(domain_of_bound_pods(context, gang.members, choice.required, names))
-                self.parent.append(self.number(number, tree.parents[index]))
+                self.parent.append(self.subgroup_number(number, tree.parents[index]))
                 self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
                 self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
                 self.names.append(sub.name)
 
-    def number(self, gang: int, subgroup: int) -> int:
+    def subgroup_number(self, gang: int, subgroup: int) -> int:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
 
 

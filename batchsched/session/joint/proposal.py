@@ -53,7 +53,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
 
 
 class JointPlacer:
-    """Solves one problem and calls the plugins for each placement; if they reject one, forbids it and solves again."""
+    """Solves a problem and calls the plugins for each placement; it forbids rejected placements and solves again."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -195,7 +195,7 @@ class JointPlacer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Add to the outcome of a solver round a gang that plugins had rejected and that was then placed pod by pod."""
+    """Add a gang that plugins had rejected, and that was then placed pod by pod, to the outcome of a solver round."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement

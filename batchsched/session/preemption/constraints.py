@@ -91,7 +91,7 @@ class EvictionConstraints:
             }
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 
-    def apply_to(self, problem: VictimProblem) -> VictimProblem:
+    def add_to_problem(self, problem: VictimProblem) -> VictimProblem:
         """Return the solver's problem of choosing victims, with these eviction limits added."""
         rows = list(self._rows.values())
         entries = [

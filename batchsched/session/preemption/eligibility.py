@@ -26,7 +26,7 @@ from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
 from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
-from batchsched.session.gangs.fair_share_order import MeasuredQueues
+from batchsched.session.gangs.fair_share_order import SessionQueues
 from batchsched.session.preemption.protection import ProtectedGangs, is_gang_protected, start_of_first_pod
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
@@ -193,7 +193,7 @@ class EvictionUnits:
         ]
         surplus = self._surplus(members, staying, preference)
         # An incomplete gang makes no progress, so that its eviction is nearly free: it goes before any complete gang.
-        if not members.count_pods().complete:
+        if not members.to_pod_counts().has_minimum_placed:
             factor = 0
         minimum = [(pod, node) for pod, node in staying if pod.key not in surplus]
         units = [
@@ -211,7 +211,7 @@ class EvictionUnits:
         if group is None or group.spec.disruption_mode != "Elastic":
             return frozenset()
         surplus = set()
-        count = members.count_pods()
+        count = members.to_pod_counts()
         for pod in members.nonterminating_bound_pods:
             if pod.key in preference.evicted:
                 count.change_placed(pod, -1)
@@ -222,7 +222,7 @@ class EvictionUnits:
         for *_, pod in ranked:
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
             count.change_placed(pod, -1)
-            if count.complete and members.is_whole_without(pod, count):
+            if count.has_minimum_placed and members.is_complete_without(pod, count):
                 surplus.add(pod.key)
             else:
                 count.change_placed(pod, 1)
@@ -349,26 +349,28 @@ class EvictionEligibility:
 
     Args:
       tables: for queues and priority classes.
-      standing: usage and entitlements of the queues; None if queues have no entitlements.
+      session_queues: usage and entitlements of the queues; None if queues have no entitlements.
       now: seconds since 1970.
       protected: the protected gangs.
-      placements: gangs that the session placed after `standing` was measured.
+      placements: gangs that the session placed after `session_queues` was measured.
     """
 
     def __init__(
         self,
         tables: SessionTables,
-        standing: MeasuredQueues | None,
+        session_queues: SessionQueues | None,
         now: float,
         protected: ProtectedGangs,
         placements: Iterable[GangPlacement] = (),
     ) -> None:
         self._tables = tables
-        self._standing = standing
+        self._session_queues = session_queues
         self._protected = protected
         self._now = now
         # A copy, since `add_usage` writes to it: the order of gangs still reads the usage as it was measured.
-        self._usage = standing.shares.usage.copy() if standing is not None else np.zeros((0, 0), np.int64)
+        self._usage = (
+            session_queues.shares.usage.copy() if session_queues is not None else np.zeros((0, 0), np.int64)
+        )
         self._never_preempting = list_non_preempting_classes(tables.snapshot)
         self._reclaim_seconds: dict[str, int] = {}
         """By queue, the result of `_reclaim_min_runtime`."""
@@ -381,8 +383,8 @@ class EvictionEligibility:
     def add_usage(self, queue: str, amount: IntArray) -> None:
         """Add an amount [R] to the usage of a queue and of its ancestors; the amount is negative for an eviction."""
         # The usage of a queue that was deleted counts nowhere.
-        if self._standing is not None and queue in self._tables.queues:
-            shares = self._standing.shares
+        if self._session_queues is not None and queue in self._tables.queues:
+            shares = self._session_queues.shares
             self._usage[shares.row_and_ancestors(shares.own_gangs_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
@@ -395,13 +397,13 @@ class EvictionEligibility:
         self._protected.subtract_usage(unit.members, unit.total)
 
     def may_preempt(self, gang: PendingGang) -> bool:
-        """Return True unless a pending gang, a pod of it or a pod's PriorityClass has preemptionPolicy Never."""
+        """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
         return all(
             may_pod_preempt(gang, pod, self._never_preempting) for part in gang.parts for pod in part.pods
         )
 
     def may_reclaim(self, gang: PendingGang) -> bool:
-        """Return True if a pending gang may evict gangs of other queues at all, which a borrowing gang may not."""
+        """Return True if a pending gang may evict gangs of other queues: it is within the fair share of its queue."""
         return gang.entitled in RECLAIMING_CLASSES
 
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
@@ -446,19 +448,19 @@ class EvictionEligibility:
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
         """
-        standing = self._standing
+        session_queues = self._session_queues
         reclaimed = [unit for unit in units if unit.members.queue != gang.queue and unit.total.any()]
-        if standing is None or not reclaimed:
+        if session_queues is None or not reclaimed:
             return True
-        shares = standing.shares.with_usage(self._usage)
+        shares = session_queues.shares.with_usage(self._usage)
         victims = [
             (shares.own_gangs_row(queue), amount)
             for (queue, _), amount in _amounts_by_gang(reclaimed).items()
         ]
         reclaimer = shares.own_gangs_row(gang.queue)
-        gains = self._gains(standing, gang)
+        gains = self._gains(session_queues, gang)
         return self._may_override_all(gang, reclaimed) and may_reclaim_all(
-            shares, standing.entitled, standing.policies, reclaimer, gains, victims
+            shares, session_queues.entitled, session_queues.policies, reclaimer, gains, victims
         )
 
     def _may_override_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
@@ -468,11 +470,11 @@ class EvictionEligibility:
         when all other units are evicted. The guarantee of the queue itself is compared, not that of an ancestor:
         otherwise the protected gangs of a queue without a guarantee could use up what an ancestor guarantees to others.
         """
-        standing = self._standing
+        session_queues = self._session_queues
         lost_by_gang = _amounts_by_gang(filter(self.is_protected, units))
-        if standing is None or not lost_by_gang:
+        if session_queues is None or not lost_by_gang:
             return not lost_by_gang
-        shares, gains = standing.shares.with_usage(self._usage), self._gains(standing, gang)
+        shares, gains = session_queues.shares.with_usage(self._usage), self._gains(session_queues, gang)
         remaining = {queue: self._protected.usage(queue) for queue, _ in lost_by_gang}
         for (queue, _), amount in lost_by_gang.items():
             remaining[queue] = remaining[queue] - amount
@@ -480,9 +482,9 @@ class EvictionEligibility:
             row = shares.own_gangs_row(queue)
             request = ReclaimRequest(shares.own_gangs_row(gang.queue), row, gains, amount)
             above = (
-                remaining[queue] + amount > standing.entitled.guarantee[row]
+                remaining[queue] + amount > session_queues.entitled.guarantee[row]
             ) & request.affected_resources
-            if not above.any() or not is_within_guarantee(shares, standing.entitled, request):
+            if not above.any() or not is_within_guarantee(shares, session_queues.entitled, request):
                 return False
         return True
 
@@ -491,13 +493,14 @@ class EvictionEligibility:
 
         The resources are those of `usage_above_entitlement`.
         """
-        standing = self._standing
-        if standing is None:
+        session_queues = self._session_queues
+        if session_queues is None:
             return {}
         above = (
-            self._protected.usage(queue) - standing.entitled.guarantee[standing.shares.own_gangs_row(queue)]
+            self._protected.usage(queue)
+            - session_queues.entitled.guarantee[session_queues.shares.own_gangs_row(queue)]
         )
-        return {r: int(above[r]) for r in np.flatnonzero(self._gains(standing, gang)).tolist()}
+        return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """Return how much a pending gang may reclaim of a queue's usage: what exceeds its guarantee or fair share.
@@ -506,36 +509,36 @@ class EvictionEligibility:
 
         Returns: by index of each resource that the gang requests, the amount; negative below the entitlement.
         """
-        standing = self._standing
-        if standing is None:
+        session_queues = self._session_queues
+        if session_queues is None:
             return {}
-        shares = standing.shares
+        shares = session_queues.shares
         reclaimer, row = shares.own_gangs_row(gang.queue), shares.own_gangs_row(queue)
-        guarantee, fair = standing.entitled.guarantee, standing.entitled.fair
-        gains = self._gains(standing, gang)
+        guarantee, fair = session_queues.entitled.guarantee, session_queues.entitled.fair
+        gains = self._gains(session_queues, gang)
         guaranteed = ((self._usage[reclaimer] + gains <= guarantee[reclaimer]) | (gains == 0)).all()
         above = self._usage[row] - (guarantee if guaranteed else fair)[row]
         return {r: int(above[r]) for r in np.flatnonzero(gains).tolist()}
 
-    def _gains(self, standing: MeasuredQueues, gang: PendingGang) -> IntArray:
+    def _gains(self, session_queues: SessionQueues, gang: PendingGang) -> IntArray:
         """Return [R] the requests of the gang that are compared with its entitlement.
 
         For a gang inside a guarantee these are the resources that are guaranteed to a queue on its way to the root.
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = standing.shares.row_and_ancestors(standing.shares.own_gangs_row(gang.queue))
-        guaranteed = (standing.entitled.guarantee[rows] > 0).any(axis=0)
+        rows = session_queues.shares.row_and_ancestors(session_queues.shares.own_gangs_row(gang.queue))
+        guaranteed = (session_queues.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
     def _may_reclaim_unit(self, gang: PendingGang, unit: EvictionUnit) -> bool:
-        standing = self._standing
-        if standing is None or not unit.total.any():
+        session_queues = self._session_queues
+        if session_queues is None or not unit.total.any():
             return False
-        shares = standing.shares.with_usage(self._usage)
+        shares = session_queues.shares.with_usage(self._usage)
         reclaimer, victim = shares.own_gangs_row(gang.queue), shares.own_gangs_row(unit.members.queue)
-        wish = ReclaimRequest(reclaimer, victim, self._gains(standing, gang), unit.total)
-        return may_reclaim(shares, standing.entitled, standing.policies, wish)
+        wish = ReclaimRequest(reclaimer, victim, self._gains(session_queues, gang), unit.total)
+        return may_reclaim(shares, session_queues.entitled, session_queues.policies, wish)
 
     def _reclaim_min_runtime(self, queue: str) -> int:
         """Return the seconds for which gangs of a queue are safe from reclaim: the maximum over its ancestry."""

@@ -268,10 +268,10 @@ def _all_pods(members: PodGroupState) -> list[Pod]:
 
 def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
     """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
-    count: GangPodCounts = members.count_pods()
+    count: GangPodCounts = members.to_pod_counts()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
             count.change_placed(pod, -1)
-    return count.complete and all(
-        members.is_whole_without(pod, count) for key, (pod, _) in members.bound.items() if key in leaving
+    return count.has_minimum_placed and all(
+        members.is_complete_without(pod, count) for key, (pod, _) in members.bound.items() if key in leaving
     )

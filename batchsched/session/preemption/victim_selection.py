@@ -294,7 +294,7 @@ class VictimSelection:
         # Victim sets that failed. A superset may still succeed, so that a cut excludes a set and its subsets only.
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(MAX_ATTEMPTS_PER_GANG):
-            problem = constraints.apply_to(replace(self._problem(formulation, options), cuts=cuts))
+            problem = constraints.add_to_problem(replace(self._problem(formulation, options), cuts=cuts))
             answer = choose_victims(problem, self._solver_budget, self._seed)
             # `verify_victims` shares no code with the solver; an answer that it rejects evicts nothing.
             if answer is None or verify_victims(problem, answer):

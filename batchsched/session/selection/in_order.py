@@ -24,7 +24,7 @@ from batchsched.session.refusals import (
     explain_formulation,
     explain_gang,
     out_of_turn_refusal,
-    refuse_outside_window,
+    outside_window_refusal,
     rolled_back_refusal,
 )
 from batchsched.session.reservations import (
@@ -88,10 +88,10 @@ class InOrderSelection:
         """
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
-        turns = run.order.iterate_indexes(pending, run.admission, run.now)
+        turns = run.order.iterate_gang_indexes(pending, run.admission, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
-        pending, turns = self._sticky.move_to_front(
+        pending, turns = self._sticky.put_reserved_gangs_first(
             pending, turns, run.tables, self._nominated.gang_identities, shared=shared
         )
         self._may_evict = run.eviction_may_help(pending)
@@ -100,7 +100,7 @@ class InOrderSelection:
         if not self._brief:
             # `turns` is a shared iterator: its remaining gangs are outside the window.
             builder.refusals += [
-                refuse_outside_window(pending.members[position], window) for position in turns
+                outside_window_refusal(pending.members[position], window) for position in turns
             ]
         # The gangs as admitted have no entitlement class, which decides whether a gang may reclaim.
         return [

@@ -96,7 +96,7 @@ class AllowedDomains:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[AllowedDomains]":
-        """Yield allowed domains in which the next required level is restricted to one domain, for each such domain.
+        """Yield one `AllowedDomains` for each domain of the next required level, restricted to this domain.
 
         The level is the first one without a chosen domain.
         """
@@ -313,7 +313,7 @@ class PodByPodSelection:
         """
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
-        positions = list(run.order.iterate_indexes(pending, run.admission, run.now))
+        positions = list(run.order.iterate_gang_indexes(pending, run.admission, run.now))
         preemption = PodPreemption(run.tables, run.now)
         placer = PodByPodPlacer(run.context(), run.statement, preemption, self._sampling())
         for position in positions:

@@ -186,7 +186,7 @@ class PodGroupState:
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        return max(gang_need, self.group.spec.subgroup_tree.missing_pods(self.count_pods().sub_placed))
+        return max(gang_need, self.group.spec.subgroup_tree.missing_pods(self.to_pod_counts().sub_placed))
 
     @property
     def created(self) -> float:
@@ -200,7 +200,7 @@ class PodGroupState:
     @property
     def has_too_few_pods(self) -> bool:
         """True if a PodGroup has fewer pods than it and its subGroups need, and none of them is pending."""
-        return self.group is not None and not self.pending and not self.count_pods().has_enough_pods
+        return self.group is not None and not self.pending and not self.to_pod_counts().has_enough_pods
 
     @property
     def expected_end(self) -> float:
@@ -221,8 +221,8 @@ class PodGroupState:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
-    def is_whole_without(self, pod: Pod, count: GangPodCounts) -> bool:
-        """Return True if the removal of a pod leaves no subGroup and no slice with only a part of its pods.
+    def is_complete_without(self, pod: Pod, count: GangPodCounts) -> bool:
+        """Return True if after the removal of a pod no subGroup and no slice has only a part of its pods.
 
         Args:
           pod: a bound pod of the gang.
@@ -245,11 +245,11 @@ class PodGroupState:
         Pods that are being deleted count, except in trees and slices, where they would leave a subGroup in part.
         """
         if self.group is not None and self.group.spec.is_structured:
-            return self.count_pods().sub_placed
+            return self.to_pod_counts().sub_placed
         return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod, _ in self.bound.values())
 
-    def count_pods(self) -> GangPodCounts:
-        """Return the gang's pod counts, as plugins read them; bound pods count as placed."""
+    def to_pod_counts(self) -> GangPodCounts:
+        """Return the numbers of the gang's pods in the form that plugins read; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
@@ -308,7 +308,7 @@ class PodCountsByGang:
         """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:
-            count = self._counts[members.identity] = members.count_pods()
+            count = self._counts[members.identity] = members.to_pod_counts()
         return count
 
     def find_count(self, pod: Pod) -> GangPodCounts | None:

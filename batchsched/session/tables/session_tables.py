@@ -60,7 +60,7 @@ Pause = Callable[[], None]
 """Called between parts of long work in a thread that must yield to others; it may block, or end the work by raising."""
 
 
-def no_pause() -> None:
+def do_not_pause() -> None:
     """Do nothing: the default callback between the parts of long work, for a thread that does not yield to others."""
 
 
@@ -74,7 +74,7 @@ class SessionTables:
       pause: called before every 500 distinct specs that are read, and before every 500 pods that are added.
     """
 
-    def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = no_pause) -> None:
+    def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = do_not_pause) -> None:
         self.gangs: dict[str, PodGroupState] = {}
         """All gangs with a PodGroup or pods, by identity."""
         # Ties are decided by the order of objects, which must not be that of documents in a file.

@@ -28,8 +28,8 @@ class RequestedLevels:
 ANYWHERE: Final = RequestedLevels()
 
 
-class Levels:
-    """All levels of all topologies, with the domain of each node at each level.
+class TopologyLevels:
+    """The levels of all Topologies, with the domain of each node at each level.
 
     A domain is a value of the level's node label.
 

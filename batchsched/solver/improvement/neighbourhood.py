@@ -40,7 +40,7 @@ class NeighbourhoodSelection:
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
     def gangs_without_domain(self) -> GangNeighbourhood:
-        """Return all gangs without a required topology level, of every tier.
+        """Return all gangs of the problem that require no topology level.
 
         The rounds planned them before the gangs with a domain had their nodes.
         """

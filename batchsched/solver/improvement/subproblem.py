@@ -51,7 +51,7 @@ class NeighbourhoodProblem:
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 
     def solve(self, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
-        """Solve the problem by rounds of the tiered solve; the result is no worse than the incumbent."""
+        """Solve the problem by rounds of the tiered solve; the result is no worse than the present placements."""
         incumbent = self.incumbent
         placed = count_placed_pods(self.problem, incumbent.classes, incumbent.counts)
         floors = BaselineSolutions(incumbent, (placed,))

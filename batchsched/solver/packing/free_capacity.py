@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable_nodes(self, class_index: int) -> BoolArray:
-        """Return which nodes [N] a pod class may use: those that pass its filters and no refused placement excludes."""
+        """Return which nodes [N] pass the filters of a pod class, without those where plugins have refused it."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 

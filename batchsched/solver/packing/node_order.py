@@ -80,7 +80,7 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether pods of a class fill nodes in phases, which keep sets of free devices whole as long as possible.
+        """Tell whether pods of a class fill nodes in phases, which break up pairs or quads of free devices last.
 
         Otherwise all pods that fit are placed at once.
         """

@@ -167,7 +167,7 @@ class Packing:
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
         if not room.quotas.admits_gang(gang) or not room.quotas.admits_minimum(gang):
             return None
-        members = self.members(gang)
+        members = self.members_of_gang(gang)
         need = self.needs[gang]
         if members.pods < need:
             return None
@@ -197,9 +197,9 @@ class Packing:
             return 0
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
-            return TreePacking(self, gang).place_surplus(tree)
+            return TreePacking(self, gang).place_elastic_pods(tree)
         placed = 0
-        for part in self.members(gang).parts:
+        for part in self.members_of_gang(gang).parts:
             for class_index in part.classes:
                 want = self.room.waiting[class_index]
                 if want > 0:
@@ -241,7 +241,7 @@ class Packing:
     def allowed_nodes(self, class_index: int) -> IntArray | None:
         """Return the nodes in the topology domains chosen for the gang of a pod class; None if all are allowed."""
         gang = int(self.problem.classes.gang[class_index])
-        part = next(part for part in self.members(gang).parts if class_index in part.classes)
+        part = next(part for part in self.members_of_gang(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
 
     def _surplus_where_most_fit(
@@ -461,7 +461,7 @@ class Packing:
         return [int(d) for d in order if share[d] > 0]
 
     def place_on_few_domains(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
-        """Place up to `want` pods of a pod class on few domains of a topology level; return how many were placed.
+        """Place up to `want` pods of a pod class in few domains of a topology level; return how many were placed.
 
         Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
         largest.
@@ -503,7 +503,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ members
 
-    def members(self, gang: int) -> GangMembers:
+    def members_of_gang(self, gang: int) -> GangMembers:
         """Return the pod classes and subgroups of a gang in the order in which they are placed."""
         if gang not in self._members:
             self._members[gang] = find_members(

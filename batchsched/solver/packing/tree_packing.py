@@ -95,7 +95,7 @@ class TreePacking:
             self._packing.domain_of_subgroup[node.subgroup] = domain
 
     def _forget(self, node: TreeNode) -> None:
-        for below in node.iterate():
+        for below in node.iterate_subtree():
             if below.subgroup == NONE:
                 self._packing.domain_of.pop(self._gang, None)
             else:
@@ -116,12 +116,14 @@ class TreePacking:
         if node.children:
             return self._place_children(node, cell)
         if node.slice_size:
-            return self._place_slices(node, node.completed_slices(node.need), cell) if node.need else True
+            return (
+                self._place_slices(node, node.pods_to_complete_slices(node.need), cell) if node.need else True
+            )
         return self._packing.place_any(self._order(node.classes), node.need, cell) >= node.need
 
     def _place_children(self, node: TreeNode, cell: IntArray | None) -> bool:
-        running = sum(child.runs for child in node.children)
-        candidates = [child for child in node.children if not child.runs]
+        running = sum(child.is_running for child in node.children)
+        candidates = [child for child in node.children if not child.is_running]
         missing = node.min_children - running
         for child in sorted(candidates, key=self._hardest if missing >= len(candidates) else self._cheapest):
             if missing <= 0:
@@ -138,7 +140,7 @@ class TreePacking:
 
     def _hardest(self, node: TreeNode) -> tuple[bool, float, int]:
         """Sort key: subgroups within domains first, then those with the largest requests."""
-        levelled = any(below.required != NONE or below.slice_size for below in node.iterate())
+        levelled = any(below.required != NONE or below.slice_size for below in node.iterate_subtree())
         return not levelled, -self._share(node), node.subgroup
 
     def _cheapest(self, node: TreeNode) -> tuple[float, int]:
@@ -167,9 +169,9 @@ class TreePacking:
 
     def _minimum(self, node: TreeNode) -> list[tuple[int, int]]:
         if node.children:
-            missing = node.min_children - sum(child.runs for child in node.children)
+            missing = node.min_children - sum(child.is_running for child in node.children)
             below = sorted(
-                (child for child in node.children if not child.runs), key=lambda child: child.least_pods
+                (child for child in node.children if not child.is_running), key=lambda child: child.least_pods
             )
             return [pair for child in below[: max(0, missing)] for pair in self._minimum(child)]
         missing, result = node.least_pods, []
@@ -190,7 +192,7 @@ class TreePacking:
         rigid = all(
             below.min_children == len(below.children)
             and (len(below.classes) <= 1 or below.least_pods == sum(below.counts))
-            for below in node.iterate()
+            for below in node.iterate_subtree()
         )
         key: IntArray | None = None
         for ask in self._demands(node):
@@ -221,14 +223,14 @@ class TreePacking:
         """Place a number of pods of a group with slices, or fail."""
         packing = self._packing
         classes = self._order(node.classes)
-        for domain, missing in node.gaps.items():
+        for domain, missing in node.missing_slice_pods.items():
             nodes = packing.nodes_inside(node.slice_level, [domain], cell)
             if packing.place_any(classes, missing, nodes) < missing:
                 return False
-        slices = (pods - sum(node.gaps.values())) // node.slice_size
+        slices = (pods - sum(node.missing_slice_pods.values())) // node.slice_size
         if slices <= 0:
             return True
-        division = divide_slices(slices, self._slices_that_fit(node, slices, cell), node.started)
+        division = divide_slices(slices, self._slices_that_fit(node, slices, cell), node.started_slices)
         if division is None:
             return False
         for domain, count in sorted(division.items()):
@@ -262,19 +264,19 @@ class TreePacking:
 
     # ------------------------------------------------------------------------------------ elastic pods
 
-    def place_surplus(self, tree: TreeNode) -> int:
+    def place_elastic_pods(self, tree: TreeNode) -> int:
         """Place as many pods beyond the minimum as fit: subgroups as a whole, then single pods and whole slices."""
         return self._extend(tree, None, tree.pods)
 
     def _extend(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
         """Add at most `most` pods to a subtree that runs, or start one that does not; return how many."""
         placed = self._placed(node)
-        if not placed and not node.runs:
+        if not placed and not node.is_running:
             return self._start(node, cell, most)
         nodes = self._nodes_of(node, cell)
         if node.children:
             # Subgroups that run get their elastic pods last: a further subgroup is worth more than parts of it.
-            order = sorted(node.children, key=lambda child: bool(child.runs or self._placed(child)))
+            order = sorted(node.children, key=lambda child: bool(child.is_running or self._placed(child)))
             added = 0
             for child in order:
                 added += self._extend(child, nodes, most - added)
@@ -330,7 +332,7 @@ class TreePacking:
         room, placed = self._packing.room, self._placed(node)
         waiting = sum(room.waiting[c] for c in node.classes)
         target = placed + min(most, waiting)
-        gaps = sum(node.gaps.values())
+        gaps = sum(node.missing_slice_pods.values())
         target = gaps + max(0, target - gaps) // node.slice_size * node.slice_size
         if target <= placed or not waiting:
             return 0

@@ -70,7 +70,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class AddedPods:
-    """A change that may admit a refused gang: a pod class gets more pods."""
+    """A change that may admit a refused gang: the gang gets more pods of a pod class."""
 
     pod_class: int
     count: int
@@ -168,14 +168,14 @@ def problem_of_added_nodes_only(problem: Problem, change: NodeChange) -> Problem
         if len(inside):
             # Of these nodes the one with the most labels, so that finer levels are labelled too.
             model = int(inside[np.argmax((problem.nodes.levels[:, inside] >= 0).sum(axis=0))])
-    nodes = problem.nodes.take([model] * count)
+    nodes = problem.nodes.select_rows([model] * count)
     if levels != NONE:
         nodes.levels[levels] = change.domain  # `take` has copied them
     amounts = size[None].repeat(count, axis=0)
     return replace(
         problem,
         nodes=replace(nodes, free=amounts, capacity=amounts),
-        kinds=replace(problem.kinds.take_nodes([like] * count), mask=mask),
+        kinds=replace(problem.kinds.select_nodes([like] * count), mask=mask),
         rows=(),
     )
 

@@ -181,7 +181,7 @@ class GangProblems:
             ),
             subgroups=replace(taken.subgroups, preferred=np.full(len(subgroups), NONE, np.int32)),
             used_domains=UsedDomains(),
-            quotas=taken.quotas.take(quotas),
+            quotas=taken.quotas.select_rows(quotas),
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
         return IsolatedGang(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
@@ -361,7 +361,9 @@ class RefusalExplainer:
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.fitted_in(ResidualProblem(self._problem_before(isolated), self._budget)),
+            and residual.fitted_before_placements(
+                ResidualProblem(self._problem_before(isolated), self._budget)
+            ),
             need=residual.pods_needed,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),

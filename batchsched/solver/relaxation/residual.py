@@ -148,7 +148,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """The numbers of pods of the gang's minimum that fit in each topology domain, with the largest placed first.
+        """How many pods of the gang's minimum fit in each topology domain, if the largest pods are placed first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -179,7 +179,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Tell whether a domain may fit the gang: each pod class by itself fits, and the resources suffice in sum.
+        """Tell whether a domain may hold the gang: each pod class fits by itself, and the resources suffice in sum.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """
@@ -286,8 +286,8 @@ class ResidualProblem:
             return before.fits_with_added_nodes(problem_of_added_nodes_only(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
-    def fitted_in(self, before: "ResidualProblem") -> bool:
-        """Tell whether the gang would have fitted on what was free before the session placed other gangs.
+    def fitted_before_placements(self, before: "ResidualProblem") -> bool:
+        """Tell whether the gang would fit on the capacity that was free before the session placed other gangs.
 
         `before` is its problem at that time. What the nodes take now they took then, so `before` is examined only if
         the gang does not fit now.
@@ -300,7 +300,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting pods decides if the gang fits: no plugin constraint or subgroup's level applies."""
+        """Whether counting decides if the gang fits, because no plugin constraint and no subgroup level applies."""
         return (
             not self.problem.rows
             and not find_trees(self.problem)[0]

@@ -73,7 +73,7 @@ class DomainRows:
             [
                 gangs.allowed[g]
                 and need > 0
-                and packing.members(g).pods == need
+                and packing.members_of_gang(g).pods == need
                 and gangs.required[g] != NONE
                 for g, need in enumerate(packing.needs)
             ],
@@ -135,7 +135,7 @@ class DomainRows:
         pinned = int(self._problem.gangs.pinned[gang])
         if pinned != NONE:
             return [pinned] if self._packing.domain_nodes(level, pinned).size else []
-        members = self._packing.members(gang)
+        members = self._packing.members_of_gang(gang)
         return self._packing.fitting_domains(members, self._packing.needs[gang], level, None)
 
 

@@ -96,7 +96,7 @@ class CandidateDomains:
         packing = self._packing
         pods = int(self._problem.classes.count[list(part.classes)].sum())
         members = GangMembers(part.classes, (part,), pods, levelled=True)
-        rigid = packing.members(gang).pods == packing.needs[gang]
+        rigid = packing.members_of_gang(gang).pods == packing.needs[gang]
         need = pods if rigid else max(1, part.need)
         nodes, level = None if outer is None else outer.nodes, (part.required, part.pinned)
         chosen = self._candidates(members, need, level, nodes, None if every else (gang, part.index))
@@ -223,7 +223,9 @@ class TieredModel(LinearModel):
         self.needs = np.array(packing.needs, np.int64)
         taken = self.needs == 0
         self.y = self.add_variables(taken.astype(np.int64), (problem.gangs.allowed | taken).astype(np.int64))
-        self.rigid: BoolArray = np.array([packing.members(g).pods == n for g, n in enumerate(packing.needs)])
+        self.rigid: BoolArray = np.array(
+            [packing.members_of_gang(g).pods == n for g, n in enumerate(packing.needs)]
+        )
         for gang in np.flatnonzero(problem.gangs.allowed).tolist():
             loads += self._loads_of_gang(gang)
         columns = np.array(loads, np.int64).reshape(len(loads), 5).T
@@ -240,7 +242,7 @@ class TieredModel(LinearModel):
 
     def _loads_of_gang(self, gang: int) -> Iterator[Load]:
         """Add the switches of one gang and yield its loads."""
-        members, need = self.packing.members(gang), int(self.needs[gang])
+        members, need = self.packing.members_of_gang(gang), int(self.needs[gang])
         # Fewer pods exist than the gang needs, so it cannot be taken.
         if members.pods < need:
             self._close(int(self.y[gang]))
@@ -331,7 +333,7 @@ class TieredModel(LinearModel):
         for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.gangs.allowed).tolist():
             own = np.flatnonzero(self.owner == gang)
             minimums = [(own, int(self.needs[gang]))]
-            parts = self.packing.members(gang).parts
+            parts = self.packing.members_of_gang(gang).parts
             minimums += [(own[np.isin(self.class_index[own], part.classes)], part.need) for part in parts]
             for loads, need in minimums:
                 if need:

@@ -174,7 +174,7 @@ class SlotSupply:
         return held
 
     def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
-        """Yield the capacity constraints of a set of nodes, except those that no possible pod counts can violate.
+        """Yield the capacity constraints of a set of nodes, without those that always hold.
 
         Args:
           classes: [J] the classes of the counts in the row, repeats allowed.
@@ -200,7 +200,7 @@ class SlotSupply:
         yield from self._paired(demand, most, nodes)
 
     def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return F size functions of requests and free amounts, from which capacity constraints are formed.
+        """Return F functions that map requests and free amounts to whole slots; each one gives a capacity constraint.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
 

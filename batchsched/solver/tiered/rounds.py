@@ -99,7 +99,7 @@ class TieredStage:
         return self._result()
 
     def run_rounds(self) -> Solution:
-        """Run rounds as `run` does, but without computing bounds, unless a round needs them to end the search."""
+        """Run rounds as `run` does, but compute upper bounds only if they may end the search."""
         gained = False
         for _ in range(self._budget.rounds):
             self._rounds += 1
@@ -277,7 +277,11 @@ def _count_domain_choices(packing: Packing) -> int:
     gangs, needs = packing.problem.gangs, packing.needs
     choosing = np.flatnonzero((gangs.required != NONE) & (gangs.pinned == NONE) & gangs.allowed)
     return sum(
-        len(packing.fitting_domains(packing.members(g), max(needs[g], 1), int(gangs.required[g]), None))
+        len(
+            packing.fitting_domains(
+                packing.members_of_gang(g), max(needs[g], 1), int(gangs.required[g]), None
+            )
+        )
         for g in choosing.tolist()
     )
 

@@ -52,13 +52,13 @@ class _TierChoice:
     fits: bool
     bound: int
 
-    def worth(self, objective: IntArray) -> int:
-        """The objective of the tier that the choice reaches; -1 if no choice was found."""
+    def objective_value(self, objective: IntArray) -> int:
+        """The value of the tier's objective for this choice; -1 if no choice was found."""
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Whether this choice is better: only this one fits, or else it reaches the higher objective."""
-        return (self.fits, self.worth(objective)) > (other.fits, other.worth(objective))
+        """Whether this choice is better than another: a choice that fits, or else the one of higher objective."""
+        return (self.fits, self.objective_value(objective)) > (other.fits, other.objective_value(objective))
 
 
 @dataclass(slots=True, eq=False)
@@ -84,8 +84,8 @@ class _Ascent:
     solved: bool = False
     fits: bool = False
 
-    def take(self, choice: _TierChoice) -> None:
-        """Adopt the choice that was made for a tier, as the start of the next tier."""
+    def adopt_choice(self, choice: _TierChoice) -> None:
+        """Adopt the choice that was made for a tier: the next tier starts from it."""
         assert choice.values is not None
         self.values, self.split = choice.values, choice.split
         self.solved, self.fits = True, choice.split.short == 0.0
@@ -206,7 +206,7 @@ class TierSolver:
             most = (self._budget.remaining - ascent.reserve) / (len(self._scale) - t)
             choice = self._tier(weights, ascent.values, floor - int(self._slack[t]), least=least, most=most)
             if choice.values is not None:
-                ascent.take(choice)
+                ascent.adopt_choice(choice)
             elif fixed is None:
                 return False
             top = min(top, choice.bound)
@@ -292,7 +292,7 @@ class TierSolver:
                 choice = self._fit_in_domains(objective, choice)
             if choice.is_better_than(best, objective):
                 best = choice
-            worth = best.worth(objective)
+            worth = best.objective_value(objective)
             if (best.fits and worth >= best.bound * (1 - TIER_GAP)) or self._budget.remaining <= reserve:
                 break
             hint = best.values if best.values is not None else hint

@@ -39,7 +39,7 @@ _CUT_SCALE = 2.0**34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """The fractional number of pods of each pod class that is assigned to each pool of similar nodes [C, P].
+    """How many pods of each pod class are assigned to each pool of similar nodes [C, P]; the numbers may be fractions.
 
     `short` is the weighted shortage.
     """

@@ -105,7 +105,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] a lower bound of the cost of evictions that make room for one more pod of a pod class.
+    """Return for each node [S] the least possible cost of evictions that make room for one more pod of a pod class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units

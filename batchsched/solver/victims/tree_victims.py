@@ -124,7 +124,7 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Return the cheapest victims for a tree that cost less than `below`, and a lower bound of the cost of any victims.
+    """Return the cheapest victims for a gang with a tree of subgroups or slices, and a lower bound of their cost.
 
     The solution is None if there are no cheaper victims, or if the budget ends before any are found.
     """

@@ -42,7 +42,7 @@ def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
     made = table([node(f"n{at}") for at in range(3)])
     pod_class, nodes, state = class_of(made, pod("p")), made.all_nodes_view(), CycleState()
     plugin: Any = with_deadline(Refusing(), Exceeded())
-    assert plugin.filter(pod_class, nodes, state).feasible.tolist() == [True] * 3
+    assert plugin.filter(pod_class, nodes, state).feasible_mask.tolist() == [True] * 3
     assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.normalize(np.array([1, 2, 3]), pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.admits(pod_class, made, np.arange(3), np.ones(3)) is True

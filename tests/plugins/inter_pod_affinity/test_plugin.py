@@ -51,20 +51,20 @@ def scores(table, pod, plugin=PLUGIN) -> list[int] | None:
 
 def test_required_anti_affinity_excludes_the_zone_of_a_matching_pod():
     answer = filtered(PLUGIN, apart("a", "b"), nb.table_of(NODES, [(plain("b"), 0)]))
-    assert answer.feasible.tolist() == [False, False, True, True]
+    assert answer.feasible_mask.tolist() == [False, False, True, True]
     assert answer.reasons_at(1) == (ANTI_AFFINITY_MATCH,)
     assert not answer.unresolvable[1]
 
 
 def test_required_anti_affinity_of_an_existing_pod_excludes_its_zone():
     answer = filtered(PLUGIN, plain("a"), nb.table_of(NODES, [(apart("b", "a"), 2)]))
-    assert answer.feasible.tolist() == [True, True, False, True]
+    assert answer.feasible_mask.tolist() == [True, True, False, True]
     assert answer.reasons_at(2) == (EXISTING_ANTI_AFFINITY,)
 
 
 def test_required_affinity_allows_only_zones_with_a_matching_pod():
     answer = filtered(PLUGIN, together("a", "b"), nb.table_of(NODES, [(plain("b"), 2)]))
-    assert answer.feasible.tolist() == [False, False, True, False]
+    assert answer.feasible_mask.tolist() == [False, False, True, False]
     assert answer.reasons_at(3) == (AFFINITY_MISMATCH,)
     assert answer.unresolvable[[0, 1, 3]].all()
 
@@ -179,7 +179,7 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, rand
     pod, one, state = nb.asking(PLUGIN, world, table)
     for _ in nb.come_and_go(PLUGIN, world, table, one, state, random):
         kept, afresh = PLUGIN.filter(one, table.all_nodes_view(), state), filtered(PLUGIN, pod, table)
-        assert kept.feasible.tolist() == afresh.feasible.tolist()
+        assert kept.feasible_mask.tolist() == afresh.feasible_mask.tolist()
 
 
 def test_signature_contains_the_terms_and_label_keys_those_of_the_selectors():

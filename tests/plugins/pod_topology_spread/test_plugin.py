@@ -141,7 +141,7 @@ def test_quirk_a_terminating_pod_is_subtracted_though_it_was_never_counted():
     one, state = class_of(table, wants()), CycleState()
     PLUGIN.prefilter(one, table.all_nodes_view(), state)
     PLUGIN.remove_pod(one, gone, 0, table, state)
-    assert PLUGIN.filter(one, table.all_nodes_view(), state).feasible.tolist() == [True, False]
+    assert PLUGIN.filter(one, table.all_nodes_view(), state).feasible_mask.tolist() == [True, False]
 
 
 def test_signature_contains_only_what_the_constraints_read():

@@ -14,8 +14,8 @@ from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
-    MeasuredQueues,
-    PolicyOrders,
+    GangPositions,
+    SessionQueues,
     minimum_requests,
     total_requests,
 )
@@ -59,7 +59,7 @@ def crowds(draw: st.DrawFn) -> Any:
 
 
 def evaluated_each_turn(
-    standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders
+    standing: SessionQueues, gangs: list[PendingGang], orders: GangPositions
 ) -> list[str]:
     """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
     shares, usage = standing.shares, standing.shares.usage.copy()
@@ -111,7 +111,7 @@ def evaluated_each_turn(
 def test_order_equals_that_of_evaluating_all_siblings_at_every_turn(at_once, snapshot):
     seen: list[tuple[list[str], list[str]]] = []
 
-    def both(standing: MeasuredQueues, gangs: list[PendingGang], orders: PolicyOrders) -> FairShareOrder:
+    def both(standing: SessionQueues, gangs: list[PendingGang], orders: GangPositions) -> FairShareOrder:
         order = [one.key for one in FairShareOrder(standing, gangs, orders)]
         seen.append((order, evaluated_each_turn(standing, list(gangs), orders)))
         return FairShareOrder(standing, gangs, orders)

@@ -33,9 +33,9 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     at = next(at for at, limit in enumerate(found.limits) if limit.name == name)
     column = there.context.tables.node_table.column
     return (
-        int(found.free[at, column[GPU]]),
-        int(found.free[at, column["cpu"]]),
-        int(found.gangs_left[at]),
+        int(found.remaining_amounts[at, column[GPU]]),
+        int(found.remaining_amounts[at, column["cpu"]]),
+        int(found.remaining_starts[at]),
     )
 
 
@@ -84,7 +84,7 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     assert found.first_exceeded_queue(tables, ("free", ""), 2 * gpus, 0) == "org"
     assert found.first_exceeded_queue(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, remaining_gangs=np.zeros_like(found.gangs_left)).first_exceeded_queue(
+        replace(found, remaining_gangs=np.zeros_like(found.remaining_starts)).first_exceeded_queue(
             tables, ("team", ""), 0 * gpus, 1
         )
         == "org"
@@ -95,7 +95,12 @@ def test_without_limits_no_queue_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
     found = measure_limits(there.context.tables, "batchsched")
     assert found.limits == ()
-    assert found.first_exceeded_queue(there.context.tables, ("default", ""), found.free.sum(axis=0), 1) == ""
+    assert (
+        found.first_exceeded_queue(
+            there.context.tables, ("default", ""), found.remaining_amounts.sum(axis=0), 1
+        )
+        == ""
+    )
 
 
 def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
@@ -210,6 +215,8 @@ def test_running_pods_count_for_their_own_users_and_their_gang_once():
     limited = (queue("a", userLimits={GPU: "2"}, maxRunningPodGroups=2),)
     there = inside(cluster(nodes(1, gpu=8), replace(mixed, pods=running_pods), queues=limited))
     found, column = there.context.quotas, there.context.tables.node_table.column[GPU]
-    free_by_user = {limit.user: int(found.free[at, column]) for at, limit in enumerate(found.limits)}
+    free_by_user = {
+        limit.user: int(found.remaining_amounts[at, column]) for at, limit in enumerate(found.limits)
+    }
     assert free_by_user == {"": UNLIMITED, NO_USER: 1, "u": 0, "v": 1}
-    assert int(found.gangs_left[[limit.user for limit in found.limits].index("")]) == 1
+    assert int(found.remaining_starts[[limit.user for limit in found.limits].index("")]) == 1

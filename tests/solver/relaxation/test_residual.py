@@ -260,7 +260,10 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
         if before.rows:
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
-        assert ResidualProblem(now).fitted_in(ResidualProblem(before)) == ResidualProblem(before).fits()
+        assert (
+            ResidualProblem(now).fitted_before_placements(ResidualProblem(before))
+            == ResidualProblem(before).fits()
+        )
 
 
 def test_large_problems_with_rows_are_answered_by_the_packing():
