@@ -1,5 +1,9 @@
 """Queues and topologies of Volcano, KAI and Kueue become Queues and Topologies, by their documented examples."""
 
+import contextlib
+import json
+import re
+import time
 from typing import Any
 
 import msgspec
@@ -434,3 +438,129 @@ def test_other_objects_are_passed_over_with_a_warning():
     conversion = converted("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}")
     assert (conversion.objects, conversion.converted) == ((), 0)
     assert conversion.warnings == ("queues.yaml: ConfigMap is passed over",)
+
+
+FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("scheduling.volcano.sh/v1beta1", "Queue"): (
+        *("spec.weight", "spec.capability", "spec.guarantee", "spec.guarantee.resource", "spec.deserved"),
+        *("spec.parent", "spec.priority", "spec.reclaimable", "metadata.annotations", "metadata.name"),
+        *("metadata.annotations.volcano.sh/hierarchy", "metadata.annotations.volcano.sh/hierarchy-weights"),
+    ),
+    ("scheduling.run.ai/v2", "Queue"): (
+        *("spec.parentQueue", "spec.resources", "spec.resources.gpu", "spec.resources.gpu.quota"),
+        *("spec.resources.gpu.limit", "spec.resources.gpu.overQuotaWeight", "spec.priority"),
+        "spec.reclaimMinRuntime",
+    ),
+    ("kueue.x-k8s.io/v1beta1", "ClusterQueue"): (
+        *("spec.cohort", "spec.resourceGroups", "spec.namespaceSelector", "spec.fairSharing.weight"),
+        *("spec.preemption", "spec.stopPolicy", "spec"),
+    ),
+    ("kueue.x-k8s.io/v1beta1", "Cohort"): ("spec.parent", "spec.resourceGroups", "spec.fairSharing"),
+    ("kueue.x-k8s.io/v1beta1", "LocalQueue"): ("spec.clusterQueue", "metadata.namespace"),
+    ("kueue.x-k8s.io/v1beta1", "WorkloadPriorityClass"): ("value", "description"),
+    ("kueue.x-k8s.io/v1beta1", "Topology"): ("spec.levels",),
+    ("topology.volcano.sh/v1alpha1", "HyperNode"): ("spec.tier", "spec.members"),
+}
+STRANGE: tuple[Any, ...] = (
+    *(None, True, "x", "", "-1", "1e400", -1, 2**70, 10**400, 1.5, [], [1], ["x"], {}, {"x": 1}, {"cpu": []}),
+    *(
+        {"resource": {"cpu": "1"}},
+        [{"flavors": [{"resources": [{"name": [], "nominalQuota": {}}]}]}],
+        "a/" * 500,
+    ),
+    *([{"nodeLabel": []}], [{"type": "HyperNode", "selector": {"exactMatch": {"name": "x"}}}]),
+)
+
+
+@pytest.mark.parametrize("api_version, kind", FIELDS, ids=[" ".join(name) for name in FIELDS])
+def test_a_strange_value_of_any_field_is_converted_or_refused(api_version, kind):
+    for path in FIELDS[api_version, kind]:
+        for value in STRANGE:
+            manifest: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}
+            place = manifest
+            *above, last = re.split(r"\.(?!sh/)", path)
+            for name in above:
+                place = place.setdefault(name, {})
+            place[last] = value
+            documents = split_documents(json.dumps(manifest).encode(), "queues.json")
+            with contextlib.suppress(InvalidInput):
+                msgspec.json.encode(convert_documents(documents).objects)
+
+
+def hyper_nodes(*members: tuple[str, tuple[str, ...]]) -> bytes:
+    entries = [
+        {
+            "apiVersion": "topology.volcano.sh/v1alpha1",
+            "kind": "HyperNode",
+            "metadata": {"name": name},
+            "spec": {
+                "tier": 1,
+                "members": [
+                    {
+                        "type": "HyperNode" if inner[0] == "h" else "Node",
+                        "selector": {"exactMatch": {"name": inner}},
+                    }
+                    for inner in inside
+                ],
+            },
+        }
+        for name, inside in members
+    ]
+    return b"\n".join(map(msgspec.json.encode, entries))
+
+
+def test_each_hyper_node_below_another_is_visited_once():
+    diamonds = [
+        (f"h{level}-{side}", (f"h{level + 1}-0", f"h{level + 1}-1")) for level in range(40) for side in (0, 1)
+    ]
+    bottom = [("h40-0", ("n0",)), ("h40-1", ("n1", "h0-0"))]
+    chain = [(f"hc{number}", (f"hc{number + 1}",)) for number in range(1100)]
+    documents = split_documents(hyper_nodes(*diamonds, *bottom, *chain, ("hc1100", ("n2",))), "nodes.json")
+    started = time.process_time()
+    conversion = convert_documents(documents)
+    assert time.process_time() - started < 10
+    labels = {
+        one["metadata"]["name"]: one["metadata"]["labels"]
+        for one in conversion.objects
+        if one["kind"] == "Node"
+    }
+    assert sorted(labels) == ["n0", "n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    "api_version, kind, spec, message",
+    [
+        (
+            "scheduling.volcano.sh/v1beta1",
+            "Queue",
+            {"weight": "much"},
+            "spec.weight: expected a number, found 'much'",
+        ),
+        (
+            "scheduling.volcano.sh/v1beta1",
+            "Queue",
+            {"priority": 1.5},
+            "spec.priority: expected a whole number of 32 bits, found",
+        ),
+        (
+            "scheduling.run.ai/v2",
+            "Queue",
+            {"resources": {"gpu": {"quota": 10**400}}},
+            "spec.resources.gpu.quota: expected a number",
+        ),
+    ],
+    ids=["weight", "priority", "quota"],
+)
+def test_a_number_that_cannot_be_used_is_refused_with_its_object_and_field(api_version, kind, spec, message):
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    with pytest.raises(InvalidInput, match=f"queues.json: {kind} x: {message}"):
+        convert_documents(split_documents(json.dumps(manifest).encode(), "queues.json"))
+
+
+def test_a_hierarchy_of_very_many_levels_is_refused_at_once():
+    meta = {"name": "x", "annotations": {"volcano.sh/hierarchy": "a/" * 100_000}}
+    manifest = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta}
+    started = time.process_time()
+    with pytest.raises(InvalidInput, match="has 100001 levels; expected at most 64"):
+        convert_documents(split_documents(json.dumps(manifest).encode(), "queues.json"))
+    assert time.process_time() - started < 1

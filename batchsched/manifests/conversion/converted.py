@@ -1,14 +1,18 @@
 """The result of a conversion, and the reading of fields with a record of those that have no counterpart."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from batchsched.api.core.quantity import format_quantity, parse_amount
-from batchsched.api.crd.base import API_VERSION
+from batchsched.api.crd.base import API_VERSION, LARGEST_INT32
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 Manifest = Mapping[str, Any]
+_MAX_SHOWN_CHARACTERS: Final = 42
+_MOST_SHOWN_BITS: Final = 128
+_MAX_NUMBER: Final = 2**63
 
 
 @dataclass(slots=True)
@@ -89,9 +93,46 @@ class SourceObject:
         except InvalidQuantity as error:
             raise self.invalid_field_error(field_name, error.message) from error
 
+    def parse_number(self, field_name: str, value: object, default: float = 0.0) -> float:
+        """Convert a number of the source object; a missing one is the default.
+
+        Raises:
+          InvalidInput: the value is not a number, or is infinite.
+        """
+        if value is None:
+            return default
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number) or abs(number) > _MAX_NUMBER:
+            raise self.invalid_field_error(field_name, f"expected a number, found {_shown(value)}")
+        return number
+
+    def parse_integer(self, field_name: str, value: object) -> int:
+        """Convert a whole number of the source object with 32 bits; a missing one is 0.
+
+        Raises:
+          InvalidInput: the value is not such a number.
+        """
+        if value is None:
+            return 0
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST_INT32:
+            raise self.invalid_field_error(
+                field_name, f"expected a whole number of 32 bits, found {_shown(value)}"
+            )
+        return value
+
     def invalid_field_error(self, field_name: str, message: str) -> InvalidInput:
         """Return an exception that names the source object and one of its fields."""
         return InvalidInput(message, file=self.file, object=self.title, field=field_name)
+
+
+def _shown(value: object) -> str:
+    text = (
+        "a long number" if isinstance(value, int) and value.bit_length() > _MOST_SHOWN_BITS else repr(value)
+    )
+    return text[:_MAX_SHOWN_CHARACTERS]
 
 
 def as_mapping(value: object) -> Manifest:

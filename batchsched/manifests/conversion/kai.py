@@ -38,7 +38,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
         name, unit = _UNITS[resource]
         quota = _number(queue, field, quotas, "quota", 0)
         bound = _number(queue, field, quotas, "limit", _UNLIMITED)
-        weights[resource] = float(as_mapping(quotas).get("overQuotaWeight") or 0)
+        weights[resource] = _number(queue, field, quotas, "overQuotaWeight", 0)
         if quota == _UNLIMITED:
             queue.warn(f"{field}.quota", "an unlimited guarantee has no counterpart; the queue has none")
         elif quota > 0:
@@ -54,7 +54,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
         queue.name,
         parent=spec.get("parentQueue"),
         weight=_weight(queue, weights),
-        priority=int(spec.get("priority") or 0),
+        priority=queue.parse_integer("spec.priority", spec.get("priority")),
         guarantee=format_amounts(guarantee),
         limit=format_amounts(limit),
         reclaimMinRuntimeSeconds=_seconds(queue, spec.get("reclaimMinRuntime")) or None,
@@ -62,10 +62,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
 
 
 def _number(queue: SourceObject, field: str, quotas: object, name: str, default: float) -> float:
-    value = as_mapping(quotas).get(name, default)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise queue.invalid_field_error(f"{field}.{name}", f"expected a number, found {str(value)[:40]!r}")
-    return float(value)
+    return queue.parse_number(f"{field}.{name}", as_mapping(quotas).get(name), default)
 
 
 def _weight(queue: SourceObject, weights: dict[str, float]) -> float:

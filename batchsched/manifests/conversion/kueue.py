@@ -280,7 +280,7 @@ def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
 
 def _convert_priority_class(source: SourceObject) -> dict[str, Any]:
     """Return a PriorityClass. Kueue orders jobs by a WorkloadPriorityClass; batchsched reads the priority of pods."""
-    value = int(source.manifest.get("value") or 0)
+    value = source.parse_integer("value", source.manifest.get("value"))
     if value > _LARGEST_PRIORITY:
         source.warn("value", f"{value} is above {_LARGEST_PRIORITY}, the largest value of a PriorityClass")
     source.warn(

@@ -33,7 +33,7 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
     by_name = {node.name: node for node in hyper_nodes}
     labels: dict[str, dict[str, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):
-        for member in _members(node, by_name, frozenset()):
+        for member in _members(node, by_name):
             labels.setdefault(member, {})[f"{TIER_LABEL}{_tier(node)}"] = node.name
     nodes = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
@@ -49,23 +49,24 @@ def _tier(node: SourceObject) -> int:
     return tier
 
 
-def _members(node: SourceObject, by_name: Mapping[str, SourceObject], above: frozenset[str]) -> set[str]:
+def _members(node: SourceObject, by_name: Mapping[str, SourceObject]) -> set[str]:
     """Return the names of the nodes that a HyperNode contains, as far as it names them."""
     names: set[str] = set()
-    if node.name in above:
-        return names
-    for index, member in enumerate(as_mappings(node.spec.get("members"))):
-        selector = as_mapping(member.get("selector"))
-        name = as_mapping(selector.get("exactMatch")).get("name")
-        if not isinstance(name, str):
-            if not above:
-                node.warn(
-                    f"spec.members[{index}].selector",
-                    "selects nodes by a pattern or by labels, which files do not list; label these nodes",
-                )
-        elif member.get("type") == "HyperNode":
-            below = by_name.get(name)
-            names |= _members(below, by_name, above | {node.name}) if below is not None else set()
-        else:
-            names.add(name)
+    seen, waiting = {node.name}, [node]
+    while waiting:
+        hyper_node = waiting.pop()
+        for index, member in enumerate(as_mappings(hyper_node.spec.get("members"))):
+            selector = as_mapping(member.get("selector"))
+            name = as_mapping(selector.get("exactMatch")).get("name")
+            if not isinstance(name, str):
+                if hyper_node is node:
+                    node.warn(
+                        f"spec.members[{index}].selector",
+                        "selects nodes by a pattern or by labels, which files do not list; label these nodes",
+                    )
+            elif member.get("type") != "HyperNode":
+                names.add(name)
+            elif name in by_name and name not in seen:
+                seen.add(name)
+                waiting.append(by_name[name])
     return names

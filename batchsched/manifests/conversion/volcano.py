@@ -11,6 +11,8 @@ from batchsched.manifests.conversion.converted import SourceObject, as_mapping, 
 _HIERARCHY: Final = "volcano.sh/hierarchy"
 _WEIGHTS: Final = "volcano.sh/hierarchy-weights"
 _ROOT: Final = "root"
+_MOST_LEVELS: Final = 64
+"""Maximum depth of a hierarchy of queues; the names of the queues above contain the whole path."""
 _CONVERTED: Final = (
     *(
         "weight",
@@ -73,14 +75,14 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
             "profile",
         )
     parent = spec.get("parent") if spec.get("parent") != _ROOT else None
-    weight = float(spec.get("weight") or 1)
-    if queue.metadata.get("annotations", {}).get(_HIERARCHY):
+    weight = queue.parse_number("spec.weight", spec.get("weight"), 1.0) or 1.0
+    if as_mapping(queue.metadata.get("annotations")).get(_HIERARCHY):
         parent, weight = _add_parents(queue, parents)
     return new_queue(
         queue.name,
         parent=parent,
         weight=weight,
-        priority=int(spec.get("priority") or 0),
+        priority=queue.parse_integer("spec.priority", spec.get("priority")),
         guarantee=format_amounts(guarantee),
         limit=format_amounts(queue.parse_amounts("spec.capability", spec.get("capability"))),
         lendingLimit=format_amounts(lending),
@@ -91,6 +93,10 @@ def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tup
     """Add the queues above a queue of a hierarchy; return the name of its parent, and its own weight."""
     annotations = as_mapping(queue.metadata.get("annotations"))
     path = str(annotations[_HIERARCHY]).split("/")
+    if len(path) > _MOST_LEVELS:
+        raise queue.invalid_field_error(
+            f"metadata.annotations[{_HIERARCHY}]", f"has {len(path)} levels; expected at most {_MOST_LEVELS}"
+        )
     try:
         weights = [float(text) for text in str(annotations.get(_WEIGHTS, "")).split("/")]
     except ValueError:
