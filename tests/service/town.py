@@ -1,7 +1,7 @@
 """A small cluster around a loop, in virtual time: real cache, queue, pipeline and loop; only the network is a fake."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +19,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evictor
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController
+from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController, UnusedClaimController
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
@@ -81,7 +81,9 @@ class Server:
         self.claims: dict[str, ResourceClaim] = {}
         self.version = 1000
         self.failing: dict[str, BaseException | None] = {}
-        """By pod: the outcome of its bindings; None: they hang until `go`."""
+        """By pod or claim: the outcome of its writes; None: bindings hang until `go`."""
+        self.writes_left = -1
+        """Number of writes until the leader is killed: later ones are never carried out. Less than 0: it is not."""
         self.go = asyncio.Event()
         self.evicted: list[str] = []
         self.budgets: set[str] = set()
@@ -107,7 +109,14 @@ class Server:
 
     # As a Binder
 
+    async def _write(self) -> None:
+        """Let the leader be killed before a write."""
+        if self.writes_left == 0:
+            await asyncio.Event().wait()
+        self.writes_left -= 1
+
     async def bind(self, binding: Binding) -> None:
+        await self._write()
         key = binding.pod_key
         fault = self.failing.get(key, self)
         if fault is None:
@@ -131,11 +140,16 @@ class Server:
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         """Reserve and allocate as the API server shows it at once."""
+        await self._write()
         key = reservation.claim_key
         fault = self.failing.get(key)
         if isinstance(fault, BaseException):
             raise fault
         one = self.claims[key]
+        if one.status.allocation is None and reservation.allocation is None:
+            raise BindFailed("the claim lost its devices meanwhile")
+        if one.status.allocation is not None and one.is_reserved_for(reservation.pod_uid):
+            return
         allocation = one.status.allocation or reservation.allocation
         consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
         reserved_for = (*(one.status.reserved_for or ()), consumer)
@@ -147,7 +161,12 @@ class Server:
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
         raise AssertionError
 
-    async def release_claim(self, release: ClaimRelease) -> None:
+    async def release_claim(
+        self, release: ClaimRelease, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        await self._write()
+        if not is_wanted():
+            return
         one = self.claims[release.claim_key]
         left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.pod_uids)
         self.keep_claim(
@@ -230,7 +249,7 @@ class Town:
             for one in getattr(snapshot, field):
                 self.cache.put(one)
         for claim in snapshot.resource_claims:
-            self.server.keep_claim(claim)
+            self.server.keep_claim(claim, claim.status.allocation, claim.status.reserved_for)
         self.make(snapshot.pods)
         self.decisions: list[Decision] = []
         self.told: list[tuple[str, str, str]] = []
@@ -244,13 +263,18 @@ class Town:
         self.stranded = StaleGangController(self.cache, server, server, self.cycles.is_binding)
         self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
+        unused = UnusedClaimController(self.cache, server, self.cycles.is_binding)
         self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
             [self.profile_scheduler],
             self.cycles,
             self.wakeup,
             self.clock,
-            [self.disruptions.apply_decision, lambda _, decision, __: self.decisions.append(decision)],
+            [
+                self.disruptions.apply_decision,
+                unused.apply_decision,
+                lambda _, decision, __: self.decisions.append(decision),
+            ],
             [self.stranded, self.expiry],
         )
 
