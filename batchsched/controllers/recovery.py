@@ -373,10 +373,7 @@ class UnusedClaimController:
 
 def _claim_keys(pod: Pod) -> Iterator[str]:
     """Yield the `namespace/name` of the claims that a pod uses, or that were created for its extended resources."""
-    names = [entry.resource_claim_name for entry in pod.spec.resource_claims or ()]
-    names += [status.resource_claim_name for status in pod.status.resource_claim_statuses or ()]
-    names.append(extended_claim_name(pod))
-    return (f"{pod.namespace}/{name}" for name in names if name)
+    return iter((*pod.claim_keys, f"{pod.namespace}/{extended_claim_name(pod)}"))
 
 
 def _extended_claim_owner(claim: ResourceClaim) -> str:

@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NamedTuple, Self
 
+import msgspec
+
 from batchsched.api.core.device import (
     AllocationResult,
     Amount,
     Amounts,
     ContainerExtendedResourceRequest,
     ResourceClaim,
+    ResourceClaimStatus,
 )
+from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_quantity
 from batchsched.errors import InvalidQuantity
 
@@ -127,7 +131,7 @@ class DeviceLedger:
     """
 
     def __init__(self, claims: Mapping[str, ResourceClaim]) -> None:
-        self.claims = claims
+        self.claims = dict(claims)
         self.uses: dict[DeviceKey, DeviceUse] = {}
         self.changed: list[DeviceKey] = []
         """Devices of which the use changed, in the order of the changes; readers keep their position in this list."""
@@ -178,6 +182,24 @@ class DeviceLedger:
             allocation = self._assumed.pop(claim, None)
             if allocation is not None:
                 self._count(allocation, -1)
+
+    def end_pod(self, pod: Pod) -> None:
+        """Release the devices of a pod that ended in a simulation, also those of claims that were allocated before."""
+        self.revert(pod.key)
+        for key in pod.claim_keys:
+            claim = self.claims.get(key)
+            if claim is None or claim.status.allocation is None:
+                continue
+            consumers = tuple(
+                consumer for consumer in claim.status.reserved_for or () if consumer.uid != pod.metadata.uid
+            )
+            is_used = bool(consumers) or self.count_reserving_pods(key) > 0
+            if not is_used:
+                self._count(claim.status.allocation, -1)
+            status = ResourceClaimStatus(
+                allocation=claim.status.allocation if is_used else None, reserved_for=consumers or None
+            )
+            self.claims[key] = msgspec.structs.replace(claim, status=status)
 
     def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy from an earlier ledger the reservations of all pods for which `is_reserved` returns True.

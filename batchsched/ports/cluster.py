@@ -184,6 +184,8 @@ class ClusterChanges:
       bound_pods: bound versions of pods that were pending.
       added_pods: new pods, pending or bound. A pod that changed is both removed and added.
       removed_pod_groups: `namespace/name` of deleted PodGroups.
+      ended_pods: pods that give up the devices of their ResourceClaims, in a simulation; in a cluster, the claims
+        themselves show it.
     """
 
     nodes: Sequence[Node] | None = None
@@ -192,6 +194,7 @@ class ClusterChanges:
     bound_pods: Sequence[Pod] = ()
     added_pods: Sequence[Pod] = ()
     removed_pod_groups: Sequence[str] = ()
+    ended_pods: Sequence[Pod] = ()
 
 
 class Scheduler(Protocol):

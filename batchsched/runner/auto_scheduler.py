@@ -80,7 +80,7 @@ class SimulationSchedulerBuilder:
 
     def make_scheduler(self, cluster: Snapshot) -> Scheduler:
         """Return a scheduler that follows a cluster from a Snapshot on. Its decisions are brief."""
-        self._session = Session.without_claims(cluster, self._profile, self._past)
+        self._session = Session.for_simulation(cluster, self._profile, self._past)
         if self._arguments is None:
             return self._session
         self._auto = AutoScheduler(self._session, cluster, PolicyChooser(self._arguments))

@@ -73,8 +73,13 @@ class Session:
         self._admission = Admission.from_tables(self.tables)
 
     @classmethod
+    def for_simulation(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
+        """Return a session for simulations: it omits refusals."""
+        return cls(snapshot, profile, past=past, brief=True)
+
+    @classmethod
     def without_claims(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
-        """Return a session for simulations: it omits refusals, and never places pods with ResourceClaims."""
+        """Return a session for forecasts: it omits refusals, and never places pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
         return cls(snapshot, profile, pipeline, past, brief=True)

@@ -15,6 +15,7 @@ from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import WaitingGang, WaitingGangPod
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
+from batchsched.simulator.claims import with_claims
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import GangRecord
 from batchsched.simulator.workload import Arrival, Workload
@@ -42,7 +43,11 @@ class SimulatedKubelet:
             self._bare[id(cached[1])] = (cached[1], pod.spec)
         if self._status[0] != now:
             self._status = (now, PodStatus(phase=RUNNING, start_time=format_timestamp(now)))
-        return Pod(metadata=pod.metadata, spec=cached[1], status=self._status[1])
+        status = self._status[1]
+        if pod.status.resource_claim_statuses:
+            statuses = pod.status.resource_claim_statuses
+            status = msgspec.structs.replace(status, resource_claim_statuses=statuses)
+        return Pod(metadata=pod.metadata, spec=cached[1], status=status)
 
     def recreated_pod(self, pod: Pod) -> Pod:
         """Return the pending pod that the owner creates in place of a killed pod."""
@@ -50,7 +55,9 @@ class SimulatedKubelet:
         if spec is None:
             spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))
             self._bare[id(pod.spec)] = spec
-        return Pod(metadata=pod.metadata, spec=spec[1])
+        claim_statuses = pod.status.resource_claim_statuses
+        status = PodStatus(resource_claim_statuses=claim_statuses) if claim_statuses else PodStatus()
+        return Pod(metadata=pod.metadata, spec=spec[1], status=status)
 
 
 @dataclass(slots=True)
@@ -120,6 +127,7 @@ class SimulatedCluster:
     """
 
     def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
+        workload = with_claims(workload)
         self._nodes = workload.cluster.nodes
         self.scheduler = scheduler(workload.cluster)
         self.recorder = UsageRecorder(self._nodes)
@@ -168,7 +176,7 @@ class SimulatedCluster:
         gang.bound, gang.pending = {}, {}
         removed_groups = () if group is None else (group.key,)
         self.scheduler.apply_changes(
-            ClusterChanges(removed_pods=ended_pods, removed_pod_groups=removed_groups)
+            ClusterChanges(removed_pods=ended_pods, removed_pod_groups=removed_groups, ended_pods=ended_pods)
         )
         del self._present[gang.number]
         self.running -= 1
@@ -226,7 +234,9 @@ class SimulatedCluster:
         for pod in recreated:
             gang.pending[pod.key] = pod
             self._gang_of_pending[pod.key] = gang
-        self.scheduler.apply_changes(ClusterChanges(removed_pods=removed, added_pods=recreated))
+        self.scheduler.apply_changes(
+            ClusterChanges(removed_pods=removed, added_pods=recreated, ended_pods=removed)
+        )
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
@@ -290,4 +300,6 @@ class SimulatedCluster:
         """Report the nodes that are up, and the pods that were lost with a node."""
         nodes: tuple[Node, ...] = tuple(node for node in self._nodes if node.name not in self._down)
         self.recorder.set_nodes(nodes)
-        self.scheduler.apply_changes(ClusterChanges(nodes=nodes, removed_pods=removed_pods))
+        self.scheduler.apply_changes(
+            ClusterChanges(nodes=nodes, removed_pods=removed_pods, ended_pods=removed_pods)
+        )

@@ -256,6 +256,13 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.spec.node_name
 
     @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """The `namespace/name` of the ResourceClaims that the pod uses and that are known to exist."""
+        names = [entry.resource_claim_name for entry in self.spec.resource_claims or ()]
+        names += [status.resource_claim_name for status in self.status.resource_claim_statuses or ()]
+        return tuple(f"{self.namespace}/{name}" for name in names if name)
+
+    @property
     def terminating(self) -> bool:
         """True if the deletion of the pod was requested."""
         return self.metadata.deletion_timestamp is not None

@@ -227,6 +227,8 @@ class PodClassTable:
         self._reads_all_labels = selector_label_keys is None
         self._label_keys = set(selector_label_keys or ())
         self._classes: dict[object, PodClass] = {}
+        self._classes_with_claims: list[object] = []
+        """The keys in `_classes` of classes with ResourceClaims: one of their pods represents each, with its claims."""
         self._first_of_kind: dict[object, PodClass] = {}
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
@@ -293,7 +295,15 @@ class PodClassTable:
                 first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)
                 pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class
             self._classes[identity] = pod_class
+            if pod.spec.resource_claims:
+                self._classes_with_claims.append(identity)
         return pod_class
+
+    def forget_classes_with_claims(self) -> None:
+        """Forget the classes of pods with ResourceClaims, because the pod that represents one of them may be gone."""
+        for identity in self._classes_with_claims:
+            self._classes.pop(identity, None)
+        self._classes_with_claims.clear()
 
     def parts_of(self, members: PodGroupState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
         """Group the pods of a gang by pod class and subGroup, in the order of their first pods."""

@@ -127,8 +127,10 @@ class SessionTables:
         self._sum_nodes()
         self._changed: dict[str, None] = {}
         """Gangs that changed since the last `refresh`, by identity, in the order of their first change."""
-        self._are_classes_too_wide = False
-        """Since the last `refresh`, pods were added with selectors that read more labels than the classes show."""
+        self._are_classes_too_wide = self._are_claim_users_gone = False
+        """Since the last `refresh`, pods were added with selectors that read more labels than the classes show; or pods
+        with ResourceClaims were removed, which may represent their classes.
+        """
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
         self._add_objects(snapshot, pause)
@@ -191,6 +193,8 @@ class SessionTables:
             self.add_group(group)
         for pod in changes.removed_pods:
             self.remove_pod(pod)
+        for pod in changes.ended_pods:
+            self.node_table.device_ledger.end_pod(pod)
         for pod in changes.bound_pods:
             self.bind_pod(pod)
         for pod in changes.added_pods:
@@ -290,6 +294,7 @@ class SessionTables:
     def remove_pod(self, pod: Pod) -> None:
         """Remove from the session's tables a pod that was deleted or has finished."""
         key = pod.key
+        self._are_claim_users_gone |= bool(pod.spec.resource_claims)
         members = self.gangs[gang_identity(pod)]
         members.pending.pop(key, None)
         bound = members.bound.pop(key, None)
@@ -342,6 +347,7 @@ class SessionTables:
                 members.cache.pending = None
                 self._changed[identity] = None
             self._are_classes_too_wide = False
+        self._forget_classes_with_claims()
         for identity in self._changed:
             members = self.gangs[identity]
             if members.pending:
@@ -363,6 +369,17 @@ class SessionTables:
             if not members.bound and not members.pending and members.group is None:
                 del self.gangs[identity]
         self._changed.clear()
+
+    def _forget_classes_with_claims(self) -> None:
+        """Form the classes of pods with ResourceClaims again, if a pod that represents its class may be gone."""
+        if not self._are_claim_users_gone:
+            return
+        self._are_claim_users_gone = False
+        self.classes.forget_classes_with_claims()
+        for identity, members in self.gangs.items():
+            if any(pod.spec.resource_claims for pod in members.pending.values()):
+                members.cache.pending = None
+                self._changed[identity] = None
 
     def offered_capacity(self) -> IntArray:
         """The amounts [N, R] that nodes offer; unbounded for resources that an extender accounts for."""
