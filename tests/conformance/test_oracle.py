@@ -49,10 +49,11 @@ def test_kube_scheduler_gives_the_same_answers_for_random_claims_to_devices(tmp_
 
 
 @needs_oracle
+@pytest.mark.parametrize("areas", ["", "devices"], ids=["any", "devices"])
 @pytest.mark.parametrize("version", RELEASES)
-def test_kube_scheduler_gives_the_same_answers_for_several_pending_pods(version):
+def test_kube_scheduler_gives_the_same_answers_for_several_pending_pods(version, areas):
     out = io.StringIO()
-    arguments = ["--kubernetes-version", version, "--several", "--count", "8"]
+    arguments = ["--kubernetes-version", version, "--several", "--count", "8", "--areas", areas]
     assert oracle.main(arguments, out) == 0, out.getvalue()
 
 
