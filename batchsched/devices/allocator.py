@@ -267,7 +267,7 @@ class _Search:
 
     def _has_enough(self, request: Request, device: PoolDevice) -> bool:
         """Return whether a device counts for a request for all devices, by its capacity."""
-        self._budget.spend(1 + CAPACITY_STEPS * len(device.capacity))
+        self._budget.spend(1 + CAPACITY_STEPS * device.capacity_count)
         used = self._used_capacity(device) if self._rules.all_skips_used_capacity else {}
         return has_capacity(device, request.capacity, used)
 
@@ -336,7 +336,7 @@ class _Search:
             if self._is_taken(claim, request, device) or not self._selects(request, device):
                 continue
             if request.capacity or not device.whole:
-                self._budget.spend(CAPACITY_STEPS * len(device.capacity))
+                self._budget.spend(CAPACITY_STEPS * device.capacity_count)
                 if not has_capacity(device, request.capacity, self._used_capacity(device)):
                     continue
             step = self._choose(claim, request, device, must=False)
@@ -380,7 +380,7 @@ class _Search:
         """
         if self._is_taken(claim, request, device):
             return None
-        self._budget.spend(1 + len(self._constraints[claim]) + CAPACITY_STEPS * len(device.capacity))
+        self._budget.spend(1 + len(self._constraints[claim]) + CAPACITY_STEPS * device.capacity_count)
         own = self._allocating.get(device.key)
         is_shared = device.shareable and bool(
             (own is not None and own.shares) or self._ledger.use_of(device.key).shares

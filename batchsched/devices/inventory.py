@@ -44,7 +44,7 @@ class PoolDevice:
     """
 
     __slots__ = (
-        "capacity",
+        "_capacity",
         "counters",
         "device",
         "key",
@@ -68,18 +68,33 @@ class PoolDevice:
             offered.request_policy is None for offered in (device.capacity or {}).values()
         )
         """True if each allocation takes all of the device's capacity, whatever it requests."""
-        self.taints: tuple[DeviceTaint, ...] = tuple(
-            taint for taint in device.taints or () if taint.prevents_allocation
-        )
-        self.counters = tuple(
-            (consumption.counter_set, name, parse_quantity(counter.value))
-            for consumption in device.consumes_counters or ()
-            for name, counter in (consumption.counters or {}).items()
-        )
+        self.taints: tuple[DeviceTaint, ...] = ()
+        if device.taints:
+            self.taints = tuple(taint for taint in device.taints if taint.prevents_allocation)
+        self.counters: tuple[tuple[str, str, Decimal], ...] = ()
         """What the device consumes while it is allocated: counter set, counter and amount."""
-        self.capacity: dict[str, Decimal] = {
-            name: parse_quantity(offered.value) for name, offered in (device.capacity or {}).items()
-        }
+        if device.consumes_counters:
+            self.counters = tuple(
+                (consumption.counter_set, name, parse_quantity(counter.value))
+                for consumption in device.consumes_counters
+                for name, counter in (consumption.counters or {}).items()
+            )
+        self._capacity: dict[str, Decimal] | None = None
+
+    @property
+    def capacity(self) -> dict[str, Decimal]:
+        """The amount of each capacity of the device."""
+        if self._capacity is None:
+            # Most devices are allocated as a whole, and their amounts are never compared.
+            self._capacity = {
+                name: parse_quantity(offered.value) for name, offered in (self.device.capacity or {}).items()
+            }
+        return self._capacity
+
+    @property
+    def capacity_count(self) -> int:
+        """The number of capacities of the device."""
+        return len(self.device.capacity or ())
 
     @property
     def driver(self) -> str:
@@ -389,6 +404,8 @@ def _unknown_counter(
 
 def _with_taints(resource_slice: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
     """Return a slice with the taints that rules add to its devices."""
+    if not rules:
+        return resource_slice
     applied = [rule.spec for rule in rules if _selects_pool(rule.spec.device_selector, resource_slice)]
     if not applied:
         return resource_slice

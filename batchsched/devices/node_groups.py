@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchsched.api.core.device import Device
 from batchsched.api.core.node import Node
 from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice, PoolKey
-from batchsched.devices.ledger import DeviceLedger
+from batchsched.devices.ledger import DeviceKey, DeviceLedger
 
 IndexArray = NDArray[np.int64]
 GROUP_FACTOR: Final = 2**32
@@ -35,6 +35,8 @@ class EqualDeviceGroups:
         self._by_names: dict[frozenset[str] | None, IndexArray] = {}
         self._use_numbers: dict[Hashable, int] = {(): 0}
         self._uses = np.zeros(len(nodes), np.int64)
+        self._local_keys: dict[int, list[DeviceKey]] = {}
+        """Index of a node → the devices that it alone reaches."""
         self._position = 0
         """Up to here the changes of the ledger are read."""
         self._index_of = {node.name: index for index, node in enumerate(nodes)}
@@ -94,10 +96,18 @@ class EqualDeviceGroups:
 
     def _use_number(self, index: int) -> int:
         """Return a number for what is in use of the devices that a node alone reaches; 0 for nothing."""
+        local_keys = self._local_keys.get(index)
+        if local_keys is None:
+            local_keys = self._local_keys[index] = [
+                device.key for device in self._local_devices(self._nodes[index])
+            ]
+        uses = self._ledger.uses
         key = tuple(
-            (place, bool(use.exclusive), bool(use.shares), tuple(sorted(use.consumed.items())))
-            for place, device in enumerate(self._local_devices(self._nodes[index]))
-            if (use := self._ledger.uses.get(device.key)) is not None
+            [
+                (place, bool(use.exclusive), bool(use.shares), tuple(sorted(use.consumed.items())))
+                for place, device in enumerate(local_keys)
+                if (use := uses.get(device)) is not None
+            ]
         )
         return self._use_numbers.setdefault(key, len(self._use_numbers))
 

@@ -176,10 +176,9 @@ class NodeResourcesFit(
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         amounts, allocatable = state.read(NEED).amounts, nodes.allocatable
         short = amounts > allocatable - nodes.requested
-        served = columns_served_by_devices(nodes.table)
-        if served.any():
+        if short.any():
             # DynamicResources judges the nodes on which devices of a DeviceClass serve the resource.
-            short &= ~(served & (allocatable == 0))
+            short &= ~(columns_served_by_devices(nodes.table) & (allocatable == 0))
         if not short.any():
             return Verdict.accept(len(nodes))
         reasons, refused = [], []

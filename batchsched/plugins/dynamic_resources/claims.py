@@ -55,6 +55,15 @@ class ClassClaims:
         return not self.claims and not self.resources
 
     @property
+    def needs_only_devices(self) -> bool:
+        """True if the pods use claims, and each of these needs an allocation."""
+        return (
+            not self.resources
+            and bool(self.claims)
+            and all(pod_claim.allocation is None for pod_claim in self.claims)
+        )
+
+    @property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
         """The ResourceClaims of the pod class that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)

@@ -6,7 +6,7 @@ which is created when the pod is bound.
 Source: kube-scheduler's plugins/dynamicresources, extendeddynamicresources.go.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,8 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 
 def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the extended resources of a pod that some DeviceClass serves, in the order of their names."""
+    if not any(_names_resource(container, class_of_resource) for container in _containers(pod)):
+        return ()  # without adding up all requests of the pod
     return tuple(
         sorted(
             name
@@ -40,6 +42,17 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
             if amount and name in class_of_resource and may_be_served(name)
         )
     )
+
+
+def _containers(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.containers
+    yield from pod.spec.init_containers or ()
+
+
+def _names_resource(container: Container, resources: Mapping[str, DeviceClass]) -> bool:
+    """Return whether a container requests one of some resources, if only the amount 0."""
+    requests = container.resources.requests if container.resources is not None else None
+    return any(name in resources for name in requests or ())
 
 
 def requests_extended_resource(pod: Pod) -> bool:

@@ -135,15 +135,14 @@ class DeviceSearch:
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
         """
-        groups = equal_device_groups(nodes.table)
-        self._forget_outdated(groups)
         if len(nodes) == 1:
-            index = nodes.first_index
-            outcome = self._outcome(groups.group_number(index, self.names), nodes.table.nodes[index])
+            outcome = self.search_node(nodes.first_index, nodes.table)
             refusal = np.array([0 if outcome.reason else -1], np.int64)
             return SearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
             )
+        groups = equal_device_groups(nodes.table)
+        self._forget_outdated(groups)
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
         objects = nodes.objects
@@ -162,6 +161,16 @@ class DeviceSearch:
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
         return SearchResults(reasons, refused[inverse], scores[inverse])
+
+    def search_node(self, node: int, table: NodeTable) -> GroupSearchResult:
+        """Return the result of the device search for one node, given by its index.
+
+        Raises:
+          AllocationError: a claim, a class or a slice is invalid.
+        """
+        groups = equal_device_groups(table)
+        self._forget_outdated(groups)
+        return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
     def find_devices_on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
         """Return devices for the claims on one node, given by its index; None if it has not enough of them.

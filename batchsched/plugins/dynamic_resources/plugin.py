@@ -55,7 +55,11 @@ from batchsched.plugins.dynamic_resources.claims import (
     ClassClaims,
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
-from batchsched.plugins.dynamic_resources.node_search import SearchResults, search_for_class
+from batchsched.plugins.dynamic_resources.node_search import (
+    SearchResults,
+    search_for_class,
+    shared_device_search,
+)
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     claim_signature,
@@ -145,6 +149,8 @@ class DynamicResources(
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         class_claims = state.read(CLAIMS)
+        if len(nodes) == 1 and class_claims.needs_only_devices:
+            return _verdict_about_node(class_claims, nodes)
         reasons: list[str] = []
         refused: list[BoolArray] = []
         for searched, where in _search(pod.pod, class_claims, nodes):
@@ -250,6 +256,19 @@ class DynamicResources(
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return helpful_events()
+
+
+def _verdict_about_node(class_claims: ClassClaims, node: Nodes) -> Verdict:
+    """Return the answer of Filter about one node, for claims that are all without allocation."""
+    try:
+        search = shared_device_search(node.table, class_claims.unallocated_claims)
+        reason = search.search_node(node.first_index, node.table).reason
+    except AllocationError as error:
+        raise PluginError(NAME, "Filter", str(error)) from error
+    if not reason:
+        return Verdict.accept(1)
+    refused = np.ones(1, np.bool_)
+    return Verdict((reason,), refused[np.newaxis], refused)
 
 
 def _nodes_without_claims(scan: FilterResult) -> IndexArray:

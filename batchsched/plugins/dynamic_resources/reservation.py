@@ -1,7 +1,6 @@
 """What a pod reserves on its node: allocations of its claims, and of the claim for its extended resources."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -20,6 +19,7 @@ from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.api.core.selector import NodeSelector
 from batchsched.devices.allocation import allocations_of
 from batchsched.devices.ledger import ClaimAllocation, CreatedClaim, DeviceLedger, PodDevices
+from batchsched.devices.requests import ClaimRequests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray
@@ -126,7 +126,9 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
     to_allocate = {
         pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
     }
-    ((resources, _),) = nodes_by_resources(served, table.node_view(node))
+    resources: tuple[str, ...] = ()
+    if served:
+        ((resources, _),) = nodes_by_resources(served, table.node_view(node))
     created = _created_claim(pod, resources, objects.class_of_resource) if resources else None
     # A pod may name a claim several times.
     keys = tuple(dict.fromkeys(pod_claim.claim.key for pod_claim in claims))
@@ -160,7 +162,8 @@ def _new_allocations(
         raise ClaimRefused(NOT_ENOUGH)
     # The search may be that of claims with equal specs.
     requests = [
-        replace(requests, claim=claim) for requests, claim in zip(search.claims, claims.values(), strict=True)
+        ClaimRequests(claim, searched.requests)
+        for searched, claim in zip(search.claims, claims.values(), strict=True)
     ]
     allocations = allocations_of(solution, requests, table.names[node], table.release.devices)
     return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
@@ -172,7 +175,8 @@ def _check_use(pod: Pod, claims: Sequence[PodClaim], nodes: NodeTable, node: int
     Raises:
       ClaimRefused: they cannot.
     """
-    if not nodes_with_access(claims, nodes.node_view(node))[0]:
+    allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
+    if allocated and not nodes_with_access(allocated, nodes.node_view(node))[0]:
         raise ClaimRefused(NOT_AVAILABLE)
     for pod_claim in claims:
         consumers = len(pod_claim.claim.status.reserved_for or ()) + nodes.device_ledger.count_reserving_pods(
