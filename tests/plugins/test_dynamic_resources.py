@@ -1,9 +1,11 @@
+from batchsched.api.core.device import DeviceClass, DeviceClassSpec
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.preemption import Nominations, PreemptionHandle, run_postfilters
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
-from tests.plugins.cluster import class_of, node, pod, table
+from tests.plugins.cluster import class_of, node, pod, refusals, table
 
 
 class Refuses:
@@ -54,3 +56,15 @@ def test_postfilter_returns_the_error_of_kube_scheduler_after_an_unresolvable_pr
 
 def test_postfilter_answers_after_an_unschedulable_prefilter():
     assert made_room(Refuses(Code.UNSCHEDULABLE), DynamicResources()).status.plugin == "DynamicResources"
+
+
+def test_a_node_must_name_extended_resources_that_only_device_plugins_serve():
+    served = DeviceClass(
+        metadata=ObjectMeta(name="gpu"), spec=DeviceClassSpec(extended_resource_name="example.com/gpu")
+    )
+    made = table([node("a"), node("b", {"example.com/fpga": "0"})], device_classes=[served])
+    both = pod(requests={"example.com/gpu": "1", "example.com/fpga": "1"})
+    assert refusals(DynamicResources(), both, made) == {
+        "a": ("cannot fit resource",),
+        "b": ("cannot allocate all claims",),
+    }

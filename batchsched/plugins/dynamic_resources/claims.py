@@ -44,10 +44,12 @@ class ClassClaims:
     Args:
       claims: the claims, in the order of the pod's spec.
       resources: extended resources of the pod that DeviceClasses serve.
+      other_resources: if there are some, further extended resources of the pod, which a node has to offer.
     """
 
     claims: tuple[PodClaim, ...] = ()
     resources: tuple[str, ...] = ()
+    other_resources: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -44,6 +44,17 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
     )
 
 
+def other_extended_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+    """Return the extended resources of a pod that only device plugins can serve, in the order of their names."""
+    return tuple(
+        sorted(
+            name
+            for name, amount in pod_requests(pod).items()
+            if amount and name not in class_of_resource and may_be_served(name)
+        )
+    )
+
+
 def _containers(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.containers
     yield from pod.spec.init_containers or ()

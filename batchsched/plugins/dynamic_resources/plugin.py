@@ -62,10 +62,12 @@ from batchsched.plugins.dynamic_resources.node_search import (
 )
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
+    NOT_OFFERED,
     claim_signature,
     claims_of_class,
     may_use_devices,
     nodes_with_access,
+    nodes_without_resources,
     preference_score,
     reserved_devices,
 )
@@ -153,13 +155,19 @@ class DynamicResources(
             return _verdict_about_node(class_claims, nodes)
         reasons: list[str] = []
         refused: list[BoolArray] = []
+        lacking = nodes_without_resources(class_claims.other_resources, nodes)
+        if lacking.any():
+            reasons.append(NOT_OFFERED)
+            refused.append(lacking)
         for searched, where in _search(pod.pod, class_claims, nodes):
             places = np.flatnonzero(where)
             for number, reason in enumerate(searched.reasons):
                 mask = np.zeros(len(nodes), np.bool_)
                 mask[places[searched.refused == number]] = True
-                reasons.append(reason)
-                refused.append(mask)
+                mask &= ~lacking
+                if mask.any():
+                    reasons.append(reason)
+                    refused.append(mask)
         unavailable = ~nodes_with_access(class_claims.claims, nodes)
         for mask in refused:
             unavailable &= ~mask

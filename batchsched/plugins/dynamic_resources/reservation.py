@@ -36,6 +36,7 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     extended_claim,
     extended_claim_key,
     extended_claim_signature,
+    other_extended_resources,
     request_mappings,
     requests_extended_resource,
     resources_served_by_devices,
@@ -46,6 +47,7 @@ from batchsched.plugins.dynamic_resources.node_search import (
     shared_device_search,
 )
 
+NOT_OFFERED: Final = "cannot fit resource"
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 BINDING_TIMEOUT_SECONDS: Final = 600.0
 
@@ -62,6 +64,14 @@ def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
         if selector is not None:
             usable &= nodes.mask_where(partial(_matches, selector))
     return usable
+
+
+def nodes_without_resources(resources: Sequence[str], nodes: Nodes) -> BoolArray:
+    """Return a mask [n] of the nodes that do not name one of some resources as allocatable."""
+    if not resources:
+        return np.zeros(len(nodes), np.bool_)
+    resource_names = frozenset(resources)
+    return nodes.mask_where(lambda node: not resource_names <= node.allocatable_quantities.keys())
 
 
 def _matches(selector: NodeSelector, node: Node) -> bool:
@@ -105,7 +115,9 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     for pod_claim in claims:
         if pod_claim.allocation is None:
             check_requests(pod_claim.claim, objects.classes)
-    return ClassClaims(claims, resources_served_by_devices(pod, objects.class_of_resource))
+    served = resources_served_by_devices(pod, objects.class_of_resource)
+    other_resources = other_extended_resources(pod, objects.class_of_resource) if served else ()
+    return ClassClaims(claims, served, other_resources)
 
 
 def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None:
