@@ -1,6 +1,6 @@
 """Local search: before a class falls short of pods, other pods of the session are moved.
 
-No pod of this session is bound yet, so a move costs nothing. Three neighbourhoods are tried in turn, from the
+No pod of this session is bound yet, so a move costs nothing. Four neighbourhoods are tried in turn, from the
 cheapest to the dearest:
 
 * *Relocation*: pods of other classes move to other nodes of their domains. For each other class the nodes are sought
@@ -11,6 +11,7 @@ cheapest to the dearest:
   nearly all CPU is allocated, no pod can be relocated any more; yet one node may have free memory and another one
   free CPU. Devices do not change hands: only pods with equal device requests are exchanged. Several exchanges may be
   needed for one pod.
+* *Repacking*: all pods of the session on a few nodes are placed again by an exact model (`solver.repacking`).
 
 Shapes: C classes, H groups, N nodes, P partners of a group, R resources.
 """
@@ -21,9 +22,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.packing.node_order import augmented_free
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
+from batchsched.solver.repacking import Repacking, RepackingMove
 
 Move = TypeVar("Move")
 
@@ -501,6 +504,33 @@ class SwapNeighbourhood:
         self._placed.refresh()
 
 
+class RepackingNeighbourhood:
+    """Moves of the local search that place all pods on a few nodes again."""
+
+    def __init__(self, packing: Packing, placed: PlacedPodCounts, budget: CpSatBudget) -> None:
+        self._packing, self._placed = packing, placed
+        self._repacking = Repacking(packing, budget)
+
+    def propose(self, request: RoomRequest) -> Iterator[RepackingMove]:
+        """Yield one new placement of the pods on the nodes of the request, if more pods fit with it."""
+        self._placed.refresh()
+        admitted = _admitted(self._packing, request)
+        move = self._repacking.find_move(request.class_index, admitted, request.nodes, self._placed.by_class)
+        if move is not None:
+            yield move
+
+    def apply(self, request: RoomRequest, move: RepackingMove) -> int | None:
+        """Replace the placements on the nodes of the move."""
+        room = self._packing.room
+        # Pods leave before others enter, so that no node is overcommitted in between.
+        for sign in (-1, 1):
+            for class_index, change in zip(move.classes.tolist(), move.change, strict=True):
+                moved = np.flatnonzero(change * sign > 0)
+                if moved.size:
+                    room.place_unchecked(class_index, move.nodes[moved], change[moved])
+        return move.placed
+
+
 MAX_MOVES: Final = 100_000
 """Maximum moves that one search tries. With hundreds of different requests, trying all pairs of groups for each
 pod takes minutes.
@@ -513,8 +543,8 @@ class LocalSearch:
     It owns the tables that the neighbourhoods share.
     """
 
-    def __init__(self, packing: Packing) -> None:
-        """Start from a packing; it may hold pods already."""
+    def __init__(self, packing: Packing, budget: CpSatBudget | None = None) -> None:
+        """Start from a packing; it may hold pods already. Without a budget of CP-SAT, nothing is repacked."""
         self._packing = packing
         self._remaining_moves = MAX_MOVES
         placed = PlacedPodCounts(packing)
@@ -523,6 +553,8 @@ class LocalSearch:
             ClearingNeighbourhood(packing, placed),
             SwapNeighbourhood(packing, placed),
         )
+        if budget is not None:
+            self._neighbourhoods += (RepackingNeighbourhood(packing, placed, budget),)
 
     def place_by_moving(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """Place up to `want` pods of a pod class in room that is made by moving other pods of the session.

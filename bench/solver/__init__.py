@@ -18,6 +18,7 @@ from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
 from bench.solver.instances import Instance, generate, partitioned, uncontended
 from bench.solver.manifests import write
+from bench.solver.optimum import LONG_RUN_UNITS, measure_small
 from bench.solver.problems import to_problem
 
 
@@ -196,6 +197,16 @@ def parser() -> argparse.ArgumentParser:
         type=lambda text: [float(part) for part in text.split(",") if part],
         help="measure each of these budgets, and print the gap over them",
     )
+    found.add_argument(
+        "--optimum",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="compare as many small instances with the optimum that the exact model proves",
+    )
+    found.add_argument(
+        "--long-run", type=float, default=LONG_RUN_UNITS, help="with --optimum: units of the exact model"
+    )
     found.add_argument("--export", metavar="PATH", help="write the instance as manifests that decide reads")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
     found.add_argument(
@@ -207,6 +218,9 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Measure each seed in a process of its own, so that its peak memory is its own."""
     options = parser().parse_args(arguments)
+    if options.optimum:
+        first = options.seeds[0]
+        return measure_small(range(first, first + options.optimum), options.long_run, options.output)
     if options.budgets:
         return _over_budgets(arguments, options)
     results = [measure(options, seed) if options.here else _apart(arguments, seed) for seed in options.seeds]

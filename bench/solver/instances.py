@@ -62,6 +62,10 @@ TYPES: Final = (
 MAX_PODS: Final = 110
 
 
+Fill = Callable[[NodeType, np.random.Generator], Amounts]
+"""Draws what is used of a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draws:
     """How gangs are drawn.
@@ -114,7 +118,7 @@ class Gang:
     """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1).
 
     `priority` 0 is the highest; `tier` is the same with four tiers, 0 for all with one. `selects` is a node type and
-    `groups` are node groups; empty means any.
+    `groups` are node groups; empty means any. `minimum` is the number of pods that the gang needs; 0 means all.
     """
 
     name: str
@@ -128,10 +132,15 @@ class Gang:
     tolerates: bool
     selects: str
     groups: tuple[int, ...] = ()
+    minimum: int = 0
 
     @property
     def pods(self) -> int:
         return sum(template.count for template in self.templates)
+
+    @property
+    def min_member(self) -> int:
+        return self.minimum or self.pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +172,17 @@ def generate(
 ) -> Instance:
     """Draw an instance with gangs that request a multiple of the free GPUs and of the free CPU."""
     rng = np.random.default_rng([seed, nodes, gangs])
-    cluster = _nodes(nodes, _noisy if noisy else _lean, rng)
-    return Instance(cluster, *_gangs(cluster, gangs, demand, tiers, PLAIN, rng), tiers)
+    cluster = _nodes(nodes, fill_noisy if noisy else fill_lean, rng)
+    return Instance(cluster, *draw_gangs(cluster, gangs, demand, tiers, PLAIN, rng), tiers)
 
 
 def partitioned(nodes: int, gangs: int, seed: int, demand: Demand = (1.3, 1.3), tiers: int = 4) -> Instance:
     """Draw an instance of the partitioned mix: many masks, required levels and templates."""
     rng = np.random.default_rng([seed, nodes, gangs])
-    cluster = _nodes(nodes, _noisy, rng)
+    cluster = _nodes(nodes, fill_noisy, rng)
     groups = rng.integers(0, GROUPS, -(-nodes // RACK))
     cluster = tuple(replace(node, group=int(groups[node.rack])) for node in cluster)
-    drawn, queues = _gangs(cluster, gangs, demand, tiers, PARTITIONED, rng)
+    drawn, queues = draw_gangs(cluster, gangs, demand, tiers, PARTITIONED, rng)
     return Instance(cluster, tuple(_select_groups(gang, rng) for gang in drawn), queues, tiers)
 
 
@@ -192,9 +201,7 @@ def uncontended(nodes: int, gangs: int, seed: int, pods: int, tiers: int = 4) ->
     return Instance(full.nodes, generate(nodes, gangs, seed, (share, share), tiers).gangs, roomy, tiers)
 
 
-def _nodes(
-    count: int, fill: Callable[[NodeType, np.random.Generator], Amounts], rng: np.random.Generator
-) -> tuple[Node, ...]:
+def _nodes(count: int, fill: Fill, rng: np.random.Generator) -> tuple[Node, ...]:
     racks = -(-count // RACK)
     kinds = rng.choice(len(TYPES), size=racks, p=[kind.share for kind in TYPES])
     tainted = rng.random(racks) < 0.1
@@ -207,8 +214,8 @@ def _nodes(
     return tuple(result)
 
 
-def _lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
-    """What is used of a node: CPU and memory follow the GPUs, about a third less full."""
+def fill_lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
+    """Draw what is used of a node: CPU and memory follow the GPUs, about a third less full."""
     if rng.random() >= 0.8:
         return (0, 0, 0)
     gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
@@ -218,8 +225,8 @@ def _lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
     return (cpu, memory, gpu)
 
 
-def _noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
-    """What is used of a node: each resource is as full as the node, give or take a fifth."""
+def fill_noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
+    """Draw what is used of a node: each resource is as full as the node, give or take a fifth."""
     if rng.random() >= NOISY_SHARE:
         return (0, 0, 0)
     cpu, memory, gpu = np.clip(rng.uniform(0.0, FULLEST) * rng.uniform(0.8, 1.2, 3), 0.0, 0.95).tolist()
@@ -227,9 +234,10 @@ def _noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
     return (milli, int(memory * kind.memory) // MIB * MIB, round(gpu * kind.gpu))
 
 
-def _gangs(
+def draw_gangs(
     nodes: tuple[Node, ...], count: int, demand: Demand, tiers: int, draws: Draws, rng: np.random.Generator
 ) -> tuple[tuple[Gang, ...], tuple[Queue, ...]]:
+    """Draw gangs for the nodes, and queues with limits."""
     free_gpu = sum(node.type.gpu - node.used[2] for node in nodes)
     free_cpu = sum(node.type.cpu - node.used[0] for node in nodes)
     is_gpu = rng.random(count) < 0.7

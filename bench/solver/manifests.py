@@ -123,7 +123,7 @@ def _pod_group(gang: Gang, instance: Instance) -> Manifest:
     if gang.preferred >= 0:
         topology["preferred"] = LEVELS[gang.preferred]
     spec: Manifest = {
-        "minMember": gang.pods,
+        "minMember": gang.min_member,
         "queue": instance.queues[gang.queue].name,
         "priorityClassName": f"tier-{gang.tier}",
     }

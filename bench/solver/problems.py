@@ -57,7 +57,7 @@ def to_problem(instance: Instance) -> Problem:
             weight=share * bonus[owner],
         ),
         gangs=ProblemGangs(
-            need=np.array([gang.pods for gang in gangs], np.int32),
+            need=np.array([gang.min_member for gang in gangs], np.int32),
             tier=tier,
             rank=rank,
             required=np.array([gang.required for gang in gangs], np.int32),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from batchsched.solver import local_search
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.tiered.rounding import GangEjection
@@ -270,3 +271,39 @@ def test_a_node_is_emptied_for_devices_that_are_not_the_first_resource():
     packing.room.place_unchecked(1, np.array([0]), np.array([1]))
     assert LocalSearch(packing).place_by_moving(2, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def tight_packing(**more) -> Packing:
+    """Six pods on three nodes: the seventh fits only if pods of several gangs change their nodes at once."""
+    demands = [[3, 1], [5, 1], [2, 2], [4, 3]]
+    pods = [{"pods": 2 if g < 3 else 1, "demand": demand, **more} for g, demand in enumerate(demands)]
+    packing = Packing(problem_of([[8, 8]] * 3, pods, levels=[[0, 0, 0]]))
+    for gang, nodes in enumerate([[0, 0], [1, 2], [0, 1]]):
+        packing.room.count_gang(gang)
+        for node in nodes:
+            packing.room.place_unchecked(gang, np.array([node]), np.array([1]))
+    for gang in range(4):
+        packing.taken[gang] = True
+        packing.domain_of[gang] = 0
+    packing.room.count_gang(3)
+    return packing
+
+
+@pytest.mark.parametrize("level", [{}, {"required": 0}])
+@pytest.mark.parametrize("nodes", [None, np.arange(3)])
+def test_pods_on_a_few_nodes_are_packed_again_if_no_single_move_makes_room(level, nodes):
+    assert LocalSearch(tight_packing(**level)).place_by_moving(3, 1, nodes) == 0
+    packing = tight_packing(**level)
+    assert LocalSearch(packing, CpSatBudget(1.0, 30.0, 0)).place_by_moving(3, 1, nodes) == 1
+    assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
+
+
+def test_packing_again_needs_units_of_the_budget():
+    packing = tight_packing()
+    assert LocalSearch(packing, CpSatBudget(0.0, 30.0, 0)).place_by_moving(3, 1, None) == 0
+
+
+def test_packing_again_moves_no_pod_with_a_refused_node():
+    packing = tight_packing()
+    packing.room.banned[2] = np.array([True, True, False])
+    assert LocalSearch(packing, CpSatBudget(1.0, 30.0, 0)).place_by_moving(3, 1, None) == 0

@@ -18,6 +18,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, Budget, ConstraintRow, Problem, Solution
+from batchsched.solver.stage import solve
 from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
@@ -409,3 +410,15 @@ def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
     before = [side.copy() for side in full.bounds()]
     assert rounds._choose() is not None
     assert [side.tolist() for side in full.bounds()] == [side.tolist() for side in before]
+
+
+def test_elastic_pods_of_a_high_tier_keep_their_domain_although_a_lower_gang_needs_it():
+    gangs = [
+        {"pods": 3, "need": 1, "demand": [1], "required": 0},
+        {"pods": 2, "demand": [1], "required": 0, "tier": 1},
+    ]
+    # Without the choice of domains both gangs fit as a whole: three pods and two on five free places.
+    problem = problem_of([[2], [2], [1]], gangs, levels=[[0, 0, 1]])
+    solution = solve(problem, Budget(exact_variables=0))
+    assert solution.stage == "aggregated"
+    assert solution.objective.tolist() == [3.0, 0.0]

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.objective import weights_by_gang
@@ -238,7 +239,11 @@ class _Order:
 
 
 def round_to_nodes(
-    aggregate: TieredModel, values: IntArray, split: FloatArray, prefer: bool
+    aggregate: TieredModel,
+    values: IntArray,
+    split: FloatArray,
+    prefer: bool,
+    budget: CpSatBudget | None = None,
 ) -> RoundedSolution:
     """Place the pods that the tiered solve has chosen on nodes, then every other gang and elastic pod that fits.
 
@@ -247,6 +252,7 @@ def round_to_nodes(
       values: [V] the plan: values of the model's variables.
       split: [C, P] its spread over pools.
       prefer: use few domains of preferred levels, before the plan's pools.
+      budget: the budget of CP-SAT, for packing the pods on a few nodes again; None to use moves of single pods only.
     """
     problem = aggregate.problem
     packing = Packing(problem)
@@ -258,7 +264,7 @@ def round_to_nodes(
         PodShortage(g, c, packing.room.waiting[c]) for g in lost for c in packing.members_of_gang(g).classes
     ]
     lost |= {g for g in chosen if not trees[g] and not _begin(packing, g)}
-    search = LocalSearch(packing)
+    search = LocalSearch(packing, budget)
     elsewhere: set[int] = set()
     for order in _orders(aggregate, values):
         if order.gang in lost or order.gang in elsewhere or trees[order.gang]:

@@ -17,17 +17,20 @@ import numpy as np
 from batchsched.ports.external import Telemetry
 from batchsched.solver.cpsat import CpSatBudget, units_of_work
 from batchsched.solver.objective import (
+    ALL_CLASSES,
     TIER_TOLERANCE,
     compare_solutions,
+    compare_tier_values,
     count_placed_pods,
     preferred_level_cost,
+    tier_values,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
-from batchsched.solver.tiered.tier_solver import TieredSolution, TierSolver
+from batchsched.solver.tiered.tier_solver import TIER_GAP, TieredSolution, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
@@ -173,13 +176,36 @@ class TieredStage:
             self._peak = top
         if top is None or self._full is self._loose:
             return top
-        full = self._full.aggregate
-        peak = self._among(top, full.values_of_solution(self.best), whole=True)
-        if peak is None:
-            self._narrow = True
-            if full.variable_count > MAX_FREE_VARIABLES:
-                peak = self._among(top, np.zeros(full.variable_count, np.int64), whole=False)
+        peak = self._among(top, self._full.aggregate.values_of_solution(self.best), whole=True)
+        if peak is not None and not self._is_below(peak, top):
+            return peak
+        # The gangs of lower tiers must be placed there, too: they may take the domains of elastic pods above them.
+        self._narrow = True
+        other = self._choose_again(top, floors)
+        if peak is None or other is None:
+            return peak or other
+        return other if compare_tier_values(self._values(other), self._values(peak)) > 0 else peak
+
+    def _choose_again(self, top: TieredSolution, floors: list[IntArray]) -> TieredSolution | None:
+        """Find domains for as many gangs of the loose optimum as possible, or in a small model for any gangs."""
+        full, peak = self._full.aggregate, None
+        if full.variable_count > MAX_FREE_VARIABLES:
+            peak = self._among(top, np.zeros(full.variable_count, np.int64), whole=False)
         return peak or _above(self._full, full.values_of_solution(self.best), floors, top)
+
+    def _is_below(self, plan: TieredSolution, top: TieredSolution) -> bool:
+        """Whether a plan ends below the loose model's optimum in the highest tier that differs by more than the gap."""
+        loose = self._loose.aggregate
+        values, most = (
+            self._values(plan),
+            tier_values(loose.problem, ALL_CLASSES, loose.pods_by_class(top.values)),
+        )
+        differs = np.flatnonzero(np.abs(most - values) > TIER_GAP * most)
+        return bool(differs.size and values[differs[0]] < most[differs[0]])
+
+    def _values(self, plan: TieredSolution) -> FloatArray:
+        """The objectives [T] of a plan of the full model, whether or not all its pods fit on the nodes."""
+        return tier_values(self._problem, ALL_CLASSES, self._full.aggregate.pods_by_class(plan.values))
 
     def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
@@ -197,7 +223,7 @@ class TieredStage:
 
     def _realise(self, plan: TieredSolution, prefer: bool) -> tuple[RoundedSolution, bool]:
         """Place a plan; return the result, and whether it beats the best solution so far."""
-        realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer)
+        realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer, self._spending)
         solution = realised.packing.to_solution("aggregated")
         better = self._beats(solution)
         if better:
