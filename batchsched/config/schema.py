@@ -152,8 +152,9 @@ class SolverSettings(StrictModel):
     deterministic_budget: float = Field(default=2.0, gt=0, le=3600)
     """Maximum work of CP-SAT in one session, in deterministic seconds.
 
-    The unit is the same on every machine, so that decisions are reproducible. If the gap stays above `gap`, the
-    improvement after the rounds may spend what is above 2.0, and in any case a twentieth of the budget in addition.
+    The unit is the same on every machine, so that decisions are reproducible. The rounds spend at most one unit. If the
+    gap stays above `gap`, the improvement after the rounds spends what is above 2.0, and a twentieth of what is below.
+    From one unit on, a larger budget never gives a worse solution.
     """
     rounds: int = Field(default=3, ge=1, le=100)
     """Maximum number of rounds.

@@ -16,7 +16,12 @@ from batchsched.errors import SolverFault
 from batchsched.solver.cpsat import CpSatBudget, relaxation_bound
 from batchsched.solver.linear_model import scale_weights
 from batchsched.solver.node_model import NodeModel
-from batchsched.solver.objective import count_tiers, list_topology_preferences, tier_values
+from batchsched.solver.objective import (
+    compare_tier_values,
+    count_tiers,
+    list_topology_preferences,
+    tier_values,
+)
 from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
 
 _TIER_SHARE: Final = 0.8
@@ -63,11 +68,18 @@ class _Incumbent:
             self.model.add_row(used, objective[used], lower=now - slack)
 
 
-def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | None = None) -> Solution:
+def solve_exact(
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    hint: Solution | None = None,
+    ceiling: Solution | None = None,
+) -> Solution:
     """Place gangs on nodes by CP-SAT, with one variable per pod class and node; optimal if the budget suffices.
 
     Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
-    solution is lexicographically no worse than the hint.
+    solution is lexicographically no worse than the hint. The bounds of `ceiling`, another solution, limit the tiers as
+    long as the tiers above have its values.
 
     Raises:
       SolverFault: the numbers are too large for an integer model.
@@ -76,7 +88,11 @@ def solve_exact(problem: Problem, budget: Budget, seed: int, hint: Solution | No
     climb = _Incumbent(model, budget, seed, _first(model, hint))
     bound = np.zeros(count_tiers(problem))
     for tier in range(len(bound)):
-        bound[tier] = _tier(climb, tier, remaining=len(bound) - tier)
+        most = np.inf if ceiling is None else float(ceiling.bound[tier])
+        bound[tier], worth = _tier(climb, tier, len(bound) - tier, most)
+        # The bounds below hold only for what the ceiling's solution placed in this tier.
+        if ceiling is not None and compare_tier_values(np.array([worth]), ceiling.objective[tier : tier + 1]):
+            ceiling = None
     optimize_secondary_objectives(climb)
     return _solution(climb, bound)
 
@@ -93,8 +109,8 @@ def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     return nothing
 
 
-def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
-    """Maximise one tier and fix it; return its bound."""
+def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[float, float]:
+    """Maximise one tier, which reaches at most `most`, and fix it; return its bound and its value."""
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
     integers, scale, slack = scale_weights(weights, problem.classes.count)
@@ -103,6 +119,11 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     # No proof is needed when every pod that fits by itself is placed.
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
+    if most * scale + slack < ceiling:
+        ceiling = int(most * scale) + slack
+        used = np.flatnonzero(objective)
+        # CP-SAT ends as soon as it reaches the limit.
+        model.add_row(used, objective[used], upper=max(ceiling, int(objective @ climb.values)))
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     bound = climb.improve(objective, ceiling, allowance)
@@ -110,11 +131,13 @@ def _tier(climb: _Incumbent, tier: int, remaining: int) -> float:
     # The next tiers may not cost this one anything, apart from the rounding of its weights.
     climb.fix_objective(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
-        return worth
-    relaxed = np.zeros(model.variable_count)
-    relaxed[: len(model.classes)] = weights[model.classes]
-    loose = relaxation_bound(model, relaxed)
-    return max(worth, loose if bound is None else min(loose, (bound + slack) / scale))
+        return worth, worth
+    proved = most if bound is None else min(most, (bound + slack) / scale)
+    if np.isinf(most):
+        relaxed = np.zeros(model.variable_count)
+        relaxed[: len(model.classes)] = weights[model.classes]
+        proved = min(proved, relaxation_bound(model, relaxed))
+    return max(worth, proved), worth
 
 
 def optimize_secondary_objectives(climb: _Incumbent) -> None:

@@ -2,12 +2,13 @@
 
 import logging
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.solver.completion import place_remaining_gangs
-from batchsched.solver.exact import solve_exact
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.improvement.search import improve_solution, split_budget
 from batchsched.solver.objective import (
@@ -19,12 +20,19 @@ from batchsched.solver.objective import (
     find_unplaceable_classes,
     preferred_level_cost,
 )
+from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
+from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
 
 _LOG = logging.getLogger(__name__)
+
+MAX_PLANNED_PAIRS: Final = 12_000
+"""Maximum pairs of a pod class and a node with which CP-SAT places the gangs of a plan that rounding did not place."""
+PLANNED_SHARE: Final = 0.25
+"""Share of the rounds' budget that these calls may spend in addition."""
 
 
 def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None) -> Solution:
@@ -111,7 +119,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.time_stage("exact"):
-            return solve_exact(admissible, budget, seed, floor)
+            return solve_small_session(admissible, budget, seed, floor, telemetry)
     # With cuts the quota relaxation would repeat refused placements.
     if admissible is problem and is_limited_by_quotas_only(packing):
         with telemetry.time_stage("choose"):
@@ -127,15 +135,35 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     rounds, units = split_budget(budget)
     stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
     answer = stage.run()
+    improvable = not (problem.rows or admissible.cuts)
+    if improvable and answer.gap > budget.gap and _pairs(problem) <= MAX_PLANNED_PAIRS:
+        with telemetry.time_stage("plan"):
+            answer = _with_planned_gangs(problem, stage, answer, rounds, seed)
+    # Before the improvement: a larger budget continues from the same solution.
+    with telemetry.time_stage("complete"):
+        answer = place_remaining_gangs(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
-    if answer.gap > budget.gap and not (problem.rows or admissible.cuts or answer.guard):
+    if answer.gap > budget.gap and improvable and not answer.guard:
         with telemetry.time_stage("improve"):
             improved = improve_solution(problem, answer, units, budget, seed)
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
         answer = stage.with_bounds(improved) if gained else improved
-    with telemetry.time_stage("complete"):
-        return place_remaining_gangs(problem, answer, seed)
+    return answer
+
+
+def _with_planned_gangs(
+    problem: Problem, stage: TieredStage, answer: Solution, budget: Budget, seed: int
+) -> Solution:
+    """The answer of the rounds, or a better one with the gangs of their first plan."""
+    spending = CpSatBudget(PLANNED_SHARE * budget.deterministic, budget.guard_seconds, seed)
+    planned = place_planned_gangs(problem, stage.planned_gangs(), spending)
+    effort, variables = answer.effort + spending.spent, answer.variables + spending.variables
+    guard = answer.guard or spending.guard
+    if planned is None or compare_solutions(planned, answer) <= 0:
+        return replace(answer, effort=effort, variables=variables, guard=guard)
+    better = replace(planned, stage=answer.stage, effort=effort, variables=variables, guard=guard)
+    return stage.with_bounds(better)
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

@@ -18,6 +18,8 @@ from batchsched.solver.improvement import neighbourhood
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
 from batchsched.solver.improvement.search import (
     MAX_ROUNDS_EFFORT,
+    SEARCH_SHARE,
+    SHORT_BUDGET,
     STEP_EFFORT,
     improve_solution,
     split_budget,
@@ -133,7 +135,7 @@ def test_every_tier_has_a_turn_before_a_tier_has_its_second_one(monkeypatch: pyt
     monkeypatch.setattr(NeighbourhoodSelection, "choose", record)
     monkeypatch.setattr(NeighbourhoodProblem, "solve", lambda part, *_: part.incumbent)
     problem = contended(0)
-    improve_solution(problem, solve_greedy(problem), 99.0, Budget(), 0)
+    improve_solution(problem, solve_greedy(problem), 1.0, Budget(), 0)
     assert turns == [3, 2, 1, 0, 3, 2, 1, 0]
 
 
@@ -155,10 +157,10 @@ def test_a_solution_within_the_accepted_gap_is_not_searched():
 
 
 def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_beside_it():
-    assert split_budget(Budget(deterministic=1.0)) == (Budget(deterministic=1.0), 0.05)
+    assert split_budget(Budget(deterministic=1.0)) == (Budget(deterministic=1.0), pytest.approx(SEARCH_SHARE))
     assert split_budget(Budget(deterministic=16.0)) == (
         Budget(deterministic=MAX_ROUNDS_EFFORT),
-        16.0 - MAX_ROUNDS_EFFORT,
+        pytest.approx(SEARCH_SHARE * SHORT_BUDGET + 16.0 - SHORT_BUDGET),
     )
 
 

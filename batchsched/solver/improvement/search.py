@@ -1,13 +1,15 @@
 """The search: one neighbourhood after the other, until the units are spent or no step improves the solution.
 
-A step is accepted only if the solution becomes lexicographically better. Steps do not depend on the units that
-remain, so that a larger budget runs the same steps and then more of them: it never gives a worse solution.
+A step is accepted only if the solution becomes lexicographically better. Then refused gangs that fit by themselves are
+added (`solver.completion`). Steps do not depend on the units that remain, so that a larger budget runs the same steps
+and then more of them: it never gives a worse solution.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from batchsched.ports.external import NoTelemetry
+from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import units_of_work
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
@@ -22,19 +24,21 @@ STEP_ROUNDS: Final = 2
 """Maximum rounds of one step."""
 UNITS_PER_STEP: Final = 0.05
 """Units that every step is charged with, besides those of `units_of_work`."""
-MAX_ROUNDS_EFFORT: Final = 2.0
-"""Maximum units of the rounds: they end early rather than spend more, so the search has what is above it."""
+MAX_ROUNDS_EFFORT: Final = 1.0
+"""Maximum units of the rounds: they end early rather than spend more. The rounds of all larger budgets are the same."""
+SHORT_BUDGET: Final = 2.0
+"""Units of a budget that is for the rounds, except for `SEARCH_SHARE` of it; the search has all units above it."""
 SEARCH_SHARE: Final = 0.05
-"""Least units of the search, as a share of the budget: the rounds may have spent all of it on the highest tiers."""
+"""Share of a short budget for the search: the rounds may have spent all of it on the highest tiers."""
+IDLE_TURNS: Final = 2
+"""Turns of every tier without a gain after which the search ends, for each unit that it may spend."""
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
     """Divide the solver budget: return the part for the rounds, and the units of effort for the search after them."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
-    return (
-        replace(budget, deterministic=rounds),
-        max(SEARCH_SHARE * budget.deterministic, budget.deterministic - rounds),
-    )
+    short = min(budget.deterministic, SHORT_BUDGET)
+    return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short
 
 
 def improve_solution(
@@ -63,9 +67,10 @@ def improve_solution(
     step = idle = 0
     # The lowest tier first: its steps are the shortest, and a scarce level above cannot use up its share.
     turns = list(range(tiers))[::-1]
+    max_idle = IDLE_TURNS * tiers * max(1.0, units)
     due = 0  # turns that the tiers below a tier that gained are due: they may have lost for it
     proved = tiers  # from this tier on, no step with all gangs can gain
-    while (search.units > 0 or due) and idle < 2 * tiers and search.solution.gap > budget.gap:
+    while (search.units > 0 or due) and idle < max_idle and search.solution.gap > budget.gap:
         tier = turns.pop(0)
         everything = step < tiers or due > 0
         neighbourhood = selection.choose(tier, step, search.solution, everything=everything)
@@ -104,5 +109,13 @@ class _Search:
             variables=solution.variables + answer.variables,
         )
         gained = compare_solutions(answer, part.incumbent) > 0
-        self.solution = part.to_whole_problem(solution, answer) if gained else solution
+        self.solution = solution
+        if gained:
+            self._complete(part.to_whole_problem(solution, answer))
         return gained, answer.gap
+
+    def _complete(self, solution: Solution) -> None:
+        """Adopt a better solution, with the refused gangs that still fit."""
+        self.solution = place_remaining_gangs(self._problem, solution, self._seed)
+        effort = self.solution.effort - solution.effort
+        self.units -= units_of_work(effort, self.solution.variables - solution.variables, 0)

@@ -26,7 +26,7 @@ from batchsched.solver.objective import (
     tier_values,
 )
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, BoolArray, Budget, FloatArray, IntArray, Problem, Solution
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
@@ -87,6 +87,7 @@ class TieredStage:
                 TierSolver(full, self._spending, chooses_domains=True) if full is not None else self._loose
             )
         self._peak: TieredSolution | None = None
+        self._first_plan: TieredSolution | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._rounds, self._bounded = 0, False
         self._preferring = bool(
@@ -110,6 +111,7 @@ class TieredStage:
                 plan = self._choose()
             if plan is None:
                 break
+            self._first_plan = self._first_plan or plan
             with self._telemetry.time_stage("realise"):
                 realised, better = self._realise(plan, self._preferring and self._rounds == 1)
             self._bounded = self._bounded and not better
@@ -122,6 +124,11 @@ class TieredStage:
                 break
             self._learn(plan, realised)
         return self._result()
+
+    def planned_gangs(self) -> BoolArray:
+        """Return the gangs [G] of the first plan: the best ones for the node pools, whether or not nodes hold them."""
+        full, plan = self._full.aggregate, self._first_plan
+        return np.zeros(len(full.y), np.bool_) if plan is None else plan.values[full.y] > 0
 
     def _units_left(self) -> float:
         """The units that remain, if the work outside of CP-SAT is charged, too."""

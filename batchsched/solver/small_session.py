@@ -1,0 +1,132 @@
+"""Sessions that are small enough for the exact model, which is solved with doubling budgets until a proof is found.
+
+Most optima are proved with a small part of the budget. For the others the bounds of the tiered model are often lower
+than what CP-SAT proves about the numbers of pods on nodes, and its solution is often better: both help the exact model.
+
+Only whole steps are run, so that a larger budget runs the same steps and then more of them: it never gives a worse
+solution.
+
+Shapes: G gangs, T tiers.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.ports.external import Telemetry
+from batchsched.solver.cpsat import CpSatBudget
+from batchsched.solver.exact import solve_exact
+from batchsched.solver.objective import (
+    compare_solutions,
+    compare_tier_values,
+    count_placed_pods,
+)
+from batchsched.solver.planned_gangs import place_planned_gangs
+from batchsched.solver.problem import BoolArray, Budget, FloatArray, Problem, Solution
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.tier_solver import TIER_GAP
+
+FIRST_STEP_EFFORT: Final = 0.25
+"""Units of the first step, and of the tiered model after it. Each further step has as many as all steps before it."""
+
+
+def solve_small_session(
+    problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry
+) -> Solution:
+    """Place gangs on nodes by the exact model; optimal if the budget suffices, and no worse than the floor.
+
+    Args:
+      problem: the problem.
+      budget: limits of all steps together.
+      seed: CP-SAT's seed.
+      floor: a legal solution.
+      telemetry: receives the duration of each step of the tiered model.
+    """
+    steps = _Steps(problem, budget, seed, floor)
+    units = min(FIRST_STEP_EFFORT, budget.deterministic)
+    steps.solve_exactly(units)
+    spent = units
+    # The tiered model handles cuts by leaving out gangs, and its bounds do not know rows of all plugins.
+    if not (steps.is_proved() or problem.rows or problem.cuts) and 2 * spent <= budget.deterministic:
+        planned = steps.solve_by_tiers(units, telemetry)
+        spent += units
+        if not steps.is_proved() and planned.any() and 2 * spent <= budget.deterministic:
+            steps.place_planned(planned, spent)
+            spent *= 2
+    while not steps.is_finished() and 2 * spent <= budget.deterministic:
+        steps.solve_exactly(spent)
+        spent *= 2
+    return steps.best
+
+
+class _Steps:
+    """The best solution so far, with the lowest known bounds."""
+
+    def __init__(self, problem: Problem, budget: Budget, seed: int, floor: Solution) -> None:
+        self.best = floor
+        self._problem, self._budget, self._seed = problem, budget, seed
+        self._ceiling: Solution | None = None
+        self._settled = False  # whether the exact model has decided among solutions of equal value
+
+    def is_proved(self) -> bool:
+        """Tell whether each tier is within the accuracy of the tiered model of its bound."""
+        return bool((self.best.bound <= self.best.objective * (1 + TIER_GAP)).all())
+
+    def is_finished(self) -> bool:
+        """Tell whether no further step is needed."""
+        return (self.is_proved() and self._settled) or self.best.guard
+
+    def solve_exactly(self, units: float) -> None:
+        """Solve the exact model from the best solution."""
+        budget = replace(self._budget, deterministic=units)
+        self._adopt(solve_exact(self._problem, budget, self._seed, self.best, self._ceiling), exact=True)
+
+    def solve_by_tiers(self, units: float, telemetry: Telemetry) -> BoolArray:
+        """Solve the tiered model: its bounds limit the exact model, and its solution may be better.
+
+        Returns the gangs [G] that its plan contains.
+        """
+        problem, best = self._problem, self.best
+        placed = count_placed_pods(problem, best.classes, best.counts)
+        floors = BaselineSolutions(best, (placed,))
+        budget = replace(self._budget, deterministic=units, gap=0.0)
+        stage = TieredStage(problem, problem, budget, self._seed, floors, telemetry)
+        self._adopt(stage.run(), exact=False)
+        self._ceiling = self.best
+        return stage.planned_gangs()
+
+    def place_planned(self, planned: BoolArray, units: float) -> None:
+        """Place the gangs of a plan [G], without a choice among gangs."""
+        spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
+        answer = place_planned_gangs(self._problem, planned, spending)
+        if answer is not None:
+            self._adopt(replace(answer, effort=spending.spent, variables=spending.variables), exact=False)
+
+    def _adopt(self, answer: Solution, *, exact: bool) -> None:
+        """Keep the better solution, with the bounds of both and the work of both."""
+        best = self.best
+        better = compare_solutions(answer, best) > 0
+        # Among equal solutions, the one of the exact model has the better packing.
+        chosen = answer if better or exact else best
+        self._settled = exact or not better
+        self.best = replace(
+            chosen,
+            bound=_lowest_bounds(chosen, best if chosen is answer else answer),
+            stage="exact",
+            rounds=max(1, best.rounds),
+            guard=best.guard or answer.guard,
+            effort=best.effort + answer.effort,
+            variables=best.variables + answer.variables,
+        )
+
+
+def _lowest_bounds(chosen: Solution, other: Solution) -> FloatArray:
+    """The bounds [T] of a solution, reduced by those of another one as long as the tiers above are equal."""
+    bound = chosen.bound.copy()
+    for tier in range(len(bound)):
+        bound[tier] = min(bound[tier], other.bound[tier])
+        if compare_tier_values(chosen.objective[tier : tier + 1], other.objective[tier : tier + 1]):
+            break
+    lowest: FloatArray = np.maximum(bound, chosen.objective)
+    return lowest
