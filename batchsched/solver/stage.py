@@ -24,6 +24,7 @@ from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.small_session import solve_small_session
+from batchsched.solver.tiered.rounding import settle_elastic_pods
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
 
@@ -163,7 +164,7 @@ def _with_planned_gangs(
     if planned is None or compare_solutions(planned, answer) <= 0:
         return replace(answer, effort=effort, variables=variables, guard=guard)
     better = replace(planned, stage=answer.stage, effort=effort, variables=variables, guard=guard)
-    return stage.with_bounds(better)
+    return stage.with_bounds(settle_elastic_pods(problem, better))
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

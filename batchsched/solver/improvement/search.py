@@ -15,6 +15,7 @@ from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, Neigh
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions, count_tiers
 from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.tiered.rounding import settle_elastic_pods
 
 STEP_EFFORT: Final = 0.1
 """Maximum deterministic units of CP-SAT for one step."""
@@ -115,7 +116,8 @@ class _Search:
         return gained, answer.gap
 
     def _complete(self, solution: Solution) -> None:
-        """Adopt a better solution, with the refused gangs that still fit."""
-        self.solution = place_remaining_gangs(self._problem, solution, self._seed)
+        """Adopt a better solution, with the elastic pods and the refused gangs that still fit."""
+        settled = settle_elastic_pods(self._problem, solution)
+        self.solution = place_remaining_gangs(self._problem, settled, self._seed)
         effort = self.solution.effort - solution.effort
         self.units -= units_of_work(effort, self.solution.variables - solution.variables, 0)

@@ -8,8 +8,9 @@ then placed again if they fit. Only placements of this session are ejected. Runn
 `solver.victims`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,10 +18,18 @@ import numpy as np
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
-from batchsched.solver.objective import weights_by_gang
+from batchsched.solver.objective import compare_solutions, weights_by_gang
 from batchsched.solver.packing.free_capacity import TrailEntry
 from batchsched.solver.packing.packing import Packing, WithdrawnGangs
-from batchsched.solver.problem import NONE, BoolArray, FloatArray, IndexArray, IntArray
+from batchsched.solver.problem import (
+    NONE,
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    Problem,
+    Solution,
+)
 from batchsched.solver.tiered.model import OPEN, TieredModel
 
 MAX_EJECTED_GANGS: Final = 16
@@ -283,7 +292,8 @@ def round_to_nodes(
             shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
-    _resettle(aggregate, values, packing, GangEjection(packing, search), failed | lost)
+    ejection = GangEjection(packing, search)
+    _resettle(packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang))
     # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     _withdraw_broken(packing, standing)
@@ -291,15 +301,64 @@ def round_to_nodes(
     return RoundedSolution(packing, tuple(shortages))
 
 
+def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
+    """Return the solution with elastic pods of higher tiers in room that gangs of lower tiers use.
+
+    The search moves gangs, so that elastic pods of a gang that it does not decide again may fit in place of others.
+
+    Args:
+      problem: the problem, without rows and cuts.
+      solution: a legal solution of it.
+    """
+    packing = _packing_of(problem, solution)
+    if not _gangs_with_pending_surplus(packing):
+        return solution
+    _resettle(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
+    fill_packing(packing)
+    settled = packing.to_solution(solution.stage)
+    if compare_solutions(settled, solution) <= 0:
+        return solution
+    return replace(
+        solution,
+        classes=settled.classes,
+        nodes=settled.nodes,
+        counts=settled.counts,
+        taken=settled.taken,
+        objective=settled.objective,
+        bound=np.maximum(solution.bound, settled.objective),
+    )
+
+
+def _packing_of(problem: Problem, solution: Solution) -> Packing:
+    """A packing with the placements of a solution."""
+    packing, gangs, subgroups = Packing(problem), problem.gangs, problem.subgroups
+    for gang in np.flatnonzero(solution.taken & ~packing.taken).tolist():
+        packing.room.count_gang(gang)
+        packing.taken[gang] = True
+    edges = np.flatnonzero(np.diff(solution.classes, prepend=-1, append=-1))
+    for begin, end in pairwise(edges.tolist()):
+        class_index, nodes = int(solution.classes[begin]), solution.nodes[begin:end].astype(np.int64)
+        packing.room.place_unchecked(class_index, nodes, solution.counts[begin:end].astype(np.int64))
+        gang, part = int(problem.classes.gang[class_index]), int(problem.classes.subgroup[class_index])
+        if gangs.required[gang] != NONE:
+            packing.domain_of[gang] = int(problem.nodes.levels[gangs.required[gang], nodes[0]])
+        if part != NONE and subgroups.required[part] != NONE:
+            packing.domain_of_subgroup[part] = int(problem.nodes.levels[subgroups.required[part], nodes[0]])
+    return packing
+
+
 def _resettle(
-    aggregate: TieredModel, values: IntArray, packing: Packing, ejection: GangEjection, fallen: set[int]
+    packing: Packing,
+    ejection: GangEjection,
+    fallen: set[int],
+    planned_nodes: Callable[[int], IntArray | None],
 ) -> None:
     """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them.
 
     After the withdrawn gangs of a tier come its elastic pods that found no room: the plan was rounded in the order of
     the size of pods and domains, so gangs of lower tiers may have taken that room.
     """
-    problem = aggregate.problem
+    problem = packing.problem
     tier, rank, worth = problem.gangs.tier, problem.gangs.rank, weights_by_gang(problem)
 
     def precedence(gang: int) -> tuple[int, float, int]:
@@ -316,7 +375,7 @@ def _resettle(
             if not fallen_left:
                 continue
             fallen_left -= 1
-            ejected = ejection.place_gang(gang, _meant(aggregate, values, gang))
+            ejected = ejection.place_gang(gang, planned_nodes(gang))
             if ejected is not None:
                 fallen |= set(ejected)
                 surplus.add(gang)
