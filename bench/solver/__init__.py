@@ -16,6 +16,7 @@ from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
+from bench.solver.budgets import BudgetRow, lost_objectives, plot_budgets, show_budgets
 from bench.solver.instances import Instance, generate, partitioned, uncontended
 from bench.solver.manifests import write
 from bench.solver.optimum import LONG_RUN_UNITS, measure_small
@@ -197,6 +198,7 @@ def parser() -> argparse.ArgumentParser:
         type=lambda text: [float(part) for part in text.split(",") if part],
         help="measure each of these budgets, and print the gap over them",
     )
+    found.add_argument("--plot", metavar="PATH", help="with --budgets: draw the gap over them as a page")
     found.add_argument(
         "--optimum",
         type=int,
@@ -233,7 +235,7 @@ def main(arguments: list[str]) -> int:
 
 def _over_budgets(arguments: list[str], options: argparse.Namespace) -> int:
     """Print the median and the largest gap, and the median CPU seconds, for each budget."""
-    rows = []
+    rows: list[BudgetRow] = []
     for budget in options.budgets:
         own = [*arguments, "--budgets", "", "--budget", str(budget)]
         results = [
@@ -242,18 +244,15 @@ def _over_budgets(arguments: list[str], options: argparse.Namespace) -> int:
             else _apart(own, seed)
             for seed in options.seeds
         ]
-        gaps = [result.gap for result in results]
-        cpu = statistics.median(result.cpu for result in results)
-        rows.append({"budget": budget, "gap": statistics.median(gaps), "worst": max(gaps), "cpu": cpu})
+        gaps, values = [result.gap for result in results], [result.final for result in results]
+        rows.append(BudgetRow(budget, gaps, values, statistics.median(result.cpu for result in results)))
     if options.output == "json":
-        print(json.dumps(rows))
-        return 0
-    print(f"{'budget':>7} {'gap':>8} {'worst':>8} {'cpu s':>6}")
-    widest = max(row["gap"] for row in rows) or 1.0
-    for row in rows:
-        bar = "#" * round(40 * row["gap"] / widest)
-        print(f"{row['budget']:7g} {row['gap']:8.2%} {row['worst']:8.2%} {row['cpu']:6.2f}  {bar}")
-    return 0
+        print(json.dumps([asdict(row) for row in rows]))
+    else:
+        show_budgets(rows)
+    if options.plot:
+        plot_budgets(rows, options.seeds, Path(options.plot))
+    return 1 if lost_objectives(rows) else 0
 
 
 def _apart(arguments: list[str], seed: int) -> Measured:
