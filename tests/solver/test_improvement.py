@@ -157,11 +157,13 @@ def test_a_solution_within_the_accepted_gap_is_not_searched():
 
 
 def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_beside_it():
-    assert split_budget(Budget(deterministic=1.0)) == (Budget(deterministic=1.0), pytest.approx(SEARCH_SHARE))
-    assert split_budget(Budget(deterministic=16.0)) == (
-        Budget(deterministic=MAX_ROUNDS_EFFORT),
-        pytest.approx(SEARCH_SHARE * SHORT_BUDGET + 16.0 - SHORT_BUDGET),
-    )
+    for units, of_rounds, of_search in (
+        (1.0, 1.0, SEARCH_SHARE),
+        (16.0, MAX_ROUNDS_EFFORT, SEARCH_SHARE * SHORT_BUDGET + 16.0 - SHORT_BUDGET),
+    ):
+        rounds, search = split_budget(Budget(deterministic=units))
+        assert rounds == Budget(deterministic=of_rounds)
+        assert search == pytest.approx(of_search)
 
 
 def test_a_larger_model_costs_more_units():
