@@ -166,7 +166,7 @@ class StaleGangController:
         )
 
     def run_once(self, now: float) -> None:
-        """Check changed gangs for missing pods, and start to roll back the gangs that are stale."""
+        """Check changed gangs for missing pods, and start to roll back those that are partially bound for too long."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             try:

@@ -75,7 +75,7 @@ class SchedulerNameClaims:
         }
 
     async def run(self) -> None:
-        """Renew the claims of all scheduler names, and report conflicts, every few seconds until cancelled."""
+        """Renew the Leases that claim the scheduler names, and report conflicts, until cancelled."""
         while True:
             for name, claim in self._claims.items():
                 await self._check(name, claim)

@@ -184,7 +184,7 @@ class DeviceLedger:
                 self._count(allocation, -1)
 
     def end_pod(self, pod: Pod) -> None:
-        """Release the devices of a pod that ended in a simulation, also those of claims that were allocated before."""
+        """Release the devices of a pod that ended in a simulation, also those that the snapshot had allocated."""
         self.revert(pod.key)
         for key in pod.claim_keys:
             claim = self.claims.get(key)

@@ -55,7 +55,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server with retries and a limit on concurrent requests, but none after the Lease expired.
+    """Sends writes to the API server, with retries and at most `in_flight` at a time; none after the Lease has expired.
 
     Args:
       connection: to the API server.

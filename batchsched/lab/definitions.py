@@ -61,7 +61,7 @@ NO_SETTINGS: Final = ReportSettings()
 
 
 def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
-    """Return the report settings of a scenario: the inputs of its runs.
+    """Return what the report of a scenario states about its inputs: load, cluster, profiles and queues.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile.

@@ -31,7 +31,7 @@ _OWN: Final = "/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """The usage, the requests and the fair shares of Q queues at T times; each value is valid until the next time.
+    """The usage, requests and fair shares of Q queues at T points in time. A value holds until the following point.
 
     Args:
       resource: The resource that was measured.

@@ -83,7 +83,7 @@ class ChartRow:
         return self.devices if gang.gpus else self.pods
 
     def lane_count(self, gang: GangRecord, units: int) -> int:
-        """Return the number of lanes that a gang occupies with a number of its units (GPUs or pods)."""
+        """Return how many lanes a gang occupies that holds `units` GPUs, or `units` pods if it uses no GPU."""
         if gang.gpus:
             return min(units, len(self.devices))
         return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))

@@ -204,7 +204,7 @@ def planned_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def result_path(folder: Path, key: str) -> Path:
-    """Return the path of the first result file of the runs with a key, whether the file exists or not."""
+    """Return the path of the result of a run, given the key of the run. The file may not exist."""
     return folder / RUNS / result_names([key])[0]
 
 
@@ -456,7 +456,7 @@ def execute_missing_runs(
 def write_missing_files(
     files: Sequence[ResultFile], folder: Path, workers: Workers, progress: Callable[[int], None]
 ) -> int:
-    """Write the result files that do not exist yet; a run is executed if the folder has no result of an equal run.
+    """Write the missing result files: copied from a run with the same key in the folder, or else by executing the run.
 
     Args:
       files: The files. Runs with equal keys are executed once.

@@ -37,9 +37,9 @@ OPERATOR: Final = "grove-operator"
 
 
 def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a PodCliqueSet form gangs, with one variant for each scaling group.
+    """Return how the pods of a PodCliqueSet form gangs. The gangs of each scaling group have a `GangVariant`.
 
-    None if the PodCliqueSet has no cliques.
+    The result is None if the PodCliqueSet has no cliques.
     """
     template = mapping_or_empty(spec_of(manifest).get("template"))
     cliques = {text_or_empty(clique.get("name")): clique for clique in mappings_in(template.get("cliques"))}

@@ -150,7 +150,9 @@ class PolicyChooser:
     def forecast_all(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None
     ) -> dict[str, Forecast]:
-        """Simulate every candidate gang order, and return the forecasts by label. Any thread may call this method.
+        """Simulate every candidate gang order, and return the forecast of each by the name of the candidate.
+
+        Any thread may call this method.
 
         Args:
           frozen: the frozen input.

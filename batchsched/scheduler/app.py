@@ -272,7 +272,7 @@ class SchedulerApp:
     def reconfigure(
         self, profiles: Sequence[Profile], recording: bool, explanations: ExplanationSettings
     ) -> None:
-        """Use new profiles from the next session on, and set whether sessions are recorded and how much is explained.
+        """Use new profiles, and new settings of recording and explanations, from the next session on.
 
         Raises:
           InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.

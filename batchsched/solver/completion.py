@@ -94,7 +94,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 
 
 def add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
-    """Return the solution with the placements of one more gang, which was placed as the only gang of a problem."""
+    """Return the solution with the placements of one more gang, which a problem of its own has placed."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

@@ -198,7 +198,7 @@ class TreeRows:
     # ------------------------------------------------------------------------------------ values
 
     def set_values(self, values: IntArray) -> None:
-        """Set the variables of the tree in `values` to what the pod counts in `values` imply."""
+        """Fill in the entries of `values` for the subgroup tree, derived from its entries for the numbers of pods."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)
         for node, domains, variables in self._choices:

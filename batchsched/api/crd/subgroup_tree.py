@@ -65,7 +65,7 @@ class SubgroupTree:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the tree has more than one level, or does not need all of its root subgroups."""
+        """Whether the tree has more than one level, or its minimum is fewer than all of its root subgroups."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property

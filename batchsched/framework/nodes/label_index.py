@@ -57,7 +57,10 @@ class PodSelector:
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
-        """Return True if all label selectors match the labels of a pod. The pod's namespace is not checked."""
+        """Return True if every label selector of this pod selector matches the labels.
+
+        The namespace of the pod is not checked.
+        """
         return self.selectors is not None and all(one.matches(labels) for one in self.selectors)
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:

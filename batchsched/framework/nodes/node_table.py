@@ -234,7 +234,7 @@ class NodeTable:
 
     @property
     def reservations(self) -> PodReservations:
-        """What pods of sessions have reserved besides room on their nodes."""
+        """The volumes and devices that are reserved for pods which sessions have placed."""
         return PodReservations(self.assumed, self.device_ledger)
 
     def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:

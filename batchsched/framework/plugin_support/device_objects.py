@@ -62,7 +62,7 @@ def columns_served_by_devices(table: NodeTable) -> BoolArray:
 
 
 def equal_device_groups(table: NodeTable) -> EqualDeviceGroups:
-    """Return the groups of nodes with equal devices, which are kept up to date with the use of devices."""
+    """Return the groups of nodes with equal devices; they are updated when devices are allocated or released."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",

@@ -75,7 +75,7 @@ class DecidedInput:
 
     @cached_property
     def estimated_work(self) -> float:
-        """The estimated computing work of the decision, without the work of CP-SAT."""
+        """The estimated work of the decision without that of CP-SAT, in units of about a microsecond."""
         return decision_work(self.snapshot)
 
 
@@ -161,7 +161,7 @@ def require_work(budget: ExplanationBudget, units: float) -> None:
 
 
 class PlacementVerifier:
-    """Checks whether a session places one gang after changes of its input.
+    """Checks whether a session would place one gang if the input of the session were changed.
 
     Args:
       decided: the session.

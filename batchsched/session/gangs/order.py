@@ -94,7 +94,7 @@ class QueuePolicies:
         return resolve_policies(shares, self._default, self._chosen)
 
     def gang_orders(self, shares: QueueTable, queues: Iterable[str]) -> dict[str, GangOrderPolicy | None]:
-        """Return the order of the PodGroups of each queue, None for the order of the profile.
+        """Return the policy that orders the gangs of each queue; None if the queue uses that of the profile.
 
         Args:
           shares: the table of all queues.

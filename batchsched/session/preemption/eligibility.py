@@ -275,12 +275,12 @@ class VictimCandidates:
 
     @cached_property
     def candidates(self) -> list[VictimCandidate]:
-        """All running gangs that may be evicted and are not protected, sorted by identity; computed on first use."""
+        """The running gangs that may be evicted and are not protected, sorted by the identity of the gang."""
         return self._list_candidates(protected=False)
 
     @cached_property
     def protected_candidates(self) -> list[VictimCandidate]:
-        """All protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
+        """The protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
         return self._list_candidates(protected=True)
 
     def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:

@@ -98,7 +98,7 @@ class _Search:
         self._problem, self._seed = problem, seed
 
     def take_step(self, neighbourhood: GangNeighbourhood, budget: Budget) -> tuple[bool, float]:
-        """Decide the gangs of a neighbourhood again; return whether the solution improved, and the gap of the step."""
+        """Solve the gangs of a neighbourhood again; return whether the solution improved, and the gap that remains."""
         solution = self.solution
         part = NeighbourhoodProblem(self._problem, solution, neighbourhood)
         answer = part.solve(budget, self._seed, NoTelemetry())

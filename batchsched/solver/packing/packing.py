@@ -293,7 +293,7 @@ class Packing:
         return placed >= need or self.place_any(members.classes, need - placed, nodes) >= need - placed
 
     def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods of some pod classes, in the order of the classes; return how many were placed."""
+        """Place up to `want` pods in total, one given pod class after the other; return how many were placed."""
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:

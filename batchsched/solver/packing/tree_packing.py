@@ -54,7 +54,7 @@ class _PodDemand:
 
 
 class TreePacking:
-    """Places the pods of one gang with a tree of subgroups on the nodes of a packing."""
+    """Places the pods of one gang that has a tree of subgroups on the cluster nodes of a packing."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:
         self._packing, self._gang = packing, gang

@@ -389,7 +389,7 @@ class ResidualProblem:
         return tuple(gaps)
 
     def passing_nodes(self) -> BoolArray:
-        """Return for each pod class in the gang's minimum which nodes [C, N] pass its filters.
+        """Return a mask [C, N]: True where a node passes the filters of a pod class that the gang's minimum needs.
 
         Classes that the minimum does not need pass no node.
         """
@@ -418,7 +418,7 @@ class ResidualProblem:
         return is_best
 
     def node_size_shortage(self) -> IntArray:
-        """Return the amounts [R] by which a pod of the gang exceeds even the largest node that passes its filters."""
+        """Return by how much [R] a pod of the gang exceeds the best-fitting node that passes its filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.passing_nodes()):

@@ -114,7 +114,7 @@ class AdmissionProbe:
 
 
 def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
-    """Return the smallest change of a family that admits the refused gang; None if even the largest does not.
+    """Return the smallest change of increasing size with which the refused gang fits; None if it never does.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
     halved as long as its half admits too: at least half of the result then does not.

@@ -145,7 +145,7 @@ class TierSolver:
         return self._ascend(hint, floors, ceiling, None)
 
     def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return upper bounds of the tiers' objectives [T], given that higher tiers place the pods `placed` [C].
+        """Return an upper bound of each tier's objective [T]; the pods of higher tiers are fixed to `placed` [C].
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
