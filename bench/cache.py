@@ -79,9 +79,9 @@ def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, fl
     """CPU seconds: of one event of many, of what changed for each of them, and of a Snapshot after one (median)."""
     some = list(islice(events, BATCH))
     reader = cache.subscribe()
-    reader.read()
+    reader.read_changes()
     put = spent(lambda: each(cache.put, some)) / BATCH
-    told = spent(reader.read) / BATCH
+    told = spent(reader.read_changes) / BATCH
     frozen = []
     for event in islice(events, ROUNDS):
         cache.put(event)

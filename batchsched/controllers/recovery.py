@@ -196,7 +196,9 @@ class StaleGangController:
     def _gangs_to_judge(self) -> set[str]:
         """Return the gangs that may have become, or ceased to be, partially bound."""
         no_longer_busy = {identity for identity in self._doubtful if not self._busy(identity)}
-        changed = {identity for identity in self._changed_gangs.read() if not is_single_pod(identity)}
+        changed = {
+            identity for identity in self._changed_gangs.read_changed_gangs() if not is_single_pod(identity)
+        }
         return changed | no_longer_busy
 
     def _placed(self, gang: GangPods | None) -> list[Pod]:

@@ -149,7 +149,7 @@ class StatusController:
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
     def _queue_changes(self) -> None:
-        self.enqueue({gang_key(identity) for identity in self._changed_gangs.read()})
+        self.enqueue({gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()})
         self._queue_foreign_statuses()
         monotonic = self._clock.monotonic()
         if (

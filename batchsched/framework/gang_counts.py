@@ -122,7 +122,7 @@ class WaitingPods:
     def __init__(self) -> None:
         self._gangs: dict[str, dict[str, WaitingPod]] = {}
 
-    def add(self, waiting: WaitingPod) -> None:
+    def add_waiting_pod(self, waiting: WaitingPod) -> None:
         """Add a pod to the pods that wait at Permit."""
         self._gangs.setdefault(waiting.gang, {})[waiting.pod.key] = waiting
 

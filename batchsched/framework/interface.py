@@ -180,10 +180,10 @@ class NodeDryRun(Protocol):
     def __exit__(self, *_: object) -> None:
         """Undo all changes."""
 
-    def add(self, pod: Pod) -> None:
+    def add_pod(self, pod: Pod) -> None:
         """Add a pod to the node of this dry run."""
 
-    def remove(self, pod: Pod) -> None:
+    def remove_pod(self, pod: Pod) -> None:
         """Remove a pod from the node of this dry run."""
 
     def run_filters(self) -> Status:
@@ -203,16 +203,16 @@ class CandidateNodesDryRun(Protocol):
     def nodes(self) -> tuple[int, ...]:
         """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
-    def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+    def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`."""
 
-    def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+    def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
 
-    def fits(self, rows: IndexArray) -> BoolArray:
+    def pending_pod_fits(self, rows: IndexArray) -> BoolArray:
         """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
 
         It fitted on all of them before the last change.

@@ -87,14 +87,14 @@ class PipelineCandidateNodesDryRun:
         self._requested = table.requested[self._nodes_of_rows]
         self._nonzero = table.nonzero[self._nodes_of_rows]
 
-    def add(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+    def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`.
 
         A number may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
-    def remove(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
+    def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
         self._change(rows, pods, -1)
 
@@ -127,7 +127,7 @@ class PipelineCandidateNodesDryRun:
             fits &= verdict.feasible_mask
         return statuses
 
-    def fits(self, rows: IndexArray) -> BoolArray:
+    def pending_pod_fits(self, rows: IndexArray) -> BoolArray:
         """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
 
         The pod passed all Filters on these nodes before the last pods were added or removed.
@@ -228,11 +228,11 @@ class PipelineNodeDryRun:
         """Restore the table."""
         self._take_back(0, self._ports)
 
-    def add(self, pod: Pod) -> None:
+    def add_pod(self, pod: Pod) -> None:
         """Add a pod to the node of this dry run."""
         self._change(pod, self._state, come=True)
 
-    def remove(self, pod: Pod) -> None:
+    def remove_pod(self, pod: Pod) -> None:
         """Remove a pod from the node of this dry run."""
         self._change(pod, self._state, come=False)
 

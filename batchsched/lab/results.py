@@ -170,7 +170,7 @@ class ResultFile:
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def write(self, source: Path | BytesIO) -> None:
-        """Write the file from a result of an equal run, which may have other names and labels.
+        """Write the file with the result of an equal run, under the names and labels of this run.
 
         Raises:
           OSError: The file cannot be written.

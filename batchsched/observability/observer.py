@@ -95,11 +95,11 @@ class SessionHistory:
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
-    def add(self, session: RecordedSession) -> None:
+    def add_session(self, session: RecordedSession) -> None:
         """Add a session to the history. If the maximum is reached, the oldest session is dropped."""
         self._kept.append(session)
 
-    def get(self, number: int) -> RecordedSession | None:
+    def get_session(self, number: int) -> RecordedSession | None:
         """Return the session with this number, or None if it is no longer kept."""
         return next((session for session in self._kept if session.number == number), None)
 
@@ -187,7 +187,7 @@ class Observer:
         if session_input is not None:
             solver = replace(decision.solver, seconds=round(took, _DIGITS), stages=stages)
             recorded = replace(decision, solver=solver)
-            self.sessions.add(
+            self.sessions.add_session(
                 RecordedSession(
                     self._number, profile, session_input, recorded, profile_scheduler.runner.answers
                 )

@@ -253,15 +253,15 @@ def _reprieve_pods(
     node: str, lower: Sequence[Pod], trial: NodeDryRun, handle: PostFilterHandle
 ) -> PreemptionCandidate | Status:
     for victim in lower:
-        trial.remove(victim)
+        trial.remove_pod(victim)
     refusal = trial.run_filters()
     if not refusal.ok:
         return refusal
     leaving = NodeReprieve.from_removed(lower, handle)
     for index, victim in enumerate(leaving.order):
-        trial.add(victim)
+        trial.add_pod(victim)
         if not trial.run_filters().ok:
-            trial.remove(victim)
+            trial.remove_pod(victim)
             leaving.mark_as_victim(index)
     return leaving.to_candidate(node)
 
@@ -273,7 +273,7 @@ def _select_victims_together(
     names = handle.table.names
     lower = [handle.potential_victims(node) for node in trials.nodes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
-    trials.remove(rows, [pod for some in lower for pod in some])
+    trials.remove_pods(rows, [pod for some in lower for pod in some])
     results: dict[int, PreemptionCandidate | Status] = {}
     reprieves: dict[int, NodeReprieve] = {}
     for row, (node, lower_pods, refusal) in enumerate(
@@ -287,10 +287,10 @@ def _select_victims_together(
             reprieves[row] = NodeReprieve.from_removed(lower_pods, handle)
     for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
         rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
-        trials.add(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
-        fits = trials.fits(np.asarray(rows_left, np.int32))
+        trials.add_pods(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
+        fits = trials.pending_pod_fits(np.asarray(rows_left, np.int32))
         out = [row for row, fit in zip(rows_left, fits.tolist(), strict=True) if not fit]
-        trials.remove(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
+        trials.remove_pods(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
         for row in out:
             reprieves[row].mark_as_victim(index)
     return results | {

@@ -79,7 +79,7 @@ def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
     images = table.incremental_value("images", ImageTable, partial(ImageTable.update_nodes, table=table))
     total = np.zeros(len(table.nodes), np.int64)
     for name in names:
-        image = images.find(name)
+        image = images.find_image(name)
         if image is not None:
             total[image.nodes] += int(image.size * (len(image.nodes) / len(table.nodes)))
     if most <= MIN_IMAGE_BYTES:
@@ -117,7 +117,7 @@ class ImageTable:
                 self._images.pop(name, None)
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
-    def find(self, name: str) -> Image | None:
+    def find_image(self, name: str) -> Image | None:
         """Return the container image with this name, None if no node has it."""
         image, sizes = self._images.get(name), self._sizes.get(name)
         if image is None and sizes:

@@ -144,7 +144,7 @@ class GangMemberStore:
         self._forget(pod.key)
         if pod.metadata.uid in self._pod_owners:
             self._pod_owners.discard(pod.metadata.uid)
-            self.owners.remove(pod.metadata.uid)
+            self.owners.remove_owner(pod.metadata.uid)
         self._cache.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
@@ -153,7 +153,7 @@ class GangMemberStore:
         drivers = {pod.metadata.uid for pod in listed_pods if self.add_pod_owner(pod)}
         for uid in sorted(self._pod_owners - drivers):
             self._pod_owners.discard(uid)
-            self.owners.remove(uid)
+            self.owners.remove_owner(uid)
         pods = [self._with_gang(pod) for pod in listed_pods]
         for key in sorted(self._members.keys() - {pod.key for pod in pods}):
             self._forget(key)
@@ -173,7 +173,7 @@ class GangMemberStore:
         if owner is None or pod.spec.scheduler_name not in self._names:
             return False
         self._pod_owners.add(owner.ref.uid)
-        self.owners.put(owner)
+        self.owners.put_owner(owner)
         return True
 
     def _with_gang(self, pod: Pod) -> Pod:
@@ -242,7 +242,7 @@ class GangMemberStore:
     def owner_of_group(self, group: PodGroup) -> Owner | None:
         """Return the owner of a PodGroup that the grouper wrote, or None if the owner was deleted."""
         uid = group.metadata.labels.get(OWNER_LABEL, "")
-        return self.owners.find(OwnerReferenceKey("", "", "", "", uid)) if uid else None
+        return self.owners.find_owner(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
     def _derive(self, gang: PodGang) -> None:
         """Add the PodGroup of a gang when its first pod arrives, or replace it if its template has changed."""

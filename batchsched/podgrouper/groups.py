@@ -47,7 +47,7 @@ class PodGroupIndex:
         self._show(group.key)
 
     def remove(self, origin: int, key: str) -> None:
-        """Remove the PodGroup with this `namespace/name` from those of one origin."""
+        """Remove the PodGroup of this `namespace/name` that came from one origin, such as users."""
         if self._by_origin[origin].pop(key, None) is not None:
             self._show(key)
 

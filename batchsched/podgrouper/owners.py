@@ -271,7 +271,7 @@ class Owners:
             self._inherited[owner.ref.uid] = last
         return last[2]
 
-    def find(self, ref: OwnerReferenceKey) -> Owner | None:
+    def find_owner(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return the owner to which a reference points, or None if the owner is unknown.
 
         A reference without uid points to the present owner of that name.
@@ -292,7 +292,7 @@ class Owners:
         """
         seen: set[OwnerReferenceKey] = set()
         while ref is not None and ref not in seen and len(seen) < MAX_OWNER_DEPTH:
-            owner = self.find(ref)
+            owner = self.find_owner(ref)
             # A pod that owns pods is known only if it is a driver of Spark.
             if owner is None and (ref.group, ref.kind) not in self._kinds.by_group_and_name:
                 return
@@ -310,7 +310,7 @@ class Owners:
             level = sorted(children - seen)
             seen.update(level)
 
-    def put(self, owner: Owner) -> None:
+    def put_owner(self, owner: Owner) -> None:
         """Add an owner of pods, or replace the owner that has the same uid."""
         before = self._by_uid.get(owner.ref.uid)
         if before == owner:
@@ -322,7 +322,7 @@ class Owners:
             self._below.setdefault(owner.above.uid, set()).add(owner.ref.uid)
         self._changed(before, owner)
 
-    def remove(self, uid: str) -> None:
+    def remove_owner(self, uid: str) -> None:
         """Remove the owner of pods that has this uid."""
         before = self._by_uid.pop(uid, None)
         self._inherited.pop(uid, None)
@@ -367,16 +367,16 @@ class OwnerHandler:
         self.set_aside_objects.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
-            self._owners.remove(uid)
+            self._owners.remove_owner(uid)
         for owner in objects:
-            self._owners.put(owner)
+            self._owners.put_owner(owner)
         self._uids = uids
         self._changed()
 
     def on_change(self, item: Owner) -> None:
         """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
-        self._owners.put(item)
+        self._owners.put_owner(item)
         self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
 
@@ -384,7 +384,7 @@ class OwnerHandler:
         """Remove an owner of pods, such as a Job, after its deletion."""
         self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._uids.discard(item.ref.uid)
-        self._owners.remove(item.ref.uid)
+        self._owners.remove_owner(item.ref.uid)
         self._changed()
 
     def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
@@ -399,5 +399,5 @@ class OwnerHandler:
         why = SetAside("", f"{self._kind} {key}", "", problem)
         self.set_aside_objects[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)
         self._uids.discard(meta.uid)
-        self._owners.remove(meta.uid)
+        self._owners.remove_owner(meta.uid)
         self._changed()

@@ -49,7 +49,7 @@ class TopologyIndex:
         self._show(topology.name)
 
     def remove(self, origin: int, name: str) -> None:
-        """Remove the Topology of this name from those of one origin."""
+        """Remove the Topology of this name that came from one origin, such as Kueue."""
         if self._by_origin[origin].pop(name, None) is not None:
             self._show(name)
 

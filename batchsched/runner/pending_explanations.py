@@ -198,12 +198,12 @@ class PendingExplanations:
         """Return whether a refusal is still the last one of its gang. Any thread may call this method."""
         return self._pending.get(pending.key) is pending
 
-    def drop(self, pending: PendingExplanation) -> None:
+    def drop_pending(self, pending: PendingExplanation) -> None:
         """Remove a refusal that cannot be explained, or a gang that is no longer pending."""
         if self.is_current(pending):
             del self._pending[pending.key]
 
-    def forget(self, key: str) -> None:
+    def forget_gang(self, key: str) -> None:
         """Remove everything about a gang that is no longer pending."""
         self._pending.pop(key, None)
         self._explanations.pop(key, None)

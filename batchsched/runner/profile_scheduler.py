@@ -152,7 +152,7 @@ class ProfileScheduler:
 
     def sync_queue(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
-        changes = self._changes.read()
+        changes = self._changes.read_changes()
         if self.pipeline.allocates_devices != self.can_allocate_devices():
             self.pipeline.allocates_devices = self.can_allocate_devices()
             # Other pods are refused than before, so that all of them are tried again.

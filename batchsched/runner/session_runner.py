@@ -43,7 +43,7 @@ TelemetryFactory = Callable[[Profile], Telemetry | None]
 
 
 def without_telemetry(profile: Profile) -> Telemetry | None:
-    """Return no telemetry; this is the default `TelemetryFactory`."""
+    """Return None, so that sessions are decided without telemetry; the default `TelemetryFactory`."""
 
 
 @cache

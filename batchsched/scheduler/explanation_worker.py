@@ -77,7 +77,7 @@ class OutdatedExplanation(BaseException):
 
 
 class ExplanationGate(Telemetry):
-    """Interrupts the decisions of one explanation while sessions run.
+    """Interrupts the explanation of a refusal while sessions run.
 
     All methods are called in the thread of the explanation.
 
@@ -222,7 +222,7 @@ class ExplanationWorker:
             self._session = self._verifier = self._running = None  # their tables take memory
             return
         if not self.is_pending(pending.key):
-            self._pending.forget(pending.key)
+            self._pending.forget_gang(pending.key)
             return
         self._starts.append(self.clock.monotonic())
         self._pending.begin_explanation(pending)
@@ -251,7 +251,7 @@ class ExplanationWorker:
         if outcome.defect is not None:
             self._worker.report_failure(f"the refusal of {pending.key} is not explained", outcome.defect)
         if outcome.explained is None:
-            self._pending.drop(pending)
+            self._pending.drop_pending(pending)
         elif not self._pending.finish_explanation(pending, outcome.explained):
             return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
         return outcome

@@ -224,7 +224,7 @@ class WhatIf:
         gangs = _gang_count(shape, manifest) if shape is not None and kind.children is None else 0
         added = sum(child.get("kind") == "Pod" for child in children)
         self._check_room(added + (gangs * shape.pod_count if shape is not None else 0), file, title)
-        self.service.grouper.members.owners.put(owner)
+        self.service.grouper.members.owners.put_owner(owner)
         reference = {
             "apiVersion": kind.api_version,
             "kind": kind.name,

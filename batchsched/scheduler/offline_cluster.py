@@ -101,7 +101,7 @@ class OfflineCluster:
         for pod in snapshot.pods:
             members.add_pod_owner(pod)
         refs = [(pod, owner_of(pod, members.kinds)) for pod in snapshot.pods]
-        owned = [pod for pod, ref in refs if ref is not None and members.owners.find(ref) is not None]
+        owned = [pod for pod, ref in refs if ref is not None and members.owners.find_owner(ref) is not None]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
         keys = {pod.key for pod in owned}
         self.service.cache.replace(Pod, [pod for pod in snapshot.pods if pod.key not in keys])
@@ -129,7 +129,7 @@ class OfflineCluster:
                 continue
             ref = owner.ref
             if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:
-                self.service.grouper.members.owners.put(owner)
+                self.service.grouper.members.owners.put_owner(owner)
             elif kind.name != "ReplicaSet" and (
                 kind.name != "StatefulSet" or kind.rule(msgspec.json.decode(document.raw)) is not None
             ):

@@ -125,7 +125,7 @@ def compute_reservation(
     held: Sequence[tuple[Pod, int]] = (),
     presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
-    """Return the earliest start of a gang that does not fit now; None if no expected end makes room for it.
+    """Return the earliest start of a gang that does not fit now; None if no end of running gangs makes room for it.
 
     Args:
       context: the tables of the session.
@@ -173,7 +173,7 @@ class PresumedPlacements:
         self.placements: list[GangPlacement] = []
         """The gangs that start."""
 
-    def add(self, gang: PendingGang) -> None:
+    def add_gang(self, gang: PendingGang) -> None:
         """Add a gang to the estimate if it fits on what the gangs before it leave free; otherwise do nothing."""
         if not (gang.needs <= self._free_total).all():
             return
@@ -414,7 +414,7 @@ class ReservedHead:
                 continue
             # Each gang is presumed to start once, and only if a candidate for the head comes after it.
             while fitting:
-                starts.add(fitting.pop(0))
+                starts.add_gang(fitting.pop(0))
             later = compute_reservation(context, gang, started, now, held, starts.placements)
             if later is not None:
                 return cls(

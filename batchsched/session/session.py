@@ -103,7 +103,7 @@ class Session:
 
         Call it between two sessions only.
         """
-        self.tables.apply(changes)
+        self.tables.apply_changes(changes)
         if changes.nodes is not None:
             self._order.check_queue_settings()
             # Topology levels are valid for one set of nodes; cached admissions refer to them.

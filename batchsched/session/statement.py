@@ -128,7 +128,7 @@ class Statement:
         )
         for placement in self._placements:
             identity = placement.gang.members.identity
-            tables.counts.invalidate(identity)
+            tables.counts.invalidate_counts(identity)
             tables.node_table.waiting.remove_gang(identity)
 
     def checkpoint(self) -> int:
@@ -438,7 +438,9 @@ class Statement:
                 return answers[0].status
             if answers:
                 until = {answer.status.plugin: self._now + answer.timeout_seconds for answer in answers}
-                tables.node_table.waiting.add(WaitingPod(placed.pod, placed.node, identity, until))
+                tables.node_table.waiting.add_waiting_pod(
+                    WaitingPod(placed.pod, placed.node, identity, until)
+                )
         return SUCCESS
 
     def _reservers_of(self, pod_class: PodClass) -> tuple[ReservePlugin, ...]:

@@ -60,7 +60,7 @@ class DomainTree:
         self.work = 0
         """Array elements that were computed."""
 
-    def cost(self, counts: IntArray) -> int:
+    def layout_cost(self, counts: IntArray) -> int:
         """Return the cost of using the nodes with a count above 0; the first node and the first domains are free.
 
         With occupied nodes, the first further domain costs, too.

@@ -375,9 +375,9 @@ class SwapNeighbourhood:
         usable = room.usable_nodes(class_index)
         nodes = np.flatnonzero(usable) if request.nodes is None else request.nodes[usable[request.nodes]]
         for partial in PASSES:
-            mark = room.mark()
+            mark = room.checkpoint()
             yield from self._propose_pass(request, nodes, partial)
-            if partial and room.mark() == mark:
+            if partial and room.checkpoint() == mark:
                 return
 
     def _propose_pass(self, request: RoomRequest, nodes: IntArray, partial: bool) -> Iterator[SwapMove]:
@@ -391,9 +391,9 @@ class SwapNeighbourhood:
             promising, partner = np.flatnonzero(helped.any(axis=1)).tolist(), -1
             while promising:
                 partner = promising.pop(0)
-                mark = room.mark()
+                mark = room.checkpoint()
                 yield SwapMove(leaving, int(self._partners[leaving][partner]), sources[helped[partner]])
-                if room.mark() != mark:
+                if room.checkpoint() != mark:
                     # The exchange changed what is free: what was computed for the next partners is outdated.
                     sources = sources[by_group[leaving, sources] > 0]
                     helped = self._helped(demand, leaving, sources, partial)
@@ -582,10 +582,10 @@ class LocalSearch:
             return
         for move in neighbourhood.propose(request):
             self._remaining_moves -= 1
-            mark = room.mark()
+            mark = room.checkpoint()
             placed = neighbourhood.apply(request, move)
             if placed is None:
-                room.rollback(mark)
+                room.roll_back_to(mark)
             else:
                 request.missing_pods -= placed
             # Return before the next move is drawn: a generator computes it at once, and it would not be used.

@@ -126,12 +126,12 @@ class _Layout:
         tree = DomainTree(paths[:, nodes], self._prices(ranked), self._occupied_nodes(ranked, now_on)[nodes])
         counts = np.zeros(len(free), np.int64)
         counts[now_on] = [own[node] for node in now_on.tolist()]
-        before = tree.cost(counts[nodes])
+        before = tree.layout_cost(counts[nodes])
         if before <= 0:
             return
         laid_out = tree.cover_at_least_cost(capacity[nodes], pods)
         self._work += tree.work
-        if tree.cost(laid_out) < before:
+        if tree.layout_cost(laid_out) < before:
             self._replace(ranked.pod_class, nodes, laid_out, demand)
 
     def _replace(self, pod_class: int, nodes: IndexArray, counts: IntArray, demand: IntArray) -> None:

@@ -155,7 +155,7 @@ class ClusterState:
         """
         field, key = _address(deleted)
         uid = deleted.metadata.uid
-        self._tombstones.add(uid)
+        self._tombstones.record_deletion(uid)
         if field == PODS:
             self.gangs.handle_deletion_of_finished(key)
         self._statuses.pop((field, key), None)
@@ -172,7 +172,7 @@ class ClusterState:
         keys = set()
         for listed_object in listed:
             keys.add(_address(listed_object)[1])
-            self._tombstones.remove(listed_object.metadata.uid)
+            self._tombstones.forget_deletion(listed_object.metadata.uid)
             self._put(listed_object, _version(listed_object, None), listed=True)
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
@@ -182,7 +182,7 @@ class ClusterState:
     def _bury(self, field: str, key: str) -> None:
         present = self._stores[field].get(key)
         if present is not None:
-            self._tombstones.add(present.metadata.uid)
+            self._tombstones.record_deletion(present.metadata.uid)
             self._drop(field, key)
 
     def _put(self, changed: Any, version: int, *, listed: bool) -> None:
@@ -220,7 +220,7 @@ class ClusterState:
         if not pod.is_relevant_to(self.scheduler_names):
             self._drop(PODS, key)
             if pod.finished:
-                self._tombstones.add(pod.metadata.uid)
+                self._tombstones.record_deletion(pod.metadata.uid)
                 self.gangs.record_finished_pod(pod)
             return
         assumption = self._assumed.get(key)
@@ -277,7 +277,7 @@ class ClusterState:
         for reference in self._readers:
             reader = reference()
             if reader is not None:
-                reader.record(field, key, before, after)
+                reader.record_change(field, key, before, after)
 
     # Assumed pods
 

@@ -127,7 +127,7 @@ class ChangedGangs:
     """Collects the identities of changed gangs for one reader of a `GangIndex`, such as a controller.
 
     Args:
-      identities: The gangs that the first `read` returns in any case.
+      identities: The gangs that the first `read_changed_gangs` returns in any case.
     """
 
     __slots__ = ("__weakref__", "_identities")
@@ -139,7 +139,7 @@ class ChangedGangs:
         """Record the identity of a gang that changed."""
         self._identities.add(identity)
 
-    def read(self) -> set[str]:
+    def read_changed_gangs(self) -> set[str]:
         """Return the identities of the gangs that changed since the last call."""
         changed, self._identities = self._identities, set()
         return changed
@@ -178,7 +178,7 @@ class GangIndex:
         return self._gangs.get(identity)
 
     def subscribe(self) -> ChangedGangs:
-        """Return a new reader of the identities of changed gangs. Its first `read` returns all gangs."""
+        """Return a new reader of the identities of changed gangs. Its first `read_changed_gangs` returns all gangs."""
         reader = ChangedGangs(self._gangs)
         self._readers = [present for present in self._readers if present() is not None]
         self._readers.append(ref(reader))
@@ -225,9 +225,9 @@ class GangIndex:
             gang = self._gang(identity)
         group = gang.group if gang is not None else None
         if before is not None:
-            self._usage.remove(before, group)
+            self._usage.remove_pod(before, group)
         if after is not None:
-            self._usage.add(after, group)
+            self._usage.add_pod(after, group)
         if gang is not None:
             self._replace_in_gang(gang, key, after, assumed=assumed)
 
@@ -320,7 +320,7 @@ class GangIndex:
             self._changed(gang)
 
     def forget_finished_except(self, keys: Container[str]) -> None:
-        """Handle the deletion of each recorded finished pod that `keys`, a complete list of all pods, lacks."""
+        """Record as deleted each finished pod that is not in `keys`, the complete list of the keys of all pods."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished(key)
 

@@ -94,19 +94,19 @@ class QueueUsageTally:
                 by_queue.setdefault(queue, Counter()).update(amounts)
         return by_queue
 
-    def add(self, pod: Pod, pod_group: PodGroup | None) -> None:
+    def add_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Add the requests of a pod to the sums of its queue."""
         self._change(pod, stated_queue(pod_group, pod), 1)
 
-    def remove(self, pod: Pod, pod_group: PodGroup | None) -> None:
+    def remove_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Subtract the requests of a pod from the sums of its queue. Both must be those of the matching `add`."""
         self._change(pod, stated_queue(pod_group, pod), -1)
 
     def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
         """Move the requests of pods to the right queue after their PodGroup was added, changed or deleted."""
         for pod in pods:
-            self.remove(pod, before)
-            self.add(pod, after)
+            self.remove_pod(pod, before)
+            self.add_pod(pod, after)
 
     def to_table(self) -> ResourceUsage:
         """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""

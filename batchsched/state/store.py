@@ -100,7 +100,7 @@ class Tombstones:
     def __init__(self) -> None:
         self._uids: dict[str, None] = {}
 
-    def add(self, uid: str) -> None:
+    def record_deletion(self, uid: str) -> None:
         """Record the uid of a deleted object. An empty uid is ignored."""
         if uid:
             self._uids[uid] = None
@@ -111,7 +111,7 @@ class Tombstones:
         """Return whether an object of this uid was deleted."""
         return uid in self._uids
 
-    def remove(self, uid: str) -> None:
+    def forget_deletion(self, uid: str) -> None:
         """Remove a uid from the tombstones, because a list of the API server contains the object."""
         self._uids.pop(uid, None)
 
@@ -179,7 +179,7 @@ class ChangeReader:
         # None after too many changes. Without objects there is nothing that a Snapshot could show.
         self._unread: dict[tuple[str, str], Any] | None = None if any(map(len, stores.values())) else {}
 
-    def record(self, field: str, key: str, before: Any, after: Any) -> None:
+    def record_change(self, field: str, key: str, before: Any, after: Any) -> None:
         """Record that an object changed; `before` is None for an addition, `after` is None for a removal."""
         unread = self._unread
         if unread is None:
@@ -193,8 +193,8 @@ class ChangeReader:
         elif after is None and unread[address] is None:
             del unread[address]
 
-    def unread(self) -> tuple[Change, ...] | None:
-        """Return the changes since the last `read`, without marking them as read; None if there were too many.
+    def unread_changes(self) -> tuple[Change, ...] | None:
+        """Return the changes since the last `read_changes`, without marking them as read; None if there were too many.
 
         The changes of an object are merged into one; changes that cancel out are left out.
         """
@@ -207,12 +207,12 @@ class ChangeReader:
         )
         return tuple(change for change in changes if change.before is not change.after)
 
-    def read(self) -> tuple[Change, ...] | None:
+    def read_changes(self) -> tuple[Change, ...] | None:
         """Return the changes since the last call, and forget them; None if there were too many.
 
         After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far. The first
         call returns None unless the cluster state was empty when the reader was created.
         """
-        changes = self.unread()
+        changes = self.unread_changes()
         self._unread = {}
         return changes

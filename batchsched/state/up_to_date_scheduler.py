@@ -72,7 +72,7 @@ class UpToDateScheduler:
           held: the gangs that wait at Permit; the cluster state does not contain them.
         """
         cache = self._cache
-        changes = self._changes.read()
+        changes = self._changes.read_changes()
         if changes is not None and self._ignored_fields:
             changes = tuple(change for change in changes if change.field not in self._ignored_fields)
         if self._scheduler is None or changes is None or not self._can_follow_all(changes):
@@ -93,7 +93,7 @@ class UpToDateScheduler:
 
     def unread_changes(self) -> tuple[Change, ...] | None:
         """Return the changes since the last call of `updated_scheduler`, or None if there were too many."""
-        return self._changes.unread()
+        return self._changes.unread_changes()
 
     def _can_follow_all(self, changes: Iterable[Change]) -> bool:
         """Return whether the present scheduler can follow these changes."""

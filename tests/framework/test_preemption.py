@@ -237,9 +237,9 @@ def test_a_trial_restores_the_table_and_the_state():
     )
     before = made.requested.copy()
     with handle.start_node_dry_run(0) as trial:
-        trial.remove(there[0])
-        trial.remove(there[1])
-        trial.add(there[1])
+        trial.remove_pod(there[0])
+        trial.remove_pod(there[1])
+        trial.add_pod(there[1])
         assert trial.run_filters().ok
         assert len(made.pods) == 1
     assert (made.requested == before).all()
@@ -258,7 +258,7 @@ def test_a_port_that_two_pods_hold_is_free_once_one_has_left_as_in_the_original(
     )
     with handle.start_node_dry_run(0) as trial:
         assert not trial.run_filters().ok
-        trial.remove(there[0])
+        trial.remove_pod(there[0])
         assert trial.run_filters().ok
     assert not pipeline.find_nodes_that_pass_filters(wish, made).fits.any()
 
@@ -287,20 +287,20 @@ def test_trials_remove_and_add_pods_without_changing_the_table():
     before = handle.table.requested.copy()
     trials = handle.start_candidate_nodes_dry_run([0, 1, 2])
     everyone = [one for some in bound.values() for one in some]
-    trials.remove(rows(0, 0, 1, 1, 2, 2), everyone)
+    trials.remove_pods(rows(0, 0, 1, 1, 2, 2), everyone)
     assert [one.ok for one in trials.run_filters()] == [True, True, False]
-    trials.add(rows(0, 1), [bound["n0"][0], bound["n1"][1]])
-    assert trials.fits(rows(0, 1)).tolist() == [False, True]
+    trials.add_pods(rows(0, 1), [bound["n0"][0], bound["n1"][1]])
+    assert trials.pending_pod_fits(rows(0, 1)).tolist() == [False, True]
     assert (handle.table.requested == before).all()
 
 
 def test_each_row_of_trials_equals_a_single_trial():
     handle, bound = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit(), TaintToleration())
     trials = handle.start_candidate_nodes_dry_run([0, 2])
-    trials.remove(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
+    trials.remove_pods(rows(0, 1), [bound["n0"][0], bound["n2"][0]])
     for at, status in zip((0, 2), trials.run_filters(), strict=True):
         with handle.start_node_dry_run(at) as trial:
-            trial.remove(bound[f"n{at}"][0])
+            trial.remove_pod(bound[f"n{at}"][0])
             assert trial.run_filters() == status
 
 

@@ -110,7 +110,7 @@ async def test_kept_session_decides_again_as_it_was_decided(tmp_path):
     await one.town.turns(1)
     (summary,) = one.seen.sessions.summaries()
     file = tmp_path / "session.json.gz"
-    kept = one.seen.sessions.get(summary.id)
+    kept = one.seen.sessions.get_session(summary.id)
     assert kept is not None
     file.write_bytes(kept.to_session_file())
     recorded = read_session_file(file)
@@ -125,7 +125,7 @@ async def test_only_the_last_sessions_are_kept():
         one.town.make(alone(1, prefix=f"solo{number}", gpu=1).pods)
         await one.town.turns(1)
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4, 3]
-    assert one.seen.sessions.get(1) is None
+    assert one.seen.sessions.get_session(1) is None
     one.seen.sessions.resize(1)
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4]
 

@@ -329,12 +329,12 @@ def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, c
         assert room.violations <= len(room.victims)
         with handle.start_node_dry_run(made.index[room.node]) as trial:
             for victim in room.victims:
-                trial.remove(victim)
+                trial.remove_pod(victim)
             assert trial.run_filters().ok
             for victim in room.victims:
-                trial.add(victim)
+                trial.add_pod(victim)
                 assert not trial.run_filters().ok
-                trial.remove(victim)
+                trial.remove_pod(victim)
     tried = {room.node for room in search.candidates} | set(search.rejected)
     assert tried == {
         name for at, name in enumerate(made.names) if handle.scan.code_at(at) is Code.UNSCHEDULABLE

@@ -32,7 +32,7 @@ def test_a_member_waits_at_permit_for_the_timeout_of_its_gang():
 
 def test_the_last_member_allows_the_waiting_members():
     made = table_with(GangPodCounts("team/g", minimum=2, existing=2, placed=2))
-    made.waiting.add(WaitingPod(pod("first"), 0, "team/g", {GangScheduling.name: 9.0}))
+    made.waiting.add_waiting_pod(WaitingPod(pod("first"), 0, "team/g", {GangScheduling.name: 9.0}))
     assert PLUGIN.permit(pod("p"), 0, made, CycleState()).status.ok
     assert made.waiting.all_allowed("team/g")
 

@@ -77,7 +77,7 @@ class Explaining(Town):
             await self.worker.run_once()
 
     def recorded_session(self, folder: Path) -> SessionRecord:
-        recorded = self.observer.sessions.get(1)
+        recorded = self.observer.sessions.get_session(1)
         assert recorded is not None
         file = folder / "session.json.gz"
         file.write_bytes(recorded.to_session_file())

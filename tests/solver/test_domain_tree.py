@@ -58,11 +58,11 @@ def test_no_other_layout_costs_less(data):
     assert counts.sum() == pods
     assert (counts <= capacity).all()
     least = min(
-        domains.cost(np.array(chosen))
+        domains.layout_cost(np.array(chosen))
         for chosen in itertools.product(*[range(most + 1) for most in capacity.tolist()])
         if sum(chosen) == pods
     )
-    assert domains.cost(counts) == least
+    assert domains.layout_cost(counts) == least
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=7))

@@ -39,10 +39,10 @@ def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, dat
     packing = Packing(problem)
     gangs = len(problem.gangs.need)
     packing.place_gang(0)
-    before, mark = repr(state(packing)), packing.mark()
+    before, mark = repr(state(packing)), packing.checkpoint()
     for gang in range(1, gangs):
         packing.place_gang(gang)
-    packing.rollback(mark)
+    packing.roll_back_to(mark)
     assert repr(state(packing)) == before
     chosen = data.draw(st.integers(0, gangs - 1))
     packing.place_gang(chosen)
@@ -118,7 +118,7 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
     assert together.taken.tolist() == one_by_one.taken.tolist()
     assert together.room.waiting == one_by_one.room.waiting
     assert all((row >= 0).all() for row in together.room.free)
-    together.rollback(0)
+    together.roll_back_to(0)
     assert not together.taken.any()
 
 

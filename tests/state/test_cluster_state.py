@@ -245,18 +245,18 @@ def test_pod_is_assumed_once():
 def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     cache = cache_of(node("n0"), pod("a"))
     waiting, reader = cache.snapshot().pods[0], cache.subscribe()
-    reader.read()
+    reader.read_changes()
     cache.assume(A, "n0", NOW)
     assert cache.unassume(A, "n0")
     assert cache.snapshot().pods[0] is waiting
-    assert reader.read() == ()
+    assert reader.read_changes() == ()
     assert not cache.unassume(A, "n0")
 
 
 def test_pods_that_came_and_went_are_freed_although_no_reader_reads():
     cache = cache_of(node("n0"))
     readers = [cache.subscribe(), cache.subscribe()]
-    readers[0].read()
+    readers[0].read_changes()
     payloads = []
     for version in range(3):
         waiting, payload = with_payload(pod("a", version + 1, f"uid-{version}"))
@@ -275,10 +275,10 @@ def test_reader_ends_with_its_owner_and_the_others_continue():
     cache.put(node("n0"))
     late = cache.subscribe()
     assert ended_reader() is None
-    assert [change.key for change in alive.read() or ()] == ["n0"]
-    assert late.read() is None
+    assert [change.key for change in alive.read_changes() or ()] == ["n0"]
+    assert late.read_changes() is None
     cache.put(node("n1"))
-    assert [change.key for change in late.read() or ()] == ["n1"]
+    assert [change.key for change in late.read_changes() or ()] == ["n1"]
 
 
 def test_unassume_of_an_earlier_node_keeps_the_later_assumption():

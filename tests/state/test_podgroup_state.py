@@ -134,11 +134,11 @@ def test_each_gang_that_differs_was_reported_as_changed(events):
     story = Story()
     for what, *arguments in events:
         before = _records(story.state)
-        story.changed.read()
+        story.changed.read_changed_gangs()
         getattr(story, what)(*arguments)
         after = _records(story.state)
         differ = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-        assert differ <= story.changed.read()
+        assert differ <= story.changed.read_changed_gangs()
 
 
 def _records(state: ClusterState) -> dict[str, Any]:
@@ -165,10 +165,10 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
     for number in range(3):
         state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
     changed = state.gangs.subscribe()
-    changed.read()
+    changed.read_changed_gangs()
     assert state.queue_usage.allocated["default"]["cpu"] == 2000
     state.put(group("bert", 3, queue="ml"))
-    assert changed.read() == {"team/bert"}
+    assert changed.read_changed_gangs() == {"team/bert"}
     assert "default" not in state.queue_usage.allocated
     assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
     assert state.queue_usage.pending_requests["ml"]["cpu"] == 1000
@@ -253,9 +253,13 @@ def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():
     assert bert is not None
     assert bert.assumed == {"team/bert-0"}
     changed, generation = state.gangs.subscribe(), state.generation
-    changed.read()
+    changed.read_changed_gangs()
     state.put(pod("bert-0", 2, "u0", group="bert", on="n0"))
-    assert (bert.assumed, changed.read(), state.generation) == (set(), {"team/bert"}, generation)
+    assert (bert.assumed, changed.read_changed_gangs(), state.generation) == (
+        set(),
+        {"team/bert"},
+        generation,
+    )
 
 
 def test_status_of_another_object_of_the_same_name_is_not_returned():

@@ -74,7 +74,7 @@ class Follower:
 
     def follow(self) -> dict[tuple[str, str], Any]:
         """Apply the changes since the last call, or start again if there were too many."""
-        unread, changes = self.reader.unread(), self.reader.read()
+        unread, changes = self.reader.unread_changes(), self.reader.read_changes()
         if changes is None:
             assert unread is None
             self.objects = objects_of(self.cache)
@@ -315,7 +315,7 @@ class Life(RuleBasedStateMachine):
     def what_changes_do_not_name_is_the_same_object(self) -> None:
         reader, before = self.before
         now = self.cache.snapshot()
-        changes = reader.read()
+        changes = reader.read_changes()
         assert changes is not None
         named = {(one.field, one.key) for one in changes}
         for field, key in (("nodes", "name"), ("pods", "key")):

@@ -66,7 +66,7 @@ def test_running_and_pending_gangs_move_when_the_default_queue_of_the_namespace_
         running.pod_groups,
     )
     changed = cache.gangs.subscribe()
-    changed.read()
+    changed.read_changed_gangs()
 
     def seen() -> dict[str, tuple[int, int]]:
         allocations = queue_allocations(cache)
@@ -79,6 +79,6 @@ def test_running_and_pending_gangs_move_when_the_default_queue_of_the_namespace_
     assert seen() == {"a": (1000, 1)}
     cache.put(defaulting("b"))
     assert seen() == {"b": (1000, 1)}
-    assert changed.read() == {"team/w", "team/r"}
+    assert changed.read_changed_gangs() == {"team/w", "team/r"}
     cache.put(namespace(**{"scheduling.batchsched.dev/default-queue": "b", "other": "label"}))
-    assert changed.read() == set()
+    assert changed.read_changed_gangs() == set()

@@ -86,12 +86,12 @@ def test_freezing_twice_gives_the_same_tuple():
 
 def test_tombstones_contain_deleted_uids_until_they_are_removed():
     gone = Tombstones()
-    gone.add("u1")
-    gone.add("")
+    gone.record_deletion("u1")
+    gone.record_deletion("")
     assert "u1" in gone
     assert "" not in gone
-    gone.remove("u1")
-    gone.remove("u1")
+    gone.forget_deletion("u1")
+    gone.forget_deletion("u1")
     assert "u1" not in gone
 
 
@@ -99,7 +99,7 @@ def test_the_oldest_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "MAX_TOMBSTONES", 2)
     gone = Tombstones()
     for uid in "abc":
-        gone.add(uid)
+        gone.record_deletion(uid)
     assert [uid in gone for uid in "abc"] == [False, True, True]
 
 
@@ -136,11 +136,11 @@ class Shelf:
         else:
             self.stores[field].put(key, value)
         for reader in self.readers:
-            reader.record(field, key, before, value)
+            reader.record_change(field, key, before, value)
 
 
 def changes_of(reader: ChangeReader) -> list[tuple[str, Any, Any]] | None:
-    changes = reader.read()
+    changes = reader.read_changes()
     return None if changes is None else [(change.key, change.before, change.after) for change in changes]
 
 
@@ -162,9 +162,9 @@ def test_unread_changes_can_be_seen_without_reading_them():
     first = pod("a")
     shelf.put("pods", "team/a", first)
     (reader,) = shelf.readers
-    assert [change.after for change in reader.unread() or ()] == [first]
+    assert [change.after for change in reader.unread_changes() or ()] == [first]
     assert changes_of(reader) == [("team/a", None, first)]
-    assert reader.unread() == ()
+    assert reader.unread_changes() == ()
 
 
 def test_addition_and_removal_cancel_out():
@@ -175,7 +175,7 @@ def test_addition_and_removal_cancel_out():
     shelf.put("pods", "team/a", None)
     assert changes_of(reader) == []
     shelf.put("pods", "team/a", first)
-    reader.read()
+    reader.read_changes()
     shelf.put("pods", "team/a", second)
     shelf.put("pods", "team/a", first)
     assert changes_of(reader) == []
@@ -186,7 +186,7 @@ def test_object_that_is_deleted_and_created_again_is_one_change():
     (reader,) = shelf.readers
     first, second = pod("a", 1, "elder"), pod("a", 2, "younger")
     shelf.put("pods", "team/a", first)
-    reader.read()
+    reader.read_changes()
     shelf.put("pods", "team/a", None)
     shelf.put("pods", "team/a", second)
     assert changes_of(reader) == [("team/a", first, second)]
@@ -199,11 +199,11 @@ def test_reader_with_too_many_unread_changes_gets_none_once():
     eager, lazy = shelf.readers
     for name in "abc":
         shelf.put("pods", f"team/{name}", pod(name))
-        assert len(eager.read() or ()) == 1
-    assert lazy.unread() is None
-    assert lazy.read() is None
+        assert len(eager.read_changes() or ()) == 1
+    assert lazy.unread_changes() is None
+    assert lazy.read_changes() is None
     shelf.put("pods", "team/a", None)
-    assert len(lazy.read() or ()) == 1
+    assert len(lazy.read_changes() or ()) == 1
 
 
 def test_changes_of_one_object_do_not_add_up():
@@ -214,7 +214,7 @@ def test_changes_of_one_object_do_not_add_up():
     for name in "bcd":
         shelf.put("pods", f"team/{name}", pod(name))
         shelf.put("pods", f"team/{name}", None)
-    assert shelf.readers[0].read() == ()
+    assert shelf.readers[0].read_changes() == ()
 
 
 def test_reader_that_never_reads_keeps_no_object():
@@ -239,7 +239,7 @@ def test_reader_that_stops_keeps_only_the_objects_that_it_saw():
         shelf.put("pods", "team/a", value)
         payloads.append(payload)
         if number == 0:
-            reader.read()
+            reader.read_changes()
     del value
     assert [payload() is None for payload in payloads] == [False, True, False]
     shelf.put("pods", "team/a", None)
@@ -254,11 +254,11 @@ def test_changes_that_were_read_are_not_kept():
     shelf.put("pods", "team/a", value)
     del value
     for reader in shelf.readers:
-        reader.read()
+        reader.read_changes()
     shelf.put("pods", "team/a", None)
     for reader in shelf.readers:
         assert payload() is not None
-        reader.read()
+        reader.read_changes()
     assert payload() is None
 
 

@@ -98,7 +98,7 @@ class TermIndex:
         self._without_value: dict[ExistingTerm, None] = {}
         self._values_of: dict[ExistingTerm, tuple[LabelValue, ...]] = {}
 
-    def add(self, term: ExistingTerm) -> None:
+    def add_term(self, term: ExistingTerm) -> None:
         """Add an affinity term to the index. A term without a label selector matches no pod, and is not found."""
         selector = term.term.label_selector
         if selector is None:
@@ -111,7 +111,7 @@ class TermIndex:
         for value in values:
             self._by_value.setdefault(value, {})[term] = None
 
-    def remove(self, term: ExistingTerm) -> None:
+    def remove_term(self, term: ExistingTerm) -> None:
         """Remove an affinity term from the index."""
         self._without_value.pop(term, None)
         for value in self._values_of.pop(term, ()):
@@ -156,12 +156,12 @@ class AffinityGroups:
             group = self._groups[key] = AffinityGroup(pod.namespace, affinity)
             terms = self._terms[key] = tuple(_terms_of(group))
             for term in terms:
-                self._index.add(term)
+                self._index.add_term(term)
         group.change_count(node, by)
         if not group.on:
             del self._groups[key]
             for term in self._terms.pop(key):
-                self._index.remove(term)
+                self._index.remove_term(term)
 
     def renumber(self, numbers: list[int]) -> None:
         """Update the node indexes of all affinity groups: node i becomes node numbers[i]."""

@@ -90,7 +90,7 @@ class LabelIndex:
         """The number of sets."""
         return len(self._sets)
 
-    def add(self, namespace: str, labels: Mapping[str, str]) -> int:
+    def add_label_set(self, namespace: str, labels: Mapping[str, str]) -> int:
         """Add the labels and the namespace of a pod to the index, and return the number of this label set."""
         number = len(self._sets)
         self._sets.append((namespace, labels))
@@ -98,7 +98,7 @@ class LabelIndex:
             self._sets_with.setdefault(item, []).append(number)
         return number
 
-    def select(self, selection: PodSelector) -> IndexArray:
+    def matching_label_sets(self, selection: PodSelector) -> IndexArray:
         """Return the numbers [k] of the label sets that a selector matches, ascending.
 
         Results are cached and extended.
@@ -212,7 +212,7 @@ class PodLabelGroups:
             self._groups.append(group)
             self._sizes.append(0)
             self._empty += 1
-            self._index.add(namespace, group.labels)
+            self._index.add_label_set(namespace, group.labels)
             if terminating:
                 self._leaving.append(number)
         return number
@@ -250,7 +250,7 @@ class PodLabelGroups:
         If `terminating` is False, the mask is False for groups of terminating pods.
         """
         chosen = np.zeros(len(self._groups), np.bool_)
-        chosen[self._index.select(selection)] = True
+        chosen[self._index.matching_label_sets(selection)] = True
         if not terminating:
             chosen[self._leaving] = False
         return chosen

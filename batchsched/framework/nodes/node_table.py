@@ -255,7 +255,7 @@ class NodeTable:
           nonzero: [2] requests of one pod for scoring.
         """
         counted = (requested, nonzero)
-        self._counted.update(dict.fromkeys(self.pods.add(placements), counted))
+        self._counted.update(dict.fromkeys(self.pods.add_pods(placements), counted))
         pods_on: dict[int, int] = {}
         for _, node in placements:
             pods_on[node] = pods_on.get(node, 0) + 1
@@ -270,7 +270,7 @@ class NodeTable:
           KeyError: a pod is on no node.
         """
         keys = [pod.key for pod in pods]
-        nodes = self.pods.remove(keys)
+        nodes = self.pods.remove_pods(keys)
         for key, node in zip(keys, nodes, strict=True):
             self._count(node, self._counted.pop(key), -1)
         for node in dict.fromkeys(nodes):

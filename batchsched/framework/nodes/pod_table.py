@@ -86,7 +86,7 @@ class PodTable:
         self.claim_users: dict[str, dict[str, Pod]] = {}
         """Claim, `namespace/name` → pods on any node that use it."""
 
-    def add(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
+    def add_pods(self, placements: Sequence[tuple[Pod, int]]) -> list[str]:
         """Add pods to the pod table, each on its node.
 
         Args:
@@ -141,7 +141,7 @@ class PodTable:
                 claim = f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"
                 yield self.claim_users.setdefault(claim, {})
 
-    def remove(self, keys: Sequence[str]) -> list[int]:
+    def remove_pods(self, keys: Sequence[str]) -> list[int]:
         """Remove pods from the pod table.
 
         Args:

@@ -172,7 +172,7 @@ class CachedVerdict:
 
 
 @dataclass(slots=True, eq=False)
-class ScopeScores:
+class CachedScopeScores:
     """The cached scores of the Score plugins that depend on the same part of the cluster.
 
     Args:
@@ -192,7 +192,7 @@ class ScopeScores:
     @classmethod
     def empty(
         cls, scorers: Sequence[WeightedScorePlugin], scope: ResultScope, table: NodeTable
-    ) -> "ScopeScores":
+    ) -> "CachedScopeScores":
         """Return an empty cache for the scores of the Score plugins that depend on one part of the cluster."""
         count = len(table.nodes)
         normalized = [
@@ -219,7 +219,7 @@ class CachedScores:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._scopes = tuple(
-            ScopeScores.empty(scorers, scope, table)
+            CachedScopeScores.empty(scorers, scope, table)
             for scope in (
                 ResultScope.NODE_OBJECT,
                 ResultScope.ALL_NODE_OBJECTS,
@@ -273,7 +273,9 @@ class CachedScores:
         total += self._normalized
         return total
 
-    def _update(self, scores: ScopeScores, asking: PluginScorer, nodes: IndexArray, table: NodeTable) -> bool:
+    def _update(
+        self, scores: CachedScopeScores, asking: PluginScorer, nodes: IndexArray, table: NodeTable
+    ) -> bool:
         """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
         if not len(nodes):
             return False

@@ -109,7 +109,7 @@ class DebugHandlers:
     async def _session(self, request: web.Request) -> web.Response:
         number = request.match_info["id"]
         is_number = number.isdecimal() and len(number) <= _MAX_DIGITS
-        session = self._sessions.get(int(number)) if is_number else None
+        session = self._sessions.get_session(int(number)) if is_number else None
         if session is None:
             return web.Response(
                 status=404,

@@ -50,11 +50,11 @@ class AffinityCandidateIndex:
 
     def __post_init__(self) -> None:
         for candidate in self.batch.candidates:
-            self.index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
+            self.index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
-    def select(self, selection: PodSelector) -> list[CandidatePods]:
+    def select_candidates(self, selection: PodSelector) -> list[CandidatePods]:
         """Return the candidates that match `selection`; each is the pending pods of one gang and pod class."""
-        return [self.batch.candidates[at] for at in self.index.select(selection)]
+        return [self.batch.candidates[at] for at in self.index.matching_label_sets(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:
         """Return for each node [N] the index of its domain of a topology key; -1 if the node lacks the label."""
@@ -94,7 +94,7 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: TermCounts | None = None
-            for candidate in candidates.select(PodSelector.from_selector(raw_term.label_selector)):
+            for candidate in candidates.select_candidates(PodSelector.from_selector(raw_term.label_selector)):
                 if not term_matches(
                     raw_term, group.namespace, pending_pod(candidate.pod_class.pod, candidates.table)
                 ):
@@ -171,7 +171,7 @@ def _of_term(
     Each row holds if either side is 0, and never are both sides above 0.
     """
     namespace = holders[0].pod_class.pod.namespace
-    matched = candidates.select(term.selection)
+    matched = candidates.select_candidates(term.selection)
     own = {one.index for one in holders}
     names = {one.index for one in matched}
     exclusive = [one for one in holders if one.index in names]
@@ -221,7 +221,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
         counts = candidates.table.pods.count_selected(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)
-        matching = candidates.select(selection)
+        matching = candidates.select_candidates(selection)
         names, own = {one.index for one in matching}, {one.index for one in members}
         if affinity_matches.has_nonzero_count():
             bound, seeds = members, [one for one in matching if one.index not in own]

@@ -153,7 +153,7 @@ def _families(
 ) -> Iterable[SharedConstraint]:
     index = LabelIndex()
     for candidate in batch.candidates:
-        index.add(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
+        index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
     families: dict[Hashable, SharedConstraint] = {}
     for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
@@ -175,7 +175,9 @@ def _families(
                 codes = np.where(eligible, table.label_values(constraint.topology_key)[0], -1).astype(
                     np.int32
                 )
-                matching = tuple(batch.candidates[at] for at in index.select(constraint.selection))
+                matching = tuple(
+                    batch.candidates[number] for number in index.matching_label_sets(constraint.selection)
+                )
                 families[key] = SharedConstraint(constraint, codes, labelled & ~eligible, itself, matching)
             if candidate not in families[key].members[-1:]:  # stated twice
                 families[key].members.append(candidate)

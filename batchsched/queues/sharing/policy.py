@@ -210,7 +210,9 @@ class PrioritySharing(FairSharePolicy):
         """Divide the surplus among the queues of the highest priority first, then of the next one, and so on."""
         parts = np.zeros_like(siblings.surplus_demand)
         for members in siblings_by_priority(siblings.priority):
-            parts[members] = super().divide_surplus(siblings.select(members), surplus - parts.sum(axis=0))
+            parts[members] = super().divide_surplus(
+                siblings.select_siblings(members), surplus - parts.sum(axis=0)
+            )
         return parts
 
     @override

@@ -65,11 +65,11 @@ class SiblingQueues:
         """The amount of surplus [S, R] that each sibling queue can use in addition to its part of the guarantee."""
         return self.ceiling - self.floor
 
-    def select(self, indexes: IntArray) -> "SiblingQueues":
+    def select_siblings(self, indexes: IntArray) -> "SiblingQueues":
         """Return the sibling queues with these indexes."""
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
-    def repeat(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
+    def repeat_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
         """Return N copies of one sibling queue, each with its own usage [N, R] and position of the next gang [N].
 
         All other values are equal.

@@ -34,7 +34,7 @@ def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     total = np.maximum(1, table.allocatable.sum(axis=0))
 
     def rank(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
-        """Return the sort key of a type: nodes for more parts first, then fewer, smaller and more common nodes."""
+        """Return the sort key of a node type: types that accept more parts of the gang come first."""
         index = nodes[0]
         return (
             -int(passes[:, index].sum()),

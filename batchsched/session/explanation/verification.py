@@ -99,7 +99,7 @@ DecideAgain = Callable[[Snapshot, Profile, float, int], AssignmentDecision]
 def decide_assignments(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
 ) -> AssignmentDecision:
-    """Return the assignments of a session, without refusals and evictions; this is the default `DecideAgain`."""
+    """Return only the assignments of a session, without computing refusals and evictions."""
 
     def pause() -> None:
         if telemetry is not None:

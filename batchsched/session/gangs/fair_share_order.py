@@ -310,7 +310,7 @@ class FairShareOrder:
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         position = row - self._spans[parent][0]
-        siblings = self._siblings[parent].repeat(position, before, np.array(heads))
+        siblings = self._siblings[parent].repeat_sibling(position, before, np.array(heads))
         keys = self._policies[parent].key(siblings, minimum).reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]

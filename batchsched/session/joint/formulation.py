@@ -99,7 +99,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, so that metrics count it in the current stage."""
+        """Compute the accepted nodes and scores of pod classes now, so that metrics count it in this stage."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 

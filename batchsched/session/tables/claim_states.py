@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """The states of all ResourceClaims of a snapshot, by which pods of one spec are divided into classes.
+    """The states of all ResourceClaims of a snapshot; pods with claims in different states are in different classes.
 
     Args:
       claims: the claims.

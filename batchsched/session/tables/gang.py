@@ -318,7 +318,7 @@ class PodCountsByGang:
         """
         return self.count_for_pod(pod) if pod.metadata.name else None
 
-    def invalidate(self, identity: str) -> None:
+    def invalidate_counts(self, identity: str) -> None:
         """Drop the cached pod counts of a gang after its pods changed; the next reader counts again."""
         self._counts.pop(identity, None)
 

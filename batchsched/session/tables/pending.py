@@ -75,7 +75,7 @@ class PendingGangs:
         """The pending gangs, in arbitrary order."""
         return (members for members in self._members if members is not None)
 
-    def put(self, gang: PendingGang) -> None:
+    def put_gang(self, gang: PendingGang) -> None:
         """Add a gang to the table of pending gangs, or update the attributes of the gang."""
         members = gang.members
         if members.slot < 0:
@@ -110,7 +110,7 @@ class PendingGangs:
         self._next_arrival = len(slots)
         self._arrivals_in_order = True
 
-    def remove(self, members: PodGroupState) -> None:
+    def remove_gang(self, members: PodGroupState) -> None:
         """Remove a gang from the table of pending gangs, if the table contains it."""
         if members.slot < 0:
             return

@@ -184,7 +184,7 @@ class SessionTables:
 
     # Following a cluster
 
-    def apply(self, changes: ClusterChanges) -> None:
+    def apply_changes(self, changes: ClusterChanges) -> None:
         """Update the session's tables by changes of the cluster. Call it only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
@@ -320,7 +320,7 @@ class SessionTables:
 
     def _mark_changed(self, members: PodGroupState) -> None:
         members.cache = GangCache()
-        self.counts.invalidate(members.identity)
+        self.counts.invalidate_counts(members.identity)
         self._changed[members.identity] = None
 
     def __del__(self) -> None:
@@ -351,9 +351,9 @@ class SessionTables:
         for identity in self._changed:
             members = self.gangs[identity]
             if members.pending:
-                self.pending_gangs.put(self.pending_gang(members))
+                self.pending_gangs.put_gang(self.pending_gang(members))
             else:
-                self.pending_gangs.remove(members)
+                self.pending_gangs.remove_gang(members)
             is_nominated = any(pod.status.nominated_node_name for pod in members.pending.values())
             indexes = (
                 (self.running, bool(members.bound)),

@@ -50,7 +50,9 @@ class NeighbourhoodSelection:
         free[inside] = False
         return GangNeighbourhood(np.flatnonzero(free), complete=False)
 
-    def choose(self, tier: int, step: int, solution: Solution, *, everything: bool) -> GangNeighbourhood:
+    def choose_neighbourhood(
+        self, tier: int, step: int, solution: Solution, *, everything: bool
+    ) -> GangNeighbourhood:
         """Return the gangs that a step decides again: all gangs of a tier and of the tiers below, or a part of them.
 
         Args:

@@ -74,7 +74,7 @@ def improve_solution(
     while (search.units > 0 or due) and idle < max_idle and search.solution.gap > budget.gap:
         tier = turns.pop(0)
         everything = step < tiers or due > 0
-        neighbourhood = selection.choose(tier, step, search.solution, everything=everything)
+        neighbourhood = selection.choose_neighbourhood(tier, step, search.solution, everything=everything)
         turns = turns or list(range(tiers))[::-1]
         step, idle, due = step + 1, idle + 1, max(0, due - 1)
         if tier >= proved or search.solution.taken[neighbourhood.gangs].all():

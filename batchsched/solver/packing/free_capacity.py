@@ -26,7 +26,7 @@ class TrailEntry(NamedTuple):
 class FreeCapacity:
     """Tracks the free capacity of nodes, quotas and plugin constraints while pods are placed; changes can be undone.
 
-    `mark` and `rollback` bracket an attempt. Minimums and domains are the subject of `Packing`.
+    `checkpoint` and `roll_back_to` bracket an attempt. Minimums and domains are the subject of `Packing`.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
@@ -84,12 +84,12 @@ class FreeCapacity:
         if room <= 0 or (whole and room < want):
             return 0
         # Lower limits first: pods beyond them must not take the room that another domain of the row still lacks.
-        mark = self.mark()
+        mark = self.checkpoint()
         placed = self._place_minima(class_index, room, nodes) if class_index in self.rows.of_class else 0
         if placed < room:
             placed += self._fill(class_index, room - placed, nodes, whole and placed == 0)
         if whole and placed < want:
-            self.rollback(mark)
+            self.roll_back_to(mark)
             return 0
         return placed
 
@@ -230,12 +230,12 @@ class FreeCapacity:
         if sign > 0:
             self.trail.append(entry)
 
-    def mark(self) -> int:
-        """Return the number of changes recorded so far, with which `rollback` undoes all later changes."""
+    def checkpoint(self) -> int:
+        """Return the number of changes recorded so far, with which `roll_back_to` undoes all later changes."""
         return len(self.trail)
 
-    def rollback(self, mark: int) -> None:
-        """Undo all changes of the packing since the call of `mark` that returned this number."""
+    def roll_back_to(self, mark: int) -> None:
+        """Undo all changes of the packing since the call of `checkpoint` that returned this number."""
         while len(self.trail) > mark:
             self.apply_trail_entry(self.trail.pop(), -1)
         for cut_back in self.cut_back_listeners:

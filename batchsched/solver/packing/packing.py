@@ -99,8 +99,8 @@ class Packing:
     A gang is placed by these rules, in this order: its required (or pinned) domain is the one that holds it with the
     least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
 
-    Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `mark` and `rollback`
-    bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
+    Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `checkpoint` and
+    `roll_back_to` bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
@@ -118,16 +118,16 @@ class Packing:
         self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
         self.trees = GangTrees(problem)
 
-    def mark(self) -> int:
-        """Return the number of changes so far, with which `rollback` undoes all later changes."""
-        return self.room.mark()
+    def checkpoint(self) -> int:
+        """Return the number of changes so far, with which `roll_back_to` undoes all later changes."""
+        return self.room.checkpoint()
 
-    def rollback(self, mark: int) -> None:
-        """Undo all changes since the call of `mark` that returned this number."""
+    def roll_back_to(self, mark: int) -> None:
+        """Undo all changes since the call of `checkpoint` that returned this number."""
         for entry in self.room.trail[mark:]:
             if entry.class_index < 0:
                 self._forget(entry.gang)
-        self.room.rollback(mark)
+        self.room.roll_back_to(mark)
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
         """Remove all pods of some gangs from their nodes; `reinstate` puts them back if the room is still free."""
@@ -171,14 +171,14 @@ class Packing:
         need = self.needs[gang]
         if members.pods < need:
             return None
-        mark = room.mark()
+        mark = room.checkpoint()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
         room.count_gang(gang)
         if self._place_minimum(gang, members) and (not room.rows.rows or room.rows.is_satisfied(gang)):
             self.taken[gang] = True
             return room.trail[mark:]
         self._forget(gang)
-        room.rollback(mark)
+        room.roll_back_to(mark)
         return None
 
     def place_equal_gangs(self, gangs: Sequence[int]) -> None:
@@ -209,14 +209,14 @@ class Packing:
     def _surplus(
         self, gang: int, part: SubgroupMembers, class_index: int, want: int, check: bool = True
     ) -> int:
-        mark = self.room.mark()
+        mark = self.room.checkpoint()
         cell, settled = self._cell(gang, part)
         if settled:
             got = self.room.place(class_index, want, cell)
         else:
             got = self._surplus_where_most_fit(gang, part, class_index, want, check)
         if check and self.room.rows.rows and got and not self.room.rows.is_satisfied(gang):
-            self.room.rollback(mark)
+            self.room.roll_back_to(mark)
             return 0
         return got
 
@@ -328,9 +328,9 @@ class Packing:
         """
         required, pinned = level
         for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, required, cell):
-            mark = self.room.mark()
+            mark = self.room.checkpoint()
             yield domain, self.nodes_inside(required, [domain], cell)
-            self.room.rollback(mark)
+            self.room.roll_back_to(mark)
 
     def _in_cell(self, gang: int, members: GangMembers, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
@@ -393,10 +393,10 @@ class Packing:
         return self._minimum(members, need, cell)
 
     def _attempt(self, members: GangMembers, need: int, nodes: IntArray) -> bool:
-        mark = self.room.mark()
+        mark = self.room.checkpoint()
         if self._minimum(members, need, nodes):
             return True
-        self.room.rollback(mark)
+        self.room.roll_back_to(mark)
         return False
 
     # ------------------------------------------------------------------------------------ domains

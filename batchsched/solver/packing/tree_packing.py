@@ -80,11 +80,11 @@ class TreePacking:
         if node.required == NONE:
             return self._place_preferring(node, cell)
         for domain in self._domains(node, node.required, node.pinned, cell):
-            mark = self._packing.room.mark()
+            mark = self._packing.room.checkpoint()
             self._choose(node, domain)
             if self._place_preferring(node, self._packing.nodes_inside(node.required, [domain], cell)):
                 return True
-            self._packing.room.rollback(mark)
+            self._packing.room.roll_back_to(mark)
             self._forget(node)
         return False
 
@@ -106,10 +106,10 @@ class TreePacking:
             used = self._used_domains(node)
             domains = self._domains(node, node.preferred, NONE, cell)
             for domain in (used or list(domains)[:MAX_PREFERRED_DOMAINS])[:MAX_PREFERRED_DOMAINS]:
-                mark = self._packing.room.mark()
+                mark = self._packing.room.checkpoint()
                 if self._place_body(node, self._packing.nodes_inside(node.preferred, [domain], cell)):
                     return True
-                self._packing.room.rollback(mark)
+                self._packing.room.roll_back_to(mark)
         return self._place_body(node, cell)
 
     def _place_body(self, node: TreeNode, cell: IntArray | None) -> bool:
@@ -128,11 +128,11 @@ class TreePacking:
         for child in sorted(candidates, key=self._hardest if missing >= len(candidates) else self._cheapest):
             if missing <= 0:
                 break
-            mark = self._packing.room.mark()
+            mark = self._packing.room.checkpoint()
             if self._place(child, cell):
                 missing -= 1
                 continue
-            self._packing.room.rollback(mark)
+            self._packing.room.roll_back_to(mark)
             self._forget(child)
             if missing >= len(candidates):  # all of them are needed
                 return False
@@ -256,10 +256,10 @@ class TreePacking:
             [packing.capacity_of_domains(c, node.slice_level, cell) for c in node.classes], axis=0
         )
         for domain in several.nonzero()[0].tolist():
-            mark = packing.room.mark()
+            mark = packing.room.checkpoint()
             nodes = packing.nodes_inside(node.slice_level, [domain], cell)
             several[domain] = packing.place_any(classes, slices * node.slice_size, nodes) // node.slice_size
-            packing.room.rollback(mark)
+            packing.room.roll_back_to(mark)
         return np.asarray(several, np.int64)
 
     # ------------------------------------------------------------------------------------ elastic pods
@@ -286,10 +286,10 @@ class TreePacking:
     def _start(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
         if node.least_pods > most:
             return 0
-        mark = self._packing.room.mark()
+        mark = self._packing.room.checkpoint()
         if self._place(node, cell) and self._keeps_rows():
             return self._placed(node)
-        self._packing.room.rollback(mark)
+        self._packing.room.roll_back_to(mark)
         self._forget(node)
         return 0
 
@@ -320,10 +320,10 @@ class TreePacking:
     def _add_pods(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
         if most <= 0 or not node.classes:
             return 0
-        mark = self._packing.room.mark()
+        mark = self._packing.room.checkpoint()
         added = self._packing.place_any(self._order(node.classes), most, cell)
         if added and not self._keeps_rows():
-            self._packing.room.rollback(mark)
+            self._packing.room.roll_back_to(mark)
             return 0
         return added
 
@@ -338,10 +338,10 @@ class TreePacking:
             return 0
         entries = room.withdraw_classes(node.classes)
         for pods in range(target, placed, -node.slice_size):
-            mark = room.mark()
+            mark = room.checkpoint()
             if self._place_slices(node, pods, cell) and self._keeps_rows():
                 return pods - placed
-            room.rollback(mark)
+            room.roll_back_to(mark)
         for entry in entries:
             room.apply_trail_entry(entry)
         return 0

@@ -110,7 +110,7 @@ class GangEjection:
             return False
         if not room.quotas.admits_gang(gang) or room.rows.touching.get(gang):
             return False
-        mark = packing.mark()
+        mark = packing.checkpoint()
         room.count_gang(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
@@ -119,7 +119,7 @@ class GangEjection:
                 placed < want
                 and self._search.place_by_moving(class_index, want - placed, None) < want - placed
             ):
-                packing.rollback(mark)
+                packing.roll_back_to(mark)
                 return False
         packing.taken[gang] = True
         return True

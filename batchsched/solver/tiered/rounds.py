@@ -137,7 +137,7 @@ class TieredStage:
         return self._budget.deterministic - units_of_work(spending.spent, spending.variables, pairs)
 
     def with_bounds(self, solution: Solution) -> Solution:
-        """Return a solution, which another component found, with upper bounds of the objectives of its tiers."""
+        """Add upper bounds of the tiers' objectives to a solution that another component found."""
         spending = self._spending
         effort, variables = solution.effort - spending.spent, solution.variables - spending.variables
         self.best = solution

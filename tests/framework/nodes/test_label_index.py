@@ -37,10 +37,10 @@ def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selectio
     index = LabelIndex()
     for batch, known in ((first, first), (then, first + then)):
         for namespace, labels in batch:
-            index.add(namespace, labels)
+            index.add_label_set(namespace, labels)
         for one in selections:
             asked = [at for at, (namespace, labels) in enumerate(known) if one.matches(namespace, labels)]
-            assert index.select(one).tolist() == asked
+            assert index.matching_label_sets(one).tolist() == asked
 
 
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():

@@ -32,9 +32,9 @@ def test_counts_follow_added_and_removed_pods(moves):
         affinity = nb.required(apart=[nb.near(nb.HOST, app=app)]) if social else None
         one = nb.pod(f"p{number}", {"app": app}, terminating=terminating, affinity=affinity)
         if one.key in there:
-            assert table.remove([one.key]) == [there.pop(one.key)[1]]
+            assert table.remove_pods([one.key]) == [there.pop(one.key)[1]]
         else:
-            table.add([(one, at)])
+            table.add_pods([(one, at)])
             there[one.key] = (one, at)
     for app in "ab":
         selection = PodSelector.from_selector(LabelSelector(match_labels={"app": app}))
@@ -73,11 +73,13 @@ def test_adding_and_removing_pods_together_equals_one_by_one(social, before, aft
     ]
     together, single = PodTable(4), PodTable(4)
     first, second = pods[: len(before)], pods[len(before) :]
-    assert together.add(first) + together.add(second) == [key for one in pods for key in single.add([one])]
+    assert together.add_pods(first) + together.add_pods(second) == [
+        key for one in pods for key in single.add_pods([one])
+    ]
     assert _seen(together) == _seen(single)
     gone = random.choice([second, random.sample(pods, len(before)), pods])
-    assert together.remove([one.key for one, _ in gone]) == [
-        at for one, _ in gone for at in single.remove([one.key])
+    assert together.remove_pods([one.key for one, _ in gone]) == [
+        at for one, _ in gone for at in single.remove_pods([one.key])
     ]
     assert _seen(together) == _seen(single)
 
@@ -100,7 +102,7 @@ def test_equal_terms_of_many_pods_are_one_group():
         one = nb.pod(
             f"p{number}", {"id": str(number)}, affinity=nb.required(apart=[nb.near(nb.HOST, app="a")])
         )
-        table.add([(one, number % 2)])
+        table.add_pods([(one, number % 2)])
     (group,) = table.affinity_groups
     nodes, counts = group.pod_counts_by_node()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
@@ -108,19 +110,19 @@ def test_equal_terms_of_many_pods_are_one_group():
 
 def test_an_unknown_pod_cannot_be_removed():
     with pytest.raises(KeyError):
-        PodTable(1).remove([nb.pod("missing").key])
+        PodTable(1).remove_pods([nb.pod("missing").key])
 
 
 def test_groups_without_pods_are_dropped_and_counts_stay_correct():
     table = PodTable(2)
-    table.add([(nb.pod("stays", {"app": "a"}), 1)])
+    table.add_pods([(nb.pod("stays", {"app": "a"}), 1)])
     for number in range(2000):
         passing = nb.pod(f"p{number}", {"app": "a", "id": str(number)}, terminating=number % 2 == 0)
-        table.add([(passing, 0)])
-        table.remove([passing.key])
+        table.add_pods([(passing, 0)])
+        table.remove_pods([passing.key])
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
-    table.add([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
+    table.add_pods([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
     selection = PodSelector.from_selector(LabelSelector(match_labels={"app": "a"}))
     assert table.count_selected(selection).tolist() == [1, 1]
     assert table.count_selected(selection, terminating=False).tolist() == [1, 1]
@@ -133,14 +135,14 @@ def test_a_removed_pod_holds_no_disk_no_attachment_and_no_claim(together):
     mounting = [nb.pod(name, volumes=[disk, data]) for name in ("first", "second")]
     table = PodTable(1)
     for one in mounting:
-        table.add([(one, 0)])
+        table.add_pods([(one, 0)])
     for held in (table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]):
         assert set(held) == {"default/first", "default/second"}
     if together:
-        table.remove([one.key for one in mounting])
+        table.remove_pods([one.key for one in mounting])
     else:
         for one in mounting:
-            table.remove([one.key])
+            table.remove_pods([one.key])
     assert not any((table.disks_on[0], table.attaching_on[0], table.claim_users["default/c"]))
 
 

@@ -56,6 +56,8 @@ def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
         siblings = children_of(found.shares, found.entitled, parent, head[begin:end])
         together = policy.key(siblings, siblings.surplus_demand).tolist()
         for at in range(len(siblings)):
-            twice = siblings.repeat(at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]])
+            twice = siblings.repeat_sibling(
+                at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]]
+            )
             alone = policy.key(twice, np.repeat(siblings.surplus_demand[[at]], 2, axis=0)).tolist()
             assert alone == [together[at]] * 2

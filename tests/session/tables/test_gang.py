@@ -60,7 +60,7 @@ def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
     counts = alone()
     counts.count_for_pod(POD).change_placed(POD, 1)
     assert counts.count_for_pod(POD).placed == 1
-    counts.invalidate("pod/team/one")
+    counts.invalidate_counts("pod/team/one")
     assert counts.count_for_pod(POD).placed == 0
 
 

@@ -39,12 +39,12 @@ def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
     for arrival in rng.sample(range(400), 400):
         if there and rng.random() < (0.2 if len(seen) < 200 else 0.9):
             gone = there.pop(rng.choice(sorted(there)))
-            backlog.remove(gone.members)
+            backlog.remove_gang(gone.members)
             assert gone.members.slot == -1
         seen.add(arrival)
         one = gang(f"g{arrival:03}", arrival, rng.randrange(50))
         if rng.random() < 0.5:
-            backlog.put(one)
+            backlog.put_gang(one)
             there[one.members.identity] = one
     ordered = sorted(there.values(), key=lambda one: (one.created, one.key))
     line = backlog.order(FcfsOrder(), 0.0)
@@ -57,9 +57,9 @@ def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
 def test_changed_gang_replaces_its_earlier_values():
     backlog = PendingGangs(2)
     first, second = gang("a", 0, 10.0), gang("b", 1, 20.0)
-    backlog.put(first)
-    backlog.put(second)
-    backlog.put(gang("a", 0, 30.0, first.members))
+    backlog.put_gang(first)
+    backlog.put_gang(second)
+    backlog.put_gang(gang("a", 0, 30.0, first.members))
     assert names(backlog) == ["b", "a"]
     assert len(backlog) == 2
 
@@ -67,17 +67,17 @@ def test_changed_gang_replaces_its_earlier_values():
 def test_gangs_of_equal_creation_time_are_sorted_by_name():
     backlog = PendingGangs(2)
     for at, name in enumerate(["team/b", "pod/team/c", "team/a"]):
-        backlog.put(gang(name, at, 10.0))
-    backlog.put(gang("team/z", 3, 9.0))
+        backlog.put_gang(gang(name, at, 10.0))
+    backlog.put_gang(gang("team/z", 3, 9.0))
     assert names(backlog) == ["team/z", "team/a", "team/b", "pod/team/c"]
 
 
 def test_dropping_a_gang_twice_changes_nothing():
     backlog = PendingGangs(2)
     one = gang("a", 0, 10.0)
-    backlog.put(one)
-    backlog.remove(one.members)
-    backlog.remove(one.members)
+    backlog.put_gang(one)
+    backlog.remove_gang(one.members)
+    backlog.remove_gang(one.members)
     assert len(backlog) == 0
     assert names(backlog) == []
 
@@ -86,7 +86,7 @@ def test_order_of_some_gangs_is_the_order_of_all_gangs():
     backlog = PendingGangs(2)
     made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
     for one in reversed(made):
-        backlog.put(one)
+        backlog.put_gang(one)
     line = backlog.order(FcfsOrder(), 0.0, [made[2].members, made[0].members])
     assert [one.identity for one in line.members] == ["a", "c"]
     assert line.needs[:, 1].tolist() == [0, 2]
@@ -96,7 +96,7 @@ def test_order_of_some_gangs_is_the_order_of_all_gangs():
 def test_order_has_the_headroom_that_the_policy_requires():
     backlog = PendingGangs(2)
     for at, name in enumerate("ab"):
-        backlog.put(gang(name, at, float(at)))
+        backlog.put_gang(gang(name, at, float(at)))
     policy = HeadroomOrder(HeadroomOrder.Args(long_seconds=0, share=0.5))
     assert backlog.order(policy, 0.0).room.tolist() == [0.5, 0.5]
     assert backlog.order(FcfsOrder(), 0.0).room.tolist() == [0.0, 0.0]
@@ -104,8 +104,8 @@ def test_order_has_the_headroom_that_the_policy_requires():
 
 def test_partially_bound_gang_is_ordered_before_pending_ones():
     backlog = PendingGangs(2)
-    backlog.put(gang("first", 1, 10.0))
+    backlog.put_gang(gang("first", 1, 10.0))
     half = PodGroupState("half", group("half", 2))
     half.bound["team/half-0"] = (pod("half-0", group="half", on="n0"), 0)
-    backlog.put(gang("half", 1, 20.0, half))
+    backlog.put_gang(gang("half", 1, 20.0, half))
     assert names(backlog) == ["half", "first"]
