@@ -1,6 +1,6 @@
 """The requests of a claim in the form in which the search reads them: exact requests and alternatives alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -20,6 +20,8 @@ from batchsched.devices.selectors import SelectorError, compile_selector
 
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
+MAX_EXPRESSIONS_LENGTH: Final = 64 * 1024
+"""Characters of all different expressions of a claim: to compile them takes about two microseconds for each."""
 
 
 class AllocationError(Exception):
@@ -128,11 +130,30 @@ def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> 
     """Return the device requests of a ResourceClaim, each with its DeviceClass.
 
     Raises:
-      AllocationError: a request is invalid or of an unsupported kind, or its class does not exist.
+      AllocationError: a request is invalid or of an unsupported kind, its class does not exist, or the expressions of
+        the claim are too long together.
     """
+    length = sum(len(text) for text in _own_expressions(claim))
+    if length > MAX_EXPRESSIONS_LENGTH:
+        raise AllocationError(
+            f"claim {claim.key}: its expressions have {length:,} characters together; expected at most "
+            f"{MAX_EXPRESSIONS_LENGTH:,}"
+        )
     return ClaimRequests(
         claim, tuple(_alternatives(claim, request, classes) for request in claim.spec.devices.requests)
     )
+
+
+def _own_expressions(claim: ResourceClaim) -> Iterator[str]:
+    """Yield the expressions that a claim states itself, each text once."""
+    seen: set[str] = set()
+    for request in claim.spec.devices.requests:
+        exact = (request.exactly,) if request.exactly is not None else ()
+        for alternative in (*exact, *(request.first_available or ())):
+            for selector in alternative.selectors or ():
+                if selector.cel is not None and selector.cel.expression not in seen:
+                    seen.add(selector.cel.expression)
+                    yield selector.cel.expression
 
 
 def _alternatives(

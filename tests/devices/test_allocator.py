@@ -288,3 +288,18 @@ def test_a_pod_with_more_claims_than_the_search_can_follow_is_an_error():
         AllocationError, match="the pod has 121 claims, and with their requests and devices they are 363"
     ):
         allocate([slice_of("a", many)], *claims, claim("one-more"))
+
+
+def test_a_claim_with_very_long_expressions_is_an_error_before_they_are_compiled():
+    def selectors(number):
+        return [{"cel": {"expression": f"{number} == {number}" + " " * 9_000}}]
+
+    few = claim("few", *(request(f"r{number}", selectors=selectors(number)) for number in range(4)))
+    assert allocate([FOUR], few) is not None
+    equal = claim("equal", request("r", count=4, selectors=selectors(0) * 8))
+    assert allocate([FOUR], equal) is not None
+    many = claim("many", *(request(f"r{number}", selectors=selectors(number)) for number in range(32)))
+    with pytest.raises(
+        AllocationError, match=r"claim default/many: its expressions have 288,.* at most 65,536"
+    ):
+        allocate([FOUR], many)
