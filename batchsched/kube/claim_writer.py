@@ -140,7 +140,7 @@ class ClaimWriter:
         claim = _decoded(raw)
         allocation = claim.status.allocation
         _check_claim(claim, reservation)
-        if allocation is not None and claim.is_reserved_for(reservation.pod_uid):
+        if allocation is not None and claim.is_reserved_for(reservation.pod_uid, reservation.pod_group):
             self._handle_claim(raw)
             return
         consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)

@@ -14,6 +14,8 @@ class ClaimReservation:
       namespace, claim, uid: the claim.
       pod, pod_uid: the pod, of the same namespace.
       allocation: the devices to allocate if the claim has none yet; None if the session found the claim allocated.
+      pod_group: the PodGroup of Kubernetes to which the pod belongs, "" without one; a claim that is reserved for the
+        group is reserved for its pods.
     """
 
     namespace: str
@@ -22,6 +24,7 @@ class ClaimReservation:
     pod: str
     pod_uid: str
     allocation: AllocationResult | None = None
+    pod_group: str = ""
 
     @property
     def claim_key(self) -> str:

@@ -179,10 +179,6 @@ def test_the_priority_of_a_pod_group_without_a_parent_is_read():
         ),
         ((composite("a"), pods("b", "a", workload="other")), "spec.workloadRef.workloadName"),
         (
-            (composite("a"), pods("b", "a", resourceClaims=[{"name": "gpu", "resourceClaimName": "x"}])),
-            "PodGroup b of scheduling.k8s.io: spec.resourceClaims",
-        ),
-        (
             (
                 composite("a", schedulingConstraints={"topology": [{"key": "x"}, {"key": "y"}]}),
                 pods("b", "a"),

@@ -23,7 +23,7 @@ PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NEEDED: Final = ("etcd", "kube-apiserver", "kwok")
 WORKLOAD_GATES: Final = (
     "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,WorkloadWithJob=true,"
-    "PodGroupPreemptionPolicy=true"
+    "PodGroupPreemptionPolicy=true,DRAWorkloadResourceClaims=true"
 )
 """Feature gates of the Workload API, which are off by default in Kubernetes 1.37."""
 WORKLOAD_API: Final = (

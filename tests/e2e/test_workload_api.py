@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.controlplane import devices
 from tests.controlplane.fixtures import WORKLOAD_API, WORKLOAD_GATES, Namespace, eventually, start
 from tests.controlplane.objects import node
 from tests.controlplane.plane import ControlPlane
@@ -25,7 +26,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with start(tmp_path_factory.mktemp("workload"), *WORKLOAD_API) as plane:
         plane.start_kwok()
         plane.install_definitions()
-        plane.start_controller_manager("job-controller", gates=WORKLOAD_GATES)
+        plane.start_controller_manager(
+            "job-controller",
+            "resourceclaim-controller",
+            "podgroup-protection-controller",
+            "garbage-collector-controller",
+            gates=WORKLOAD_GATES,
+        )
+        devices.device_class(plane.admin)
         yield plane
 
 
@@ -49,15 +57,17 @@ def team(cluster: ControlPlane, scheduler: Scheduler, request: pytest.FixtureReq
     cluster.admin.call("DELETE", namespace.path("jobs", group="batch/v1"), background)
     cluster.admin.call("DELETE", namespace.path("pods"), at_once)
     cluster.admin.call("DELETE", "/api/v1/nodes", at_once)
+    cluster.admin.call("DELETE", f"{devices.RESOURCES}/resourceslices", at_once)
 
 
-def job(namespace: Namespace, name: str, parallelism: int, scheduling: dict[str, Any]) -> None:
+def job(namespace: Namespace, name: str, parallelism: int, scheduling: dict[str, Any], **more: Any) -> None:
     template = {
         "metadata": {"annotations": ENDS},
         "spec": {
             "schedulerName": "batchsched",
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}],
+            **more,
         },
     }
     spec = {"parallelism": parallelism, "completions": parallelism, "completionMode": "Indexed"}
@@ -211,3 +221,45 @@ def test_a_tree_of_three_levels_is_bound_with_one_of_its_groups_in_one_rack(team
     never(lambda: len(bound(team)) != 4, 1.0)
     assert set(bound(team).values()) == {"node-1"}
     assert len({name.partition("-")[0] for name in bound(team)}) == 1
+
+
+def test_the_pods_of_a_job_get_devices_and_release_them(team):
+    team.nodes(1, cpu=8)
+    devices.publish(team.api, "node-0", 2)
+    devices.template(team)
+    for name in ("train", "next"):
+        job(team, name, 2, {"schedulingPolicy": {"gang": {"minCount": 2}}}, **devices.with_template())
+    for name in ("train", "next"):
+        eventually(lambda: finished(team, name))  # noqa: B023
+    eventually(lambda: devices.used(team) == [])
+
+
+def test_a_tree_with_a_claim_for_each_pod_and_a_claim_for_a_group_is_bound_and_releases_the_devices(team):
+    team.nodes(2, cpu=8)
+    for number in range(2):
+        devices.publish(team.api, f"node-{number}", 2)
+    devices.template(team)
+    devices.template(team, "of-the-group")
+    make(team, "CompositePodGroup", "train", minimum=2)
+    make(team, "PodGroup", "driver", "train", 1)
+    shared = {"name": "gpu", "resourceClaimTemplateName": "of-the-group"}
+    make(team, "PodGroup", "workers", "train", 3, resourceClaims=[shared])
+    members(team, "driver", 1, cpu=1, spec=devices.with_template())
+    members(team, "workers", 3, cpu=1, spec=devices.with_template("of-the-group"))
+    eventually(lambda: len(bound(team)) == 4)
+    # The controller of claims may replace the pods by their group, to which the claim then belongs until it is deleted.
+    workers = [f"workers-{number}" for number in range(3)]
+    assert consumers(team) in ([["driver-0"], workers], [["driver-0"], ["workers"]])
+    assert len(set(devices.used(team))) == len(devices.used(team)) == 2
+    assert len({node for name, node in bound(team).items() if name.startswith("workers")}) == 1
+    for name in pods(team):
+        team.api.merge(team.path("pods", name), {"metadata": {"annotations": ENDS}})
+    eventually(lambda: {one["status"]["phase"] for one in pods(team).values()} == {"Succeeded"})
+    team.api.delete(team.path("podgroups", "workers", group=BETA))
+    eventually(lambda: devices.used(team) == [])
+
+
+def consumers(namespace: Namespace) -> list[list[str]]:
+    """For what each claim with devices is reserved."""
+    allocated = [one for one in devices.claims(namespace) if devices.devices_of(one)]
+    return sorted(sorted(devices.consumers(one)) for one in allocated)

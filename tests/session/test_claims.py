@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus
+from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, SchedulingGroup
 from batchsched.api.snapshot import Snapshot
 from batchsched.plugins.dynamic_resources import node_search
 from batchsched.session.session import Session
@@ -314,3 +314,37 @@ def test_a_claim_that_takes_too_long_on_all_nodes_together_is_refused_early(monk
     assert list(devices_of(decision)) == ["fast"]
     (refusal,) = decision.refusals
     assert "timed out trying to allocate devices" in refusal.message
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("group, placed", [("train", 2), ("other", 0)])
+def test_pods_share_the_claim_that_was_created_for_their_pod_group_of_kubernetes(way, group, placed):
+    owner = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "name": group,
+        "uid": "uid-of-the-group",
+        "controller": True,
+    }
+    own = claim("train-gpu", metadata={"namespace": "team", "ownerReferences": [owner]})
+    parts = [with_own_claim(one) for one in gang("train", 2, requests={"cpu": 1}).pods]
+    pods = tuple(
+        msgspec.structs.replace(
+            pod,
+            spec=msgspec.structs.replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="train")),
+            status=msgspec.structs.replace(
+                pod.status,
+                resource_claim_statuses=(
+                    PodResourceClaimStatus(name="gpu", resource_claim_name="train-gpu"),
+                ),
+            ),
+        )
+        for part in parts
+        for pod in part.pods
+    )
+    whole = replace(gang("train", 2, requests={"cpu": 1}), pods=pods, resource_claims=(own,))
+    decision = schedule(
+        cluster(nodes(2), whole, resource_slices=offered(2, 1), device_classes=(device_class(),)), way
+    )
+    assert len(decision.assignments) == placed
+    assert len({one.node for one in decision.assignments}) <= 1

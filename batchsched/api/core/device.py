@@ -386,9 +386,17 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         """The `namespace/name` of the ResourceClaim."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
-    def is_reserved_for(self, uid: str) -> bool:
-        """Return whether the ResourceClaim is reserved for the pod with this UID."""
-        return any(consumer.uid == uid for consumer in self.status.reserved_for or ())
+    def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
+        """Return whether the ResourceClaim is reserved for the pod with this UID, or for its PodGroup of Kubernetes.
+
+        Args:
+          uid: the UID of the pod.
+          pod_group: the name of its PodGroup, "" without one. A pod does not state the UID of its PodGroup.
+        """
+        return any(
+            consumer.uid == uid or (pod_group == consumer.name != "" and consumer.resource == "podgroups")
+            for consumer in self.status.reserved_for or ()
+        )
 
 
 class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):

@@ -79,7 +79,6 @@ class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
 
     parent_composite_pod_group_name: str = ""
     workload_ref: WorkloadReference | None = None
-    resource_claims: tuple[dict[str, Any], ...] | None = None
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
     priority_class_name: str = ""
@@ -179,9 +178,7 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about the first field that is not supported, such as a resource claim; "" if none."""
-        if self.spec.resource_claims:
-            return "spec.resourceClaims: batchsched allocates no ResourceClaims; remove them"
+        """Return a sentence about the first field that is not supported, such as a second topology key; "" if none."""
         return unsupported_topology(self.spec.topology_keys)
 
     @property

@@ -15,6 +15,8 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod, PodResourceClaim
 from batchsched.devices.ledger import DeviceLedger
 
+KUBERNETES_GROUP: Final = "scheduling.k8s.io"
+"""The API group of the PodGroups of Kubernetes."""
 IN_USE: Final = "resourceclaim in use"
 
 
@@ -90,6 +92,8 @@ def named_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[R
             raise ClaimRefused(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimRefused(f'resourceclaim "{name}" is being deleted')
+        if own and _is_controlled_by_group_of(pod, claim):
+            own = False  # all pods of the PodGroup share the claim that was created for the group
         if own and not _is_controlled_by(claim, pod):
             raise ClaimRefused(
                 f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
@@ -113,6 +117,21 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str, bool] | None:
         if status.name == entry.name:
             return None if status.resource_claim_name is None else (status.resource_claim_name, True)
     raise ClaimRefused(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
+    """Return whether a claim was created for the PodGroup of Kubernetes to which a pod belongs.
+
+    Source: `isForPodGroupByPod` of k8s.io/dynamic-resource-allocation/resourceclaim.
+    """
+    group = pod.spec.scheduling_group
+    return group is not None and any(
+        owner.controller
+        and owner.kind == "PodGroup"
+        and owner.name == group.pod_group_name
+        and owner.api_version.startswith(f"{KUBERNETES_GROUP}/")
+        for owner in claim.metadata.owner_references or ()
+    )
 
 
 def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
