@@ -37,8 +37,8 @@ _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
 
 
-def always() -> bool:
-    """Return True: a release that is wanted in any case."""
+def always_wanted() -> bool:
+    """Return True: the default for releases and deletions that are wanted in any case."""
     return True
 
 
@@ -83,7 +83,7 @@ class ClaimWriter:
             await self._repeat(lambda: self._try_to_reserve_extended(reservation), purpose)
 
     async def delete_extended_claim(
-        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always
+        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_wanted
     ) -> None:
         """Delete the claim for extended resources of a pod, if that is still wanted. A deleted claim is no error.
 
@@ -97,7 +97,9 @@ class ClaimWriter:
                 f"deleting ResourceClaim {deletion.claim_key}",
             )
 
-    async def release_claim(self, release: ClaimRelease, is_wanted: Callable[[], bool] = always) -> None:
+    async def release_claim(
+        self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_wanted
+    ) -> None:
         """Remove pods from a claim, and free its devices if no pod uses them any more.
 
         Args:

@@ -34,7 +34,7 @@ class ClaimReservation:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRelease:
-    """The end of reservations of a ResourceClaim.
+    """The removal of pods from `status.reservedFor` of a ResourceClaim, after which its devices may be freed.
 
     Args:
       namespace, claim, uid: the claim.

@@ -35,7 +35,7 @@ _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which elastic pods of a placed gang may stay pending; a decision does not say which."""
 
 
-def always() -> bool:
+def always_true() -> bool:
     """Return True: the default condition."""
     return True
 
@@ -96,7 +96,7 @@ class ProfileScheduler:
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
         self._promised = PodReservations()
-        self.can_allocate_devices: Callable[[], bool] = always
+        self.can_allocate_devices: Callable[[], bool] = always_true
         """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
         self.chooser = self.runner.chooser
         """Chooses the candidate of the policy `auto`; None under other policies."""

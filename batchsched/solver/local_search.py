@@ -505,7 +505,7 @@ class SwapNeighbourhood:
 
 
 class RepackingNeighbourhood:
-    """Moves of the local search that place all pods on a few nodes again."""
+    """Moves of the local search that choose new nodes for all pods of a few nodes at once."""
 
     def __init__(self, packing: Packing, placed: PlacedPodCounts, budget: CpSatBudget) -> None:
         self._packing, self._placed = packing, placed

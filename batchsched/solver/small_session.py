@@ -70,15 +70,15 @@ class _Steps:
         self._settled = False  # whether the exact model has decided among solutions of equal value
 
     def is_proved(self) -> bool:
-        """Tell whether each tier is within the accuracy of the tiered model of its bound."""
+        """Tell whether the objective of each tier is proved to be optimal, up to the accuracy of the tiered model."""
         return bool((self.best.bound <= self.best.objective * (1 + TIER_GAP)).all())
 
     def is_finished(self) -> bool:
-        """Tell whether no further step is needed."""
+        """Tell whether no further solve is needed."""
         return (self.is_proved() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:
-        """Solve the exact model from the best solution."""
+        """Solve the exact model, starting from the best solution so far."""
         budget = replace(self._budget, deterministic=units)
         self._adopt(solve_exact(self._problem, budget, self._seed, self.best, self._ceiling), exact=True)
 
@@ -97,7 +97,7 @@ class _Steps:
         return stage.planned_gangs()
 
     def place_planned(self, planned: BoolArray, units: float) -> None:
-        """Place the gangs of a plan [G], without a choice among gangs."""
+        """Place the gangs of a plan [G] on nodes, tier by tier, as far as CP-SAT finds placements for whole tiers."""
         spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
         answer = place_planned_gangs(self._problem, planned, spending)
         if answer is not None:

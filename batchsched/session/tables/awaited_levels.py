@@ -31,9 +31,9 @@ class AwaitedLevels:
         self._specs = {topology.name: topology.spec for topology in topologies}
         self._waiting: dict[str, _WaitingGroup] = {}
 
-    def put(self, group: PodGroup) -> None:
+    def put_group(self, group: PodGroup) -> None:
         """Add a PodGroup, or replace it; a PodGroup without a wait is removed."""
-        self.remove(group.key)
+        self.remove_group(group.key)
         ends = tuple(
             0.0 if end and self._requires_as_narrow(group, number) else end
             for number, end in enumerate(group.level_wait_ends)
@@ -41,7 +41,7 @@ class AwaitedLevels:
         if any(ends):
             self._waiting[group.key] = _WaitingGroup(group, ends, (False,) * len(ends))
 
-    def remove(self, key: str) -> None:
+    def remove_group(self, key: str) -> None:
         """Remove the PodGroup with this `namespace/name`, if it states a wait."""
         self._waiting.pop(key, None)
 
@@ -71,8 +71,8 @@ class AwaitedLevels:
                 self._waiting[key] = _WaitingGroup(waiting.group, waiting.ends, required)
                 yield _with_required_levels(waiting.group, required)
 
-    def sentence(self, key: str) -> str:
-        """Return until when a PodGroup waits for a preferred level, for its refusal; "" if it does not wait."""
+    def wait_sentence(self, key: str) -> str:
+        """Return a sentence that states until when a PodGroup waits for a preferred level; "" if it does not wait."""
         waiting = self._waiting.get(key)
         if waiting is None or not any(waiting.required):
             return ""

@@ -250,7 +250,7 @@ class SessionTables:
 
     def add_group(self, group: PodGroup) -> None:
         """Add a PodGroup to the session's tables, or replace it."""
-        self.awaited_levels.put(group)
+        self.awaited_levels.put_group(group)
         self._set_group(group)
 
     def _set_group(self, group: PodGroup) -> None:
@@ -260,7 +260,7 @@ class SessionTables:
 
     def remove_group(self, key: str) -> None:
         """Remove a PodGroup; its pods stay, and then refer to a PodGroup that does not exist."""
-        self.awaited_levels.remove(key)
+        self.awaited_levels.remove_group(key)
         members = self.gangs[key]
         members.group = None
         self._mark_changed(members)

@@ -302,7 +302,7 @@ def round_to_nodes(
 
 
 def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
-    """Return the solution with elastic pods of higher tiers in room that gangs of lower tiers use.
+    """Return the solution with more elastic pods of higher tiers, which replace gangs of lower tiers if needed.
 
     The search moves gangs, so that elastic pods of a gang that it does not decide again may fit in place of others.
 
