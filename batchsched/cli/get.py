@@ -197,7 +197,7 @@ class ListRequest:
     headers: bool
 
     @property
-    def query(self) -> dict[str, str]:
+    def query_parameters(self) -> dict[str, str]:
         """The query parameters of a list request."""
         return {"labelSelector": self.selector} if self.selector else {}
 
@@ -270,7 +270,7 @@ def get(
     everywhere = not listed.namespaced or (all_namespaces and not chosen)
     place = "" if everywhere else namespace or credentials.preferred_namespace
     request = ListRequest(credentials, listed, place, chosen, selector or "", output, headers=not no_headers)
-    answer = asyncio.run(_read(credentials, listed, place, chosen, request.query))
+    answer = asyncio.run(_read(credentials, listed, place, chosen, request.query_parameters))
     widths = _print_answer(request, answer)
     if watch:
         asyncio.run(_watch(request, answer, widths))
@@ -351,7 +351,7 @@ async def _watch(request: ListRequest, answer: Any, widths: Sequence[int] | None
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
 
-    query = {**request.query, "watch": "1", "allowWatchBookmarks": "true"}
+    query = {**request.query_parameters, "watch": "1", "allowWatchBookmarks": "true"}
     if request.names:
         query["fieldSelector"] = f"metadata.name={request.names[0]}"
     version = str(value_at(answer, "metadata", "resourceVersion") or "")

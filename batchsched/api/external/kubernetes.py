@@ -190,7 +190,7 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
     @property
     @override
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status."""
+        """The conditions in the status of the group, as the API server has them."""
         return self.status.conditions or ()
 
 
@@ -217,7 +217,7 @@ class CompositePodGroup(ExternalPodGroup, frozen=True, gc=False):
     @property
     @override
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status."""
+        """The conditions in the status of the group, as the API server has them."""
         return self.status.conditions or ()
 
 

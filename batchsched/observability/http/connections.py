@@ -121,7 +121,7 @@ class ConnectionHandler(web.RequestHandler):
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._pool.forget(self._connection)
+        self._pool.forget_connection(self._connection)
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
@@ -197,7 +197,7 @@ class ConnectionLimiter:
             if not connection.busy:
                 connection.abort()
 
-    def forget(self, connection: OpenConnection) -> None:
+    def forget_connection(self, connection: OpenConnection) -> None:
         """Remove a closed connection from the pool."""
         if connection not in self._connections:
             return
@@ -241,7 +241,7 @@ class ConnectionLimiter:
                 return False
             self._warn("the connections of %s reach a limit; the oldest are closed", crowded)
             oldest.abort()
-            self.forget(oldest)
+            self.forget_connection(oldest)
 
     async def _serve(self, connection: OpenConnection, accepted: socket.socket) -> None:
         """Carry out the TLS handshake; afterwards, the handler serves the connection."""
@@ -260,7 +260,7 @@ class ConnectionLimiter:
         finally:
             if connection.transport is None:
                 accepted.close()
-                self.forget(connection)
+                self.forget_connection(connection)
 
     def _warn(self, message: str, detail: object) -> None:
         """Log a warning, at most once a minute."""

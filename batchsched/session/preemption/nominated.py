@@ -86,7 +86,7 @@ class NominatedPods:
         return gang.members.identity in self._nominated
 
     def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs in batches that end with a tier's nominated gangs: the caller then reserves their nodes.
+        """Yield gangs in batches that end with nominated gangs, so that the caller can then reserve their nodes.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
 

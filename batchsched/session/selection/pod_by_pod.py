@@ -110,7 +110,7 @@ class AllowedDomains:
 
 @dataclass(slots=True)
 class GangTrial:
-    """One attempt to place a gang pod by pod inside certain topology domains.
+    """One attempt to place a gang pod by pod in the topology domains that are allowed for it.
 
     Args:
       placement: the pods placed so far.

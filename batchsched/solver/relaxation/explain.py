@@ -54,7 +54,7 @@ from batchsched.solver.tree_search import SEARCH_EFFORT, find_searched_gangs, se
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
-    """Return the problem that remains after the placements of a solution: to place the refused gangs."""
+    """Return the problem of placing the refused gangs on the capacity that a solution's placements leave free."""
     request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
     np.subtract.at(free, solution.nodes, request)
