@@ -8,13 +8,18 @@ Source: `bindClaim` and `Unreserve` of kube-scheduler's plugins/dynamicresources
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from batchsched.api.core.device import AllocationResult, ConsumerReference, ResourceClaim
+from batchsched.api.core.device import (
+    AllocationResult,
+    ConsumerReference,
+    ResourceClaim,
+    devices_are_prepared,
+)
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.errors import ApiError, BindFailed, Unreachable
 from batchsched.kube.clock import Backoff
@@ -32,6 +37,8 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of allocated claims: the claim of a running pod is not deleted before its devices are released."""
 _MAX_ATTEMPTS: Final = 6
 """How often a claim is written that other clients change at the same time, or that gets no answer."""
+_POLL_SECONDS: Final = 0.5
+"""Seconds between two looks at claims with devices that are being prepared."""
 _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
@@ -49,12 +56,20 @@ class ClaimWriter:
       writer: sends the requests.
       clock: the time of allocations, and waits.
       handle_claim: receives each written claim as JSON.
+      find_claim: returns a claim, `namespace/name`, according to the watch; None if there is none.
     """
 
-    def __init__(self, writer: Writer, clock: Clock, handle_claim: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        clock: Clock,
+        handle_claim: Callable[[bytes], None],
+        find_claim: Callable[[str], ResourceClaim | None],
+    ) -> None:
         self._writer = writer
         self._clock = clock
         self._handle_claim = handle_claim
+        self._find_claim = find_claim
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
@@ -116,6 +131,21 @@ class ClaimWriter:
                 lambda: self._try_to_release(release, is_wanted),
                 f"releasing ResourceClaim {release.claim_key}",
             )
+
+    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until the devices of claims, `namespace/name`, are prepared, and return True.
+
+        Return False if the preparation fails or exceeds the timeout, or if a claim is deleted.
+        """
+        deadline = self._clock.monotonic() + timeout_seconds
+        while True:
+            present_claims = [self._find_claim(key) for key in claims]
+            states = [False if claim is None else devices_are_prepared(claim) for claim in present_claims]
+            if all(states):
+                return True
+            if False in states or self._clock.monotonic() >= deadline:
+                return False
+            await self._clock.sleep(_POLL_SECONDS)
 
     def _lock(self, claim: str) -> asyncio.Lock:
         return self._locks.setdefault(claim, asyncio.Lock())

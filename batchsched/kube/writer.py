@@ -316,6 +316,10 @@ class ApiBinder:
         """Create, allocate and reserve the claim for extended resources of a pod."""
         await self._claims.reserve_extended_claim(reservation)
 
+    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until the devices of ResourceClaims are prepared; return False if that fails or takes too long."""
+        return await self._claims.wait_for_devices(claims, timeout_seconds)
+
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
         """Delete the claim for extended resources of a pod."""
         await self._claims.delete_extended_claim(deletion)

@@ -1,5 +1,6 @@
 """Writes of ResourceClaims: reservations for pods, with the devices that a session chose, and their release."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,6 +105,13 @@ class ClaimBinder(Protocol):
 
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
         """Delete the claim for extended resources of a pod. A deleted claim is no error."""
+        ...
+
+    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        """Wait until the devices of claims, `namespace/name`, are prepared, and return True.
+
+        Return False if the preparation fails or exceeds the timeout.
+        """
         ...
 
     async def release_claim(self, release: ClaimRelease) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
@@ -174,7 +175,9 @@ class SchedulerApp:
         """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
-        claims = ClaimWriter(self.writer, self.clock, self._reflector_of(CLAIM_RESOURCE).handle_json)
+        handle_claim = self._reflector_of(CLAIM_RESOURCE).handle_json
+        find_claim = partial(self.cache.get, "resource_claims")
+        claims = ClaimWriter(self.writer, self.clock, handle_claim, find_claim)
         binder = ApiBinder(self.writer, self._claim_is_bound, claims)
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)

@@ -189,3 +189,41 @@ def test_devices_that_a_leader_left_are_freed_if_the_gang_does_not_fit_with_them
     group(team, "bert", 2)
     all_bound(team, "bert", 2)
     assert sorted(used(team)) == ["node-0/gpu-0", "node-0/gpu-1"]
+
+
+READY = "example.com/attached"
+
+
+def prepare(namespace: Namespace, condition_type: str) -> None:
+    """Report a condition of each allocated device, as its driver would."""
+    for one in claims(namespace):
+        results = one["status"]["allocation"]["devices"]["results"]
+        stated = {"type": condition_type, "status": "True", "reason": "Done", "message": ""}
+        stated["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        reported = [
+            {name: each[name] for name in ("driver", "pool", "device")} | {"conditions": [stated]}
+            for each in results
+        ]
+        path = namespace.path("resourceclaims", one["metadata"]["name"], group=GROUP)
+        namespace.api.merge(f"{path}/status", {"status": {"devices": reported}})
+
+
+def test_a_gang_is_bound_after_its_devices_are_attached_and_gets_others_if_that_fails(team):
+    team.nodes(1)
+    conditions = {"bindingConditions": [READY], "bindingFailureConditions": [f"{READY}-failed"]}
+    publish(team.api, "node-0", 2, bindsToNode=True, **conditions)
+    template(team)
+    make_gang(team, "bert", 2, with_template())
+    eventually(lambda: len(used(team)) == 2)
+    never(lambda: bound(team), 1.5)
+    before = {one["metadata"]["name"]: one["status"]["allocation"] for one in claims(team)}
+    prepare(team, f"{READY}-failed")
+    eventually(lambda: len(used(team)) == 2 and all_changed(team, before))
+    assert bound(team) == {}
+    prepare(team, READY)
+    all_bound(team, "bert", 2)
+
+
+def all_changed(namespace: Namespace, before: dict[str, Any]) -> bool:
+    """Whether every claim was allocated again."""
+    return all(one["status"]["allocation"] != before[one["metadata"]["name"]] for one in claims(namespace))

@@ -31,7 +31,7 @@ async def writing(plane, network=None, seen=None):
     config = plane.kubeconfig(server=network.url if network else None)
     async with Connection(Credentials(config), Hurried()) as connection:
         handle = [].append if seen is None else seen.append
-        yield ClaimWriter(Writer(connection, Hurried()), Hurried(), handle)
+        yield ClaimWriter(Writer(connection, Hurried()), Hurried(), handle, lambda _: None)
 
 
 def allocation(device: str = "gpu-0") -> AllocationResult:

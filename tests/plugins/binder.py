@@ -53,6 +53,10 @@ class Written:
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
         self._take(deletion)
 
+    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        self.awaited.append((tuple(claims), timeout_seconds))
+        return self._bound
+
     async def release_claim(self, release: ClaimRelease) -> None:
         self._take(release)
 

@@ -161,6 +161,9 @@ class Server:
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
         raise AssertionError
 
+    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+        raise AssertionError
+
     async def release_claim(
         self, release: ClaimRelease, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:

@@ -407,6 +407,27 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
     request_name: str = ""
 
 
+def devices_are_prepared(claim: ResourceClaim) -> bool | None:
+    """Return True if the binding conditions of a claim's devices are met, False if one failed, None until then.
+
+    Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
+    """
+    if claim.status.allocation is None:
+        return None
+    states = {(state.driver, state.pool, state.device): state for state in claim.status.devices or ()}
+    for device in claim.status.allocation.devices.results:
+        if not device.binding_conditions:
+            continue
+        state = states.get((device.driver, device.pool, device.device))
+        if state is None:
+            return None
+        if any(state.has_true(failure) for failure in device.binding_failure_conditions or ()):
+            return False
+        if not all(state.has_true(condition) for condition in device.binding_conditions):
+            return None
+    return True
+
+
 class ResourceClaimTemplateSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a ResourceClaimTemplate: the spec of each claim that is created from it."""
 

@@ -70,3 +70,21 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
         for key in devices.claims
         if key != created_key
     )
+
+
+def claims_with_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
+    """Return the `namespace/name` of the claims of a pod with devices that must be prepared before the pod is bound."""
+    devices = ledger.reserved_by(pod.key)
+    if devices is None:
+        return ()
+    names = {devices.created.key: devices.created.claim.key} if devices.created is not None else {}
+    allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
+    for key in devices.claims:
+        claim = ledger.claims.get(key)
+        if key not in allocations and claim is not None and claim.status.allocation is not None:
+            allocations[key] = claim.status.allocation
+    return tuple(
+        names.get(key, key)
+        for key, allocation in allocations.items()
+        if any(device.binding_conditions for device in allocation.devices.results)
+    )

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.core.device import (
-    AllocatedDevice,
-    AllocatedDeviceStatus,
     AllocationResult,
     DeviceClass,
     ResourceClaim,
+    devices_are_prepared,
 )
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod, PodResourceClaim
@@ -187,30 +186,12 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
 def device_preparation_failed(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:
     """Return whether the preparation of a ResourceClaim's allocated devices failed or timed out.
 
-    Source: `isClaimReadyForBinding` and `isClaimTimeout` of kube-scheduler's plugins/dynamicresources.
+    Source: `isClaimTimeout` of kube-scheduler's plugins/dynamicresources.
     """
     allocation = claim.status.allocation
     if allocation is None:
         return False
-    with_conditions = [device for device in allocation.devices.results if device.binding_conditions]
-    ready = True
-    for device in with_conditions:
-        status = _status_of(claim, device)
-        if status is None:
-            ready = False
-            break
-        if any(status.has_true(failure) for failure in device.binding_failure_conditions or ()):
-            return True
-        if not all(status.has_true(condition) for condition in device.binding_conditions or ()):
-            ready = False
-            break
-    if ready or not with_conditions or allocation.allocation_timestamp is None:
-        return False
+    prepared = devices_are_prepared(claim)
+    if prepared is not None or allocation.allocation_timestamp is None:
+        return prepared is False
     return parse_timestamp(allocation.allocation_timestamp) + timeout_seconds < now
-
-
-def _status_of(claim: ResourceClaim, device: AllocatedDevice) -> AllocatedDeviceStatus | None:
-    for status in claim.status.devices or ():
-        if (status.device, status.driver, status.pool) == (device.device, device.driver, device.pool):
-            return status
-    return None

@@ -49,7 +49,11 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.dynamic_resources.claim_writes import undo_reservations, write_reservations
+from batchsched.plugins.dynamic_resources.claim_writes import (
+    claims_with_conditions,
+    undo_reservations,
+    write_reservations,
+)
 from batchsched.plugins.dynamic_resources.claims import (
     ClaimRefused,
     ClassClaims,
@@ -61,6 +65,7 @@ from batchsched.plugins.dynamic_resources.node_search import (
     shared_device_search,
 )
 from batchsched.plugins.dynamic_resources.reservation import (
+    BINDING_TIMEOUT_SECONDS,
     NOT_AVAILABLE,
     NOT_OFFERED,
     claim_signature,
@@ -92,7 +97,7 @@ class DynamicResourcesArgs(StrictModel):
     binding_timeout: str = Field(
         default="600s",
         description="Time limit for the preparation of devices with binding conditions. It has no effect: the limit is "
-        "600 seconds.",
+        "600 seconds, after which the devices are freed.",
     )
 
 
@@ -254,8 +259,15 @@ class DynamicResources(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        wrote = await write_reservations(pod, cycle.table.device_ledger, cycle.binder)
-        return SUCCESS if wrote else SKIP
+        ledger = cycle.table.device_ledger
+        if not await write_reservations(pod, ledger, cycle.binder):
+            return SKIP
+        claims = claims_with_conditions(pod, ledger)
+        if claims and not await cycle.binder.wait_for_devices(claims, BINDING_TIMEOUT_SECONDS):
+            return Status(
+                Code.UNSCHEDULABLE, (f"the devices of {', '.join(claims)} are not prepared for binding",)
+            )
+        return SUCCESS
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
