@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,11 +23,19 @@ from tests.controlplane.devices import (
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import Terms
+from tests.controlplane.proxy import Proxy, lost, status
 from tests.e2e.running import bound
 from tests.faults.kills import CPUS, Rounds, table
-from tests.faults.replicas import pair, running
+from tests.faults.replicas import Replica, pair, running
 from tests.faults.witness import Witness
 
+WRITE_FAULTS = (
+    ("answers are lost", lost(), 6),
+    ("the server answers 500", status(500), 6),
+    ("the server is busy", status(429, retry_after=1), 4),
+    ("every write fails, so that PreBind is undone", status(500), 60),
+)
+"""What happens to writes of claims, and to how many of them."""
 KILLS = int(os.environ.get("BATCHSCHED_CLAIM_KILLS", "3"))
 PODS = 32
 
@@ -97,3 +106,24 @@ def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(clust
         eventually(lambda: len(used(namespace)) == len(bound(namespace)) == PODS)
     print("\n".join(table(rounds.done)))
     record_property("recovery_seconds", max(one.whole for one in rounds.done))
+
+
+@pytest.mark.slow
+def test_a_gang_gets_its_devices_once_whatever_happens_to_the_writes_of_its_claims(cluster):
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
+    namespace = Namespace(cluster.admin, "devices")
+    template(namespace)
+    namespace.nodes(2, cpu=CPUS)
+    for number in range(2):
+        publish(cluster.admin, f"node-{number}", 8)
+    with Proxy(cluster.server, cluster.certificate, seed=3) as proxy:
+        scheduler = Replica(cluster, name="proxied", server=proxy.url)
+        with running(scheduler), watched(namespace):
+            for number, (name, fault, count) in enumerate(WRITE_FAULTS):
+                proxy.on(fault, method="PATCH", path="/resourceclaims/", count=count)
+                begun = time.monotonic()
+                namespace.gang(f"gang-{number}", 4, cpu=1, spec=with_template())
+                eventually(lambda: len(bound(namespace, f"gang-{number}")) == 4, 90)  # noqa: B023
+                print(f"{name}: all bound after {time.monotonic() - begun:.1f} s")
+                proxy.calm()
+        assert len(used(namespace)) == 4 * len(WRITE_FAULTS)
