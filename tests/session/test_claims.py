@@ -235,6 +235,27 @@ def test_a_claim_is_deallocated_only_if_a_node_lacks_nothing_else():
         assert ("deallocation of ResourceClaim completed" in refusal.message) is deallocates
 
 
+def test_a_claim_that_another_pod_of_the_session_reserved_is_not_deallocated():
+    selector = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]
+    }
+    there = claim(
+        "there",
+        metadata={"namespace": "team"},
+        status={"allocation": {"devices": {"results": []}, "nodeSelector": selector}},
+    )
+    state = cluster(
+        nodes(2, gpu=1),
+        Snapshot(pods=tuple(sharing(pod(name, gpu=1), "there") for name in ("first", "second"))),
+        resource_claims=(there,),
+    )
+    decision = schedule(state, ALONE)
+    assert [one.node for one in decision.assignments] == ["n0"]
+    (refusal,) = decision.refusals
+    assert "resourceclaim not available on the node" in refusal.message
+    assert "deallocation" not in refusal.message
+
+
 @BOTH_WAYS
 def test_a_device_class_serves_an_extended_resource_on_nodes_that_do_not_offer_it(way):
     state = cluster(
