@@ -27,10 +27,10 @@ AREAS: Final[dict[str, Callable[[Draw, Json], None]]] = {
 """What can be drawn, by the name of the recorded area."""
 
 
-def case(seed: int, areas: tuple[str, ...] = ()) -> Json:
-    """Draw a case of these areas; of one to four of all without them."""
+def case(seed: int, areas: tuple[str, ...] = (), without: frozenset[str] = frozenset()) -> Json:
+    """Draw a case of these areas; if there are none, of one to four of all areas, except those in `without`."""
     draw = Draw(seed)
-    chosen = areas or tuple(draw.sample(sorted(AREAS), draw.choice((1, 1, 2, 2, 3, 4))))
+    chosen = areas or tuple(draw.sample(sorted(AREAS.keys() - without), draw.choice((1, 1, 2, 2, 3, 4))))
     drawn = base(draw)
     drawn["name"] = f"drawn-{seed}"
     drawn["note"] = ", ".join(chosen)
