@@ -119,11 +119,9 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     # No proof is needed when every pod that fits by itself is placed.
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
+    # A row with this limit would make the proof harder: CP-SAT is not told.
     if most * scale + slack < ceiling:
         ceiling = int(most * scale) + slack
-        used = np.flatnonzero(objective)
-        # CP-SAT ends as soon as it reaches the limit.
-        model.add_row(used, objective[used], upper=max(ceiling, int(objective @ climb.values)))
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     bound = climb.improve(objective, ceiling, allowance)
