@@ -119,7 +119,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     # No proof is needed when every pod that fits by itself is placed.
     ceiling = int(integers @ np.minimum(fit, problem.classes.count))
-    # A row with this limit would make the proof harder: CP-SAT is not told.
+    # CP-SAT gets no row with this limit: the row would make the proof harder.
     if most * scale + slack < ceiling:
         ceiling = int(most * scale) + slack
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
