@@ -18,7 +18,7 @@ KUEUE_PLACED: Final = "kueue.x-k8s.io/tas"
 """Label by which Kueue marks pods that it assigns to topology domains itself, by node selectors."""
 
 
-def unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
+def describe_unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
     """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none.
 
     Args:

@@ -270,7 +270,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 # A sweep
 
 
-def print_outcomes(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
+def print_policy_comparison(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
     """Print for each workload the means of the measures of each policy, and the differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 

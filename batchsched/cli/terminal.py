@@ -79,7 +79,7 @@ def _parse_color(value: str) -> ColorChoice:
     return ColorChoice(value)
 
 
-def set_color(when: ColorChoice) -> None:
+def set_color_choice(when: ColorChoice) -> None:
     """Set when the output of this command has colours."""
     _color.set(when)
 

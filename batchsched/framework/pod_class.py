@@ -30,7 +30,7 @@ class PodClass:
     kin: "PodClass | None" = None
 
     @property
-    def cache_key_class(self) -> "PodClass":
+    def result_cache_class(self) -> "PodClass":
         """The pod class under which the plugin results of this pod class are cached."""
         return self.kin or self
 

@@ -48,12 +48,12 @@ def size_class(units: int, bounds: Sequence[int]) -> str:
     return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
 
 
-def waits_and_slowdowns_by_size(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
+def box_plots_by_size(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
     """Draw box plots of the waits and of the bounded slowdowns of gangs, by gang size."""
     return _figures(runs, _sizes(runs), "size", "gang size")
 
 
-def waits_and_slowdowns_by_queue(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
+def box_plots_by_queue(runs: Sequence[RunColumns]) -> tuple[Figure, Figure]:
     """Draw box plots of the waits and of the bounded slowdowns of gangs, by queue."""
     return _figures(runs, _queues(runs), "queue", "queue")
 

@@ -9,7 +9,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_count, format_quantity
 from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_sweep
 from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
-from batchsched.lab.distributions import waits_and_slowdowns_by_queue, waits_and_slowdowns_by_size
+from batchsched.lab.distributions import box_plots_by_queue, box_plots_by_size
 from batchsched.lab.document import (
     Document,
     LegendSection,
@@ -116,7 +116,7 @@ def render_simulation(
         sections=nonempty_sections(
             (
                 Section("Over time", _over_time(runs)),
-                Section("By gang size", waits_and_slowdowns_by_size(runs)),
+                Section("By gang size", box_plots_by_size(runs)),
                 Section("Gangs on nodes", draw_gantt_charts(runs, nodes, groups), one_at_a_time=True),
             )
         ),
@@ -371,8 +371,8 @@ def _sections(number: int, workload: str, policies: Policies, queues: Sequence[s
     sections = (
         Section(f"{prefix}Fairness over time", fairness if len(queues) > 1 else ()),
         Section(f"{prefix}Share against entitlement{of_seed}", stacks, one_at_a_time=True),
-        Section(f"{prefix}Waits and slowdowns by queue", waits_and_slowdowns_by_queue(pooled)),
-        Section(f"{prefix}Waits and slowdowns by size", waits_and_slowdowns_by_size(pooled)),
+        Section(f"{prefix}Waits and slowdowns by queue", box_plots_by_queue(pooled)),
+        Section(f"{prefix}Waits and slowdowns by size", box_plots_by_size(pooled)),
         Section(f"{prefix}Use over time{of_seed}", _over_time(drawn)),
     )
     return nonempty_sections([_with_suffix(section, number) for section in sections])

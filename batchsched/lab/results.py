@@ -32,7 +32,7 @@ from batchsched.lab.plan import Run
 from batchsched.lab.scenario import Scenario
 from batchsched.lab.simulation import map_runs, simulate_run
 from batchsched.lab.workers import Workers
-from batchsched.simulator.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 from batchsched.simulator.run import Progress
 
 PLAN: Final = "plan.json"
@@ -366,7 +366,7 @@ def _fields(cell: Any) -> dict[str, Any]:
     return {field.name: values.field(field.name) for field in values.type}
 
 
-def _use(series: Series) -> dict[str, Any]:
+def _use(series: ClusterSeries) -> dict[str, Any]:
     names = list(series.used)
     return {
         "time": [time for _ in names for time in series.times],
@@ -376,13 +376,13 @@ def _use(series: Series) -> dict[str, Any]:
     }
 
 
-def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> Series:
+def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> ClusterSeries:
     times = tuple(moments["time"].to_pylist())
     names = use["resource"].to_pylist()[:: max(1, len(times))]
     used, total = use["used"].to_pylist(), use["total"].to_pylist()
     size = len(times)
     part = {name: slice(index * size, (index + 1) * size) for index, name in enumerate(names)}
-    return Series(
+    return ClusterSeries(
         times=times,
         used={name: tuple(used[rows]) for name, rows in part.items()},
         total={name: tuple(total[rows]) for name, rows in part.items()},

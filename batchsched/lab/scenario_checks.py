@@ -39,7 +39,7 @@ class ComparedProfile:
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     entitled: bool = False
 
-    def effective_settings(self) -> dict[str, Any]:
+    def settings_with_effect(self) -> dict[str, Any]:
         """Return the settings of the profile and of the queues, without those that have no effect."""
         settings = self.profile.model_dump(mode="json", by_alias=True, exclude=set(self._idle_fields()))
         return {"profile": settings, "queues": self.queues}
@@ -81,7 +81,9 @@ def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str
     """Return a warning for each set of policies that differ only in fields that have no effect, or in no field."""
     groups: list[list[ComparedProfile]] = []
     for policy in policies:
-        alike = (group for group in groups if group[0].effective_settings() == policy.effective_settings())
+        alike = (
+            group for group in groups if group[0].settings_with_effect() == policy.settings_with_effect()
+        )
         group = next(alike, None)
         if group is None:
             groups.append([policy])

@@ -15,11 +15,11 @@ from batchsched.config.schema import Profile
 from batchsched.queues.gang_order import AutoArgs, AutoOrder, make_gang_order
 from batchsched.runner.policy_forecast import (
     Forecast,
+    ForecastGang,
     ForecastInput,
-    GangDemand,
     forecast_candidate,
     forecast_input,
-    gang_demand,
+    to_forecast_gang,
 )
 from batchsched.session.session import Session
 
@@ -91,7 +91,7 @@ class PolicyChooser:
         """The last choice."""
         self.due_forecast: ForecastInput | None = None
         """The input of a forecast that is to be run; the policy worker takes it."""
-        self._recent: dict[str, GangDemand] = {}
+        self._recent: dict[str, ForecastGang] = {}
         """The most recent gangs by identity, the oldest first."""
         self._seen = 0
         self._since_forecast = 0
@@ -127,7 +127,7 @@ class PolicyChooser:
             members = session.tables.gangs.get(identity)
             if identity in self._recent or members is None:
                 continue
-            demand = gang_demand(session.tables, members)
+            demand = to_forecast_gang(session.tables, members)
             if demand is None:
                 continue
             self._recent[identity] = demand

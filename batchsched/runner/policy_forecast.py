@@ -58,7 +58,7 @@ _UNFINISHED_SECONDS: Final = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class GangDemand:
+class ForecastGang:
     """A gang as a forecast sees it: its requests, its queue, its submission and its expected run time.
 
     Args:
@@ -112,8 +112,8 @@ class ForecastInput:
     cluster: Snapshot
     pools: Mapping[str, Mapping[str, int]]
     running: tuple[RunningDemand, ...]
-    pending: tuple[GangDemand, ...]
-    recent: tuple[GangDemand, ...]
+    pending: tuple[ForecastGang, ...]
+    recent: tuple[ForecastGang, ...]
     now: int
 
 
@@ -132,7 +132,7 @@ class Forecast:
     sessions: int
 
 
-def gang_demand(tables: SessionTables, members: PodGroupState) -> GangDemand | None:
+def to_forecast_gang(tables: SessionTables, members: PodGroupState) -> ForecastGang | None:
     """Return a pending gang as a forecast sees it; None if the gang has no pending pod."""
     gang: PendingGang = tables.pending_gang(members)
     if not gang.parts:
@@ -140,7 +140,7 @@ def gang_demand(tables: SessionTables, members: PodGroupState) -> GangDemand | N
     group = members.group
     pod_priority_class = gang.parts[0].pods[0].spec.priority_class_name or ""
     total = sum(part.pod_class.requests * len(part.pods) for part in gang.parts)
-    return GangDemand(
+    return ForecastGang(
         key=members.key,
         created=gang.created,
         estimate=None if math.isnan(gang.estimate) else int(gang.estimate),
@@ -152,7 +152,7 @@ def gang_demand(tables: SessionTables, members: PodGroupState) -> GangDemand | N
 
 
 def forecast_input(
-    session: Session, cluster: Snapshot, recent: Sequence[GangDemand], now: float
+    session: Session, cluster: Snapshot, recent: Sequence[ForecastGang], now: float
 ) -> ForecastInput:
     """Return the input of forecasts from the tables of a session. Call this between two sessions only."""
     tables = session.tables
@@ -174,7 +174,7 @@ def forecast_input(
             RunningDemand(f"pool-{pool}", remaining, _amounts(tables, held[pool]))
             for pool in np.flatnonzero(held.any(axis=1)).tolist()
         ]
-    pending = (gang_demand(tables, members) for members in tables.pending_gangs)
+    pending = (to_forecast_gang(tables, members) for members in tables.pending_gangs)
     first = sorted((gang for gang in pending if gang), key=lambda gang: (gang.created, gang.key))
     return ForecastInput(
         profile=_forecast_profile(session.profile),
@@ -220,7 +220,7 @@ def forecast_candidate(
     return Forecast(_mean_slowdown(records), _mean_end(records, frozen.now), result.sessions)
 
 
-GangResult = tuple[GangDemand, GangRecord]
+GangResult = tuple[ForecastGang, GangRecord]
 
 
 def _mean_slowdown(records: Sequence[GangResult]) -> float:
@@ -238,7 +238,7 @@ def _mean_end(records: Sequence[GangResult], now: int) -> float:
     return math.fsum(area * end for area, end in zip(areas, ends, strict=True)) / total if total else 0.0
 
 
-def _wait(demand: GangDemand, record: GangRecord) -> float:
+def _wait(demand: ForecastGang, record: GangRecord) -> float:
     return _UNFINISHED_SECONDS if record.started is None else record.started - demand.created
 
 
@@ -294,7 +294,7 @@ def _nodes(frozen: ForecastInput) -> Iterator[Node]:
 
 def _running_arrivals(frozen: ForecastInput) -> Iterator[Arrival]:
     for number, gang in enumerate(frozen.running):
-        demand = GangDemand(
+        demand = ForecastGang(
             f"default/running-{number:05d}", frozen.now, gang.remaining, gang.requests, "", "", 0.0
         )
         arrival = _arrival(demand, demand.key, frozen.now, float(frozen.now))
@@ -310,7 +310,7 @@ def _bound_pod(pod: Pod, node: str, now: int) -> Pod:
     )
 
 
-def _arrival(gang: GangDemand, key: str, time: int, created: float) -> Arrival:
+def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> Arrival:
     """Return the arrival of a gang as one pod."""
     namespace, _, name = key.partition("/")
     timestamp = format_timestamp(created)

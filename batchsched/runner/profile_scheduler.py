@@ -334,7 +334,7 @@ class ProfileScheduler:
 
         After repeated failures, the gang that causes them is alone in its session.
         """
-        self._window.record_failure()
+        self._window.halve_gangs_after_failure()
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)

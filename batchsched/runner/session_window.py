@@ -107,7 +107,7 @@ class SessionWindow:
         """Record the duration of the session in which the selected gangs took part, in seconds."""
         self._seconds = seconds
 
-    def record_failure(self) -> None:
+    def halve_gangs_after_failure(self) -> None:
         """Halve the number of gangs of the next session after a failed session.
 
         After repeated failures, the gang that causes them is alone in its session.

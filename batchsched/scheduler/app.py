@@ -206,7 +206,7 @@ class SchedulerApp:
         on_decision = [
             evictor.apply_decision,
             UnusedClaimController(self.cache, claims, cycles.is_binding).apply_decision,
-            explaining.with_explanations(reporter.record_decision),
+            explaining.wrap_decision_callback(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]
         group_writer = PodGroupWriter(

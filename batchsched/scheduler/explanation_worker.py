@@ -186,7 +186,7 @@ class ExplanationWorker:
         """Record that the binding of a pod ended, which delays explanations (a `BindingCallback`)."""
         self._last_activity = self.clock.monotonic()
 
-    def with_explanations(self, callback: DecisionCallback) -> DecisionCallback:
+    def wrap_decision_callback(self, callback: DecisionCallback) -> DecisionCallback:
         """Return a callback that records each decision, adds the known explanations, and calls `callback` with it.
 
         Args:

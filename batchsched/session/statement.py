@@ -19,10 +19,10 @@ from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.gang import GangPhase, PhaseChange, phase_after
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.gang_counts import WaitingPod
 from batchsched.framework.interface import ReservePlugin
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
+from batchsched.framework.waiting_pods import WaitingPod
 from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import SessionTables

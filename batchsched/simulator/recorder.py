@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.api.core.requests import pod_requests
-from batchsched.simulator.result import QueueSeries, Series
+from batchsched.simulator.result import ClusterSeries, QueueSeries
 
 GPU_SUFFIX = "/gpu"
 
@@ -88,13 +88,13 @@ class UsageRecorder:
             self._queue_rows[now, queue] = (tuple(allocated), tuple(requested))
         self._changed_queues.clear()
 
-    def series(self) -> Series:
+    def series(self) -> ClusterSeries:
         """Return the recorded samples of the whole cluster, one column for each quantity."""
         width = len(self.resources)
         waiting, running, *amounts = (
             zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)
         )
-        return Series(
+        return ClusterSeries(
             times=tuple(self._rows),
             waiting=waiting,
             running=running,

@@ -75,7 +75,7 @@ class GangRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ClusterSeries:
     """The usage of the cluster over time, with a row for each time at which something changed.
 
     A row holds until the next one.
@@ -157,7 +157,7 @@ class RunResult:
     workload: str
     policy: str
     gangs: tuple[GangRecord, ...]
-    series: Series
+    series: ClusterSeries
     sessions: int
     mean_gap: float = 0.0
     worst_gap: float = 0.0
@@ -208,7 +208,7 @@ class RunResult:
     def without_detail(self) -> "RunResult":
         """Return a copy with equal metrics, without the placements of gangs and without series."""
         gangs = tuple(replace(gang, placements=()) for gang in self.gangs)
-        series = Series((), {}, {}, (), ())
+        series = ClusterSeries((), {}, {}, (), ())
         return replace(
             self, gangs=gangs, series=series, queues=QueueSeries(), kept_utilisation=self._utilisation()
         )
@@ -219,7 +219,7 @@ class RunResult:
         return _utilisation(self.series, *self.measured_period)
 
 
-def _utilisation(series: Series, first: int, last: int) -> dict[str, float]:
+def _utilisation(series: ClusterSeries, first: int, last: int) -> dict[str, float]:
     """Return the used amount ÷ the allocatable amount of each resource, both integrated from `first` to `last`."""
     times = [min(max(time, first), last) for time in (*series.times, last)]
     spans = [after - before for before, after in pairwise(times)]

@@ -6,7 +6,7 @@ import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node, NodeStatus
-from batchsched.simulator.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 
 GPU = "nvidia.com/gpu"
 START = 1_767_225_600
@@ -64,7 +64,7 @@ def series(gangs, total):
     times = sorted({moment for gang in gangs for moment in (gang.submitted, gang.started, gang.ended)})
     running = [[gang for gang in gangs if gang.started <= now < gang.ended] for now in times]
     used = tuple(sum(gang.gpus for gang in mine) for mine in running)
-    return Series(
+    return ClusterSeries(
         times=tuple(times),
         used={GPU: used, "cpu": tuple(12_000 * amount for amount in used)},
         total={GPU: (total,) * len(times), "cpu": (12_000 * total,) * len(times)},

@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.lab.distributions import size_bounds, size_class, waits_and_slowdowns_by_size
+from batchsched.lab.distributions import box_plots_by_size, size_bounds, size_class
 from batchsched.lab.run_columns import build_run_columns
 from tests.lab.runs import played
 
@@ -18,7 +18,7 @@ def test_the_largest_gang_has_a_class():
 
 def test_boxes_contain_quartiles_and_the_maximum_without_samples():
     run = build_run_columns([played("a", gangs=300)])
-    for figure in waits_and_slowdowns_by_size(run):
+    for figure in box_plots_by_size(run):
         box = figure.data[0]
         assert len(box["x"]) == len(box["median"]) == len(box["y"])
         for low, first, middle, third, high, worst in zip(
@@ -28,11 +28,11 @@ def test_boxes_contain_quartiles_and_the_maximum_without_samples():
 
 
 def test_a_wait_of_zero_can_be_drawn_on_a_log_scale():
-    waits, _ = waits_and_slowdowns_by_size(build_run_columns([played("a", nodes=512)]))
+    waits, _ = box_plots_by_size(build_run_columns([played("a", nodes=512)]))
     assert min(waits.data[0]["lowerfence"]) == 1.0
 
 
 def test_size_classes_are_in_ascending_order():
-    waits, _ = waits_and_slowdowns_by_size(build_run_columns([played("a", gangs=300)]))
+    waits, _ = box_plots_by_size(build_run_columns([played("a", gangs=300)]))
     order = waits.layout["xaxis"]["categoryarray"]
     assert order == sorted(order, key=lambda name: int(name.split("–")[0]))

@@ -9,7 +9,7 @@ from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.queue_table import QueueDemand, TotalCapacity, build_queue_table, resolve_policies
 from batchsched.queues.sharing.policy import make_sharing_policy
 from batchsched.queues.tree import QueueTree
-from batchsched.simulator.result import QueueSeries, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, QueueSeries, RunResult
 
 GPU = "nvidia.com/gpu"
 
@@ -22,7 +22,7 @@ def result(rows, total=100):
     """A run of which queues tell (time, queue, held, wanted) in GPUs."""
     times, queues, held, wanted = zip(*rows, strict=True)
     told = QueueSeries((GPU,), times, queues, tuple((one,) for one in held), tuple((one,) for one in wanted))
-    series = Series((0,), {GPU: (0,)}, {GPU: (total,)}, (0,), (0,))
+    series = ClusterSeries((0,), {GPU: (0,)}, {GPU: (total,)}, (0,), (0,))
     return RunResult("w", "p", (), series, sessions=1, queues=told)
 
 
@@ -120,7 +120,7 @@ def test_the_most_requested_gpu_resource_is_measured():
     told = QueueSeries(("amd.com/gpu", "cpu", GPU), (0,), ("a",), ((1, 9000, 2),), ((1, 9000, 8),))
     total = {"amd.com/gpu": (8,), "cpu": (64000,), GPU: (8,)}
     made = RunResult(
-        "w", "p", (), Series((0,), dict.fromkeys(total, (0,)), total, (0,), (0,)), 1, queues=told
+        "w", "p", (), ClusterSeries((0,), dict.fromkeys(total, (0,)), total, (0,), (0,)), 1, queues=told
     )
     assert (measure_fairness(made, ()).resource, measure_fairness(made, ()).held.tolist()) == (GPU, [[0.25]])
     assert measure_fairness(made, (), "cpu").held.tolist() == [[0.140625]]
@@ -128,7 +128,7 @@ def test_the_most_requested_gpu_resource_is_measured():
 
 
 def test_a_run_without_events_has_empty_series():
-    made = measure_fairness(RunResult("w", "p", (), Series((), {}, {}, (), ()), 0), ())
+    made = measure_fairness(RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0), ())
     assert made.error.shape == made.jain_index.shape == (0,)
 
 

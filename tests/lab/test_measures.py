@@ -5,7 +5,7 @@ import pytest
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import MEASURES, find_measure, measure_run
-from batchsched.simulator.result import QueueSeries, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, QueueSeries, RunResult
 from tests.lab.runs import GPU, START, played
 
 
@@ -15,7 +15,7 @@ def test_every_measure_has_a_value():
 
 
 def test_a_run_without_events_has_all_measures():
-    empty = RunResult("w", "p", (), Series((), {}, {}, (), ()), 0)
+    empty = RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0)
     assert measure_run(empty, measure_fairness(empty, ()))["jain"] == 1.0
 
 
@@ -36,7 +36,7 @@ def test_fairness_is_a_mean_over_the_time_in_which_gangs_arrive():
         ((8,), (0,), (4,), (0,)),
         ((8,),) * 4,
     )
-    series = Series((START,), {GPU: (0,)}, {GPU: (8,)}, (0,), (0,))
+    series = ClusterSeries((START,), {GPU: (0,)}, {GPU: (8,)}, (0,), (0,))
     result = RunResult("w", "p", gangs, series, 1, queues=told)
     numbers = measure_run(result, measure_fairness(result, ()))
     assert numbers["fairnessError"] == pytest.approx(0.5)

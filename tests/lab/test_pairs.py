@@ -13,12 +13,12 @@ from batchsched.lab.pairs import (
     t_quantile,
     verdict_text,
 )
-from batchsched.simulator.result import RunResult, Series
+from batchsched.simulator.result import ClusterSeries, RunResult
 
 
 def outcome(policy, seed, wait, used=0.5):
     measures = {one.key: 0.0 for one in MEASURES} | {"meanWait": wait, "utilisation": used}
-    result = RunResult("w", policy, (), Series((), {}, {}, (), ()), 0)
+    result = RunResult("w", policy, (), ClusterSeries((), {}, {}, (), ()), 0)
     return Outcome(f"{policy}{seed}", seed, result, measure_fairness(result, ()), measures, 0.0)
 
 

@@ -15,7 +15,7 @@ from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
 from batchsched.lab.simulation import build_outcome, simulate_run
-from batchsched.simulator.result import RunResult, Series
+from batchsched.simulator.result import ClusterSeries, RunResult
 from tests.lab import runs
 from tests.lab.runs import played
 from tests.lab.scenarios import scenario
@@ -326,7 +326,7 @@ def test_a_name_with_markup_is_escaped(simulated):
 
 
 def test_a_run_without_gangs_makes_a_page():
-    empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
+    empty = RunResult("nothing", "a", (), ClusterSeries((), {}, {}, (), ()), sessions=0)
     assert "0 nodes" in render_simulation("nothing", [build_outcome(empty, (), 0)], ())
 
 

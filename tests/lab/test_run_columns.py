@@ -10,7 +10,7 @@ from batchsched.lab.run_columns import (
     time_axis_end,
     time_weighted_mean,
 )
-from batchsched.simulator.result import RunResult, Series
+from batchsched.simulator.result import ClusterSeries, RunResult
 from tests.lab.runs import GPU, START, played
 
 
@@ -43,7 +43,7 @@ def test_gpus_come_first_among_the_resources_and_unused_ones_are_left_out():
 
 
 def test_a_run_without_events_is_an_empty_trial():
-    empty = RunResult("nothing", "a", (), Series((), {}, {}, (), ()), sessions=0)
+    empty = RunResult("nothing", "a", (), ClusterSeries((), {}, {}, (), ()), sessions=0)
     run = build_run_columns([empty])[0]
     assert (run.end, len(run.units), START > 0) == (0.0, 0, True)
 

@@ -20,7 +20,7 @@ from batchsched.lab.timelines import (
     draw_utilisation,
     queues_with_colors,
 )
-from batchsched.simulator.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 from tests.lab.runs import GPU, played
 
 steps = st.lists(
@@ -78,7 +78,7 @@ def outcome(held, fair, *, seed=0, last=100):
     held, fair = np.array(held, float), np.array(fair, float)
     names = tuple(f"q{at}" for at in range(held.shape[1]))
     gangs = tuple(GangRecord(f"g{at}", "q0", 1, 1, at, at, at + 1, 1, None) for at in (0, last))
-    result = RunResult("w", "p", gangs, Series((), {}, {}, (), ()), 1)
+    result = RunResult("w", "p", gangs, ClusterSeries((), {}, {}, (), ()), 1)
     fairness = Fairness("nvidia.com/gpu", names, np.array([0.0, 50.0]), held, fair, fair)
     return Outcome("k", seed, result, fairness, {}, 0.0)
 

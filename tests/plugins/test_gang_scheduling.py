@@ -3,8 +3,9 @@
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.gang_counts import GangPodCounts, WaitingPod
+from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.status import Code
+from batchsched.framework.waiting_pods import WaitingPod
 from batchsched.plugins.gang_scheduling import GangScheduling
 from tests.plugins.cluster import class_of, node, pod, table
 

@@ -131,7 +131,7 @@ def test_gang_that_makes_sessions_fail_is_alone_in_the_end():
     taken = []
     for _ in range(10):
         taken.append(len(selected(window, made)))
-        window.record_failure()
+        window.halve_gangs_after_failure()
         window.resize({"a", "b"})
     assert taken == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1]
 

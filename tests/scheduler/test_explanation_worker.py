@@ -67,7 +67,7 @@ class Explaining(Town):
 
         self.loop._callbacks = (
             *self.loop._callbacks,
-            self.worker.with_explanations(report),
+            self.worker.wrap_decision_callback(report),
             self.observer.record_decision,
         )
 

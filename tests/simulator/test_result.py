@@ -1,6 +1,6 @@
 import pytest
 
-from batchsched.simulator.result import GangRecord, RunResult, Series
+from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 
 
 def record(key="default/a", submitted=0, started=0, ended=10, runtime=10, queue="default"):
@@ -8,7 +8,7 @@ def record(key="default/a", submitted=0, started=0, ended=10, runtime=10, queue=
 
 
 def result(*gangs, series=None):
-    return RunResult("w", "fcfs", gangs, series or Series((), {}, {}, (), ()), sessions=1)
+    return RunResult("w", "fcfs", gangs, series or ClusterSeries((), {}, {}, (), ()), sessions=1)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_run_without_gangs_has_figures_of_nothing():
 
 
 def test_utilisation_is_used_over_offered_in_time():
-    series = Series(
+    series = ClusterSeries(
         (0, 10, 30),
         {"cpu": (4, 1, 0), "gpu": (0, 0, 0)},
         {"cpu": (4, 4, 4), "gpu": (0, 0, 0)},

@@ -16,10 +16,11 @@ from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.devices.ledger import DeviceLedger
-from batchsched.framework.gang_counts import GangPodCounts, WaitingPods
+from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
+from batchsched.framework.waiting_pods import WaitingPods
 
 
 @dataclass(frozen=True, slots=True)

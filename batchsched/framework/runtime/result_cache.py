@@ -442,7 +442,7 @@ class ResultCache:
 
         Classes that differ only in a priority that no plugin reads share them.
         """
-        first = pod.cache_key_class
+        first = pod.result_cache_class
         # Removing and inserting moves the class to the end: the first one has the oldest use.
         results = self._results.pop(first, None) or ClassResults()
         self._results[first] = results

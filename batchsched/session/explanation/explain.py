@@ -83,7 +83,7 @@ def explain_refusals(
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
 
-    def explain_with_share(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
+    def explain_within_first_budget(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         with budget.limited_to(first_attempt_budget(decided, budget)):
             return verifier.explain_refusal(refusal, budget)
 
@@ -94,7 +94,7 @@ def explain_refusals(
 
     # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
     # A gang with a long explanation continues after all others, since it would leave nothing for them.
-    for step in (verifier.examine_in_empty_cluster, explain_with_share, explain_further):
+    for step in (verifier.examine_in_empty_cluster, explain_within_first_budget, explain_further):
         for done, refusal in enumerate(examined):
             if telemetry is not None:
                 telemetry.report_progress(done, len(examined), "refusals explained")

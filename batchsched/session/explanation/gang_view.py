@@ -145,11 +145,11 @@ class GangView:
         return measure_limits(self.tables, self.scheduler_name)
 
     @cached_property
-    def limit_indexes(self) -> list[int]:
+    def queue_limit_indexes(self) -> list[int]:
         """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []
-        return self.limits.finder.limit_indexes(self.tables, self.gang.members.queue_and_user)
+        return self.limits.finder.queue_limit_indexes(self.tables, self.gang.members.queue_and_user)
 
     @property
     def requested(self) -> dict[str, int]:

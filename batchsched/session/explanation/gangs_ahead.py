@@ -103,7 +103,7 @@ def _queues_inside_limits(view: GangView) -> set[str]:
     tables = view.tables
     exceeded = {
         view.limits.limits[row].name
-        for row in view.limit_indexes
+        for row in view.queue_limit_indexes
         if (view.limits.remaining[row] < view.gang.needs).any() or view.limits.remaining_gangs[row] < 1
     }
     return {

@@ -62,7 +62,7 @@ def queue_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOpt
     queues = {queue.name: queue for queue in snapshot.queues}
     chain = view.tables.queues.queue_and_ancestors(view.gang.queue)
     rows = sorted(
-        view.limit_indexes,
+        view.queue_limit_indexes,
         key=lambda row: chain.index(name) if (name := view.limits.limits[row].name) in chain else len(chain),
     )
     options: list[ChangeOption] = []

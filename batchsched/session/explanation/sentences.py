@@ -64,7 +64,7 @@ def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
 
 
 def _exceeded_queue_limit(view: GangView) -> str:
-    for row in view.limit_indexes:
+    for row in view.queue_limit_indexes:
         limit = view.limits.limits[row]
         for resource, needed in view.requested.items():
             remaining = view.remaining_amount(row, resource)

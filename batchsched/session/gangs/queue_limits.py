@@ -52,7 +52,7 @@ class QueueLimits:
 
         `owners` contains the (queue, user) of each gang.
         """
-        rows_by_owner = {owner: self.finder.limit_indexes(tables, owner) for owner in set(owners)}
+        rows_by_owner = {owner: self.finder.queue_limit_indexes(tables, owner) for owner in set(owners)}
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):
             member[rows_by_owner[owner], column] = True
@@ -64,7 +64,7 @@ class QueueLimits:
         """Return the first queue with a limit that forbids these further requests [R] or gangs; "" if no limit does."""
         if not self.limits:
             return ""
-        rows = self.finder.limit_indexes(tables, owner)
+        rows = self.finder.queue_limit_indexes(tables, owner)
         exceeded = ((requests > self.remaining[rows]) & (requests > 0)).any(axis=1)
         over = exceeded | ((gangs > self.remaining_gangs[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
@@ -74,7 +74,7 @@ class QueueLimits:
         if not self.limits or not placements:
             return self
         rows_by_gang = [
-            self.finder.limit_indexes(tables, placement.gang.members.queue_and_user)
+            self.finder.queue_limit_indexes(tables, placement.gang.members.queue_and_user)
             for placement in placements
         ]
         times = [len(rows) for rows in rows_by_gang]
@@ -102,7 +102,7 @@ class QueueLimits:
         if not self.limits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
-        rows[self.finder.limit_indexes(tables, owner)] = True
+        rows[self.finder.queue_limit_indexes(tables, owner)] = True
         limited = (self.remaining < UNLIMITED) & rows[:, np.newaxis]
         return replace(
             self,
@@ -234,7 +234,7 @@ class LimitIndex:
             if not limit.kept:
                 self._plain.setdefault(limit.name, []).append(row)
 
-    def limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def queue_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that may prevent a user's gangs in a queue from starting."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:

@@ -92,7 +92,7 @@ class FeasibilityByClass:
 
         Classes that differ only in a priority no plugin reads share a result.
         """
-        first = pod_class.cache_key_class
+        first = pod_class.result_cache_class
         entry = self._feasibility.get(id(first))
         if entry is None:
             entry = self._feasibility[id(first)] = (first, self._compute(first))
@@ -239,9 +239,9 @@ def formulate(
     factors = [age_factor(gang.created, youngest) for gang in gangs]
     used = _used_domains(context, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
-    kinds = {id(part.pod_class.cache_key_class): part.pod_class.cache_key_class for _, part in parts}
+    kinds = {id(part.pod_class.result_cache_class): part.pod_class.result_cache_class for _, part in parts}
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
-    kind = [kind_number[id(part.pod_class.cache_key_class)] for _, part in parts]
+    kind = [kind_number[id(part.pod_class.result_cache_class)] for _, part in parts]
     mask, score = _stack_kinds(
         context.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )

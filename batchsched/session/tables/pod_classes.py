@@ -15,7 +15,7 @@ from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_r
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
-from batchsched.api.unsupported_fields import unsupported_spec_field
+from batchsched.api.unsupported_fields import describe_unsupported_spec_field
 from batchsched.errors import InvalidQuantity, PluginError
 from batchsched.framework.plugin_support.default_selectors import controller_of
 from batchsched.framework.pod_class import PodClass
@@ -109,7 +109,9 @@ class PodSpecIndex:
             failures[0] if failures else None,
             unsupported_field=""
             if pod.node
-            else unsupported_spec_field(pod.spec, allocates_devices=self._pipeline.allocates_devices),
+            else describe_unsupported_spec_field(
+                pod.spec, allocates_devices=self._pipeline.allocates_devices
+            ),
         )
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:

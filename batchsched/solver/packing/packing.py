@@ -255,12 +255,12 @@ class Packing:
             and level != NONE
             and self.domain_of.get(gang, int(self.problem.gangs.pinned[gang])) == NONE
         ):
-            capacity = self.capacity_of_domains(class_index, level, None)
+            capacity = self.count_fitting_by_domain(class_index, level, None)
             if not capacity.any():
                 return 0
             self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
             return self._surplus(gang, part, class_index, want, check)
-        capacity = self.capacity_of_domains(class_index, part.required, cell)
+        capacity = self.count_fitting_by_domain(class_index, part.required, cell)
         if not capacity.any():
             return 0
         self.domain_of_subgroup[part.index] = int(np.argmax(np.minimum(capacity, want)))
@@ -416,7 +416,7 @@ class Packing:
             nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
-    def capacity_of_domains(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
+    def count_fitting_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
         """Return how many pods of a pod class fit in each topology domain [D], on the nodes in `cell` or on all."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
@@ -437,7 +437,7 @@ class Packing:
             waiting = self.room.waiting[c]
             if not waiting:
                 continue
-            capacity = self.capacity_of_domains(c, level, cell)
+            capacity = self.count_fitting_by_domain(c, level, cell)
             within = np.minimum(capacity, waiting)
             total = within if total is None else total + within
             if rigid:
@@ -456,7 +456,7 @@ class Packing:
         for c in members.classes:
             waiting = self.room.waiting[c]
             if waiting:
-                share += np.minimum(self.capacity_of_domains(c, level, cell), waiting)
+                share += np.minimum(self.count_fitting_by_domain(c, level, cell), waiting)
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
@@ -479,7 +479,7 @@ class Packing:
             if missing > 0:
                 missing -= self.room.place(class_index, missing, self.nodes_inside(level, [domain], cell))
         while missing > 0:
-            capacity = self.capacity_of_domains(class_index, level, cell)
+            capacity = self.count_fitting_by_domain(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= missing)

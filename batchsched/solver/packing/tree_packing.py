@@ -36,7 +36,7 @@ class DomainPacking(Protocol):
         """Return the nodes of some topology domains of a level."""
         ...
 
-    def capacity_of_domains(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
+    def count_fitting_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
         """Return how many pods of a pod class fit in each topology domain of a level."""
         ...
 
@@ -196,11 +196,11 @@ class TreePacking:
         )
         key: IntArray | None = None
         for ask in self._demands(node):
-            capacity = self._packing.capacity_of_domains(ask.class_index, level, cell)
+            capacity = self._packing.count_fitting_by_domain(ask.class_index, level, cell)
             fit = np.where(capacity >= ask.pods, capacity * 1000 // ask.pods, -1 if rigid else 0)
             key = fit if key is None else np.where((key < 0) | (fit < 0), -1, np.minimum(key, fit))
         if key is None:
-            capacities = [self._packing.capacity_of_domains(c, level, cell) for c in node.all_classes]
+            capacities = [self._packing.count_fitting_by_domain(c, level, cell) for c in node.all_classes]
             key = np.sum(capacities, axis=0) - 1 if capacities else np.zeros(0, np.int64)
         good = (key >= 0).nonzero()[0]
         # Domains that do not hold these pods may hold others, so they come last.
@@ -243,7 +243,7 @@ class TreePacking:
         """How many slices fit in each domain [D]: exact for pods with equal requests, else by a trial."""
         packing, problem = self._packing, self._packing.problem
         first = node.classes[0]
-        capacity = packing.capacity_of_domains(first, node.slice_level, cell)
+        capacity = packing.count_fitting_by_domain(first, node.slice_level, cell)
         equal = all(
             problem.classes.kind[c] == problem.classes.kind[first]
             and np.array_equal(problem.classes.demand[c], problem.classes.demand[first])
@@ -253,7 +253,7 @@ class TreePacking:
             return capacity // node.slice_size
         classes = self._order(node.classes)
         several = np.sum(
-            [packing.capacity_of_domains(c, node.slice_level, cell) for c in node.classes], axis=0
+            [packing.count_fitting_by_domain(c, node.slice_level, cell) for c in node.classes], axis=0
         )
         for domain in several.nonzero()[0].tolist():
             mark = packing.room.checkpoint()
@@ -306,7 +306,8 @@ class TreePacking:
         if domain == NONE:
             capacities = [
                 np.minimum(
-                    self._packing.capacity_of_domains(c, node.required, cell), self._packing.room.waiting[c]
+                    self._packing.count_fitting_by_domain(c, node.required, cell),
+                    self._packing.room.waiting[c],
                 )
                 for c in node.all_classes
             ]

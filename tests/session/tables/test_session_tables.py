@@ -159,8 +159,8 @@ def test_classes_that_differ_only_in_priority_share_cached_results():
     tables = frame_of(cluster(nodes(1), pods))
     low, high = (tables.classes.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
     assert (low.priority, high.priority) == (0, 5)
-    assert high.cache_key_class is low.cache_key_class
-    assert tables.classes.class_of(pods.pods[2], 0).cache_key_class is not low.cache_key_class
+    assert high.result_cache_class is low.result_cache_class
+    assert tables.classes.class_of(pods.pods[2], 0).result_cache_class is not low.result_cache_class
     assert tables.result_cache.results_of_class(high) is tables.result_cache.results_of_class(low)
 
 
@@ -170,7 +170,8 @@ def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
     assert (
-        tables.classes.class_of(one, 0).cache_key_class is not tables.classes.class_of(one, 5).cache_key_class
+        tables.classes.class_of(one, 0).result_cache_class
+        is not tables.classes.class_of(one, 5).result_cache_class
     )
 
 
