@@ -158,6 +158,8 @@ class VolumeBinding(
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         if nodes.table.release.storage_scores:
+            if not state.has(CLAIMS):
+                state.skip_score.add(NAME)  # every node would score 0
             return SUCCESS  # as recorded of 1.37: for pods without claims, too
         return SKIP if self._configured_line is None or not state.has(CLAIMS) else SUCCESS
 

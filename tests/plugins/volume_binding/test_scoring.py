@@ -95,3 +95,13 @@ def test_a_pod_without_claims_scores_nothing_on_every_node_of_1_37():
     plugin.prefilter(wish, made.all_nodes_view(), state)
     assert plugin.prescore(wish, made.all_nodes_view(), state) == SUCCESS
     assert plugin.score(wish, made.all_nodes_view(), state).tolist() == [0, 0, 0]
+    assert state.skip_score == {"VolumeBinding"}
+
+
+def test_the_score_of_a_pod_with_claims_is_not_left_out():
+    made, plugin = stored(NODES, claim("c"), storage_class(), driver()), VolumeBinding()
+    made.release = RELEASES["1.37"]
+    state, wish = CycleState(), class_of(made, claiming("x", "c"))
+    plugin.prefilter(wish, made.all_nodes_view(), state)
+    assert plugin.prescore(wish, made.all_nodes_view(), state) == SUCCESS
+    assert state.skip_score == set()
