@@ -5,7 +5,7 @@ they count until the pod is rolled back, or until the snapshot shows them. Pods 
 allocation.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NamedTuple, Self
@@ -138,6 +138,8 @@ class DeviceLedger:
         self._by_pod: dict[str, PodDevices] = {}
         self._assumed: dict[str, AllocationResult] = {}
         self._pods_of_claim: dict[str, set[str]] = {}
+        self._of_others: dict[str, PodDevices] = {}
+        """What pods in `_by_pod` reserved that other profiles placed, by pod, as their profiles keep it."""
         for claim in claims.values():
             if claim.status.allocation is not None:
                 self._count(claim.status.allocation, 1)
@@ -206,12 +208,39 @@ class DeviceLedger:
 
         Allocations that the claims of this ledger's snapshot have by now count only once.
         """
-        for pod, devices in before._by_pod.items():
+        for pod, devices in before._own_reservations():
             if is_reserved(pod):
-                open_allocations = tuple(
-                    allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim)
-                )
-                self.assume(pod, PodDevices(open_allocations, devices.claims, devices.created))
+                self._copy_reservation(pod, devices)
+
+    def follow_others(self, others: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
+        """Copy the reservations of the pods that other profiles placed, and release those that ended.
+
+        Args:
+          others: the ledgers of the other profiles.
+          is_reserved: returns whether the pod `namespace/name` still has what its profile reserved.
+        """
+        reserved = {
+            pod: devices
+            for other in others
+            for pod, devices in other._own_reservations()
+            if is_reserved(pod) and (pod not in self._by_pod or pod in self._of_others)
+        }
+        before, self._of_others = self._of_others, reserved
+        for pod, devices in before.items():
+            if reserved.get(pod) is not devices:
+                self.revert(pod)
+        for pod, devices in reserved.items():
+            if before.get(pod) is not devices:
+                self._copy_reservation(pod, devices)
+
+    def _own_reservations(self) -> Iterator[tuple[str, PodDevices]]:
+        return ((pod, devices) for pod, devices in self._by_pod.items() if pod not in self._of_others)
+
+    def _copy_reservation(self, pod: str, devices: PodDevices) -> None:
+        open_allocations = tuple(
+            allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim)
+        )
+        self.assume(pod, PodDevices(open_allocations, devices.claims, devices.created))
 
     def _is_allocated(self, claim: str) -> bool:
         known_claim = self.claims.get(claim)

@@ -146,6 +146,11 @@ class ProfileScheduler:
         return self._scheduler.node_table
 
     @property
+    def promised(self) -> PodReservations:
+        """What the pods that this profile placed have reserved besides room on their nodes."""
+        return self._promised
+
+    @property
     def session_is_full(self) -> bool:
         """Whether the last session reached its maximum of gangs or pod specs, so that further gangs may be ready."""
         return self._window.is_full
@@ -188,8 +193,14 @@ class ProfileScheduler:
             or changed_object.spec.scheduler_name == self.profile.scheduler_name
         )
 
-    def begin_session(self, now: float) -> Callable[[], Decision] | None:
+    def begin_session(
+        self, now: float, others: Iterable[PodReservations] = ()
+    ) -> Callable[[], Decision] | None:
         """Begin a session: take the gangs that it shall place from the scheduling queue.
+
+        Args:
+          now: seconds since 1970.
+          others: what the other profiles reserved. Until that is written, the cluster state does not show it.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -202,6 +213,8 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
+        ledgers = [reservations.devices for reservations in others]
+        self.node_table.device_ledger.follow_others(ledgers, self._cache.is_assumed)
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation

@@ -195,7 +195,8 @@ class SchedulerLoop:
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
             profile_scheduler.sync_queue(now)
-            work = profile_scheduler.begin_session(now)
+            others = [other.promised for other in self.profile_schedulers if other is not profile_scheduler]
+            work = profile_scheduler.begin_session(now, others)
             if work is None:
                 return
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.

@@ -47,6 +47,25 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
     assert now.use_of(GPU).exclusive == 1
 
 
+def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_passed_on():
+    own, other, third = (DeviceLedger({OPEN.key: OPEN}) for _ in range(3))
+    other.assume("default/x", reserved())
+    own.follow_others([other], lambda _: True)
+    third.follow_others([own], lambda _: True)
+    assert (own.use_of(GPU).exclusive, third.use_of(GPU).exclusive) == (1, 0)
+    own.follow_others([other], lambda _: True)
+    assert own.use_of(GPU).exclusive == 1
+    later = DeviceLedger({OPEN.key: OPEN})
+    later.copy_reservations(own, lambda _: True)
+    assert later.use_of(GPU).is_free
+    other.revert("default/x")
+    other.assume("default/x", PodDevices((), ("default/open",)))
+    own.follow_others([other], lambda _: True)
+    assert own.use_of(GPU).is_free
+    own.follow_others([other], lambda _: False)
+    assert own.count_reserving_pods("default/open") == 0
+
+
 def test_shares_of_a_device_add_up_and_are_released():
     one = allocated("one", "gpu-0", shareID="1", consumedCapacity={"memory": "10Gi"})
     two = allocated("two", "gpu-0", shareID="2", consumedCapacity={"memory": "5Gi"})

@@ -1,9 +1,16 @@
 """The claims of a gang are reserved before its first pod is bound, and given back if one of them cannot be reserved."""
 
+from dataclasses import replace
+
+import msgspec
+
+from batchsched.api.core.pod import SCHEDULER_NAME
+from batchsched.api.snapshot import Snapshot
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from tests.devices.objects import device_class
 from tests.runner.test_profile_scheduler import FAULT
 from tests.service.town import Town
-from tests.session.scenario import nodes
+from tests.session.scenario import nodes, profile
 from tests.session.test_claims import cluster, gang_with_claims, offered
 
 
@@ -15,6 +22,19 @@ def town_with(nodes_count: int = 2, devices: int = 2, *parts) -> Town:
             resource_slices=offered(nodes_count, devices),
             device_classes=(device_class(),),
         )
+    )
+
+
+def under(scheduler_name: str, part: Snapshot) -> Snapshot:
+    """The same pods under another profile."""
+    return replace(
+        part,
+        pods=tuple(
+            msgspec.structs.replace(
+                one, spec=msgspec.structs.replace(one.spec, scheduler_name=scheduler_name)
+            )
+            for one in part.pods
+        ),
     )
 
 
@@ -80,6 +100,28 @@ async def test_devices_that_are_being_allocated_are_not_given_to_others_meanwhil
     await town.turns(3)
     assert len(town.bound) == len(used(town)) == 1
     assert len(claims) == 2
+
+
+async def test_a_device_that_one_profile_is_allocating_is_not_given_to_a_pod_of_another():
+    town = Town(
+        cluster(
+            nodes(1),
+            gang_with_claims("bert", 1),
+            under("other", gang_with_claims("gpt", 1)),
+            resource_slices=offered(1, 1),
+            device_classes=(device_class(),),
+        ),
+        scheduler_names=(SCHEDULER_NAME, "other"),
+    )
+    other = ProfileScheduler(profile(schedulerName="other"), town.cache)
+    town.loop.profile_schedulers = (town.profile_scheduler, other)
+    town.fail("bert-0", FAULT)
+    town.clock.turn(1)
+    await town.loop.run_once()
+    assert town.assumed == {"bert-0"}
+    town.mend()
+    await town.turns(3)
+    assert used(town) == [("n0", "gpu-0")]
 
 
 async def test_pods_with_claims_are_refused_while_the_claims_of_the_cluster_are_unknown():

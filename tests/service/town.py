@@ -14,7 +14,7 @@ from batchsched.api.core.device import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -239,11 +239,18 @@ class Town:
       snapshot: what is there when it begins.
       settings: the profile.
       journal: changed objects that a reader of the cache may leave unread.
+      scheduler_names: those of all profiles.
     """
 
-    def __init__(self, snapshot: Snapshot, settings: Profile | None = None, journal: int = 65_536) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Profile | None = None,
+        journal: int = 65_536,
+        scheduler_names: Iterable[str] = (SCHEDULER_NAME,),
+    ) -> None:
         self.clock = Clock()
-        self.cache = ClusterState(ttl_seconds=TTL, max_unread=journal)
+        self.cache = ClusterState(scheduler_names, ttl_seconds=TTL, max_unread=journal)
         self.server = Server(self.cache)
         for field in (
             *("nodes", "queues", "pod_groups", "topologies", "priority_classes"),
