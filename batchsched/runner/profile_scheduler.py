@@ -15,6 +15,7 @@ from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
+from batchsched.framework.events import EventResource
 from batchsched.framework.nodes.node_table import NodeTable, PodReservations
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -362,7 +363,10 @@ class ProfileScheduler:
         unbound: list[Pod] = []
         for pod, node in places:
             unreserve_after_session(self.pipeline, pod, node, self.node_table)
-            self._cache.unassume(pod.key, node)
+            assumed = self._cache.get(PODS, pod.key)
+            if self._cache.unassume(pod.key, node):
+                # `sync_queue` sees no change of a pod that was assumed and became pending again since it ran last.
+                self.queue.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)

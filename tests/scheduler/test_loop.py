@@ -116,6 +116,13 @@ async def test_new_schedulers_take_over_between_sessions_with_bindings_in_flight
     assert set(town.bound) == {"bert-0", "bert-1", "solo-0"}
 
 
+async def test_gang_without_room_is_tried_again_if_the_gang_that_took_it_cannot_be_bound():
+    town = Town(cluster(nodes(1, gpu=1), gang("bert", 1), gang("gpt", 1)))
+    town.fail("bert-0", ApiError(403, "Forbidden", "a policy does not allow it"))
+    await town.turns(3)
+    assert set(town.bound) == {"gpt-0"}
+
+
 async def test_new_scheduler_keeps_the_usage_history():
     settings = profile(queuePolicy={"name": "decayed-usage"})
     town = Town(cluster(nodes(1, gpu=3), gang("bert", 2)), settings)
