@@ -124,6 +124,13 @@ async def test_a_device_that_one_profile_is_allocating_is_not_given_to_a_pod_of_
     assert used(town) == [("n0", "gpu-0")]
 
 
+async def test_a_pod_without_devices_is_tried_again_if_the_pod_that_reserved_them_cannot_be_bound():
+    town = town_with(1, 1, gang_with_claims("bert", 1), gang_with_claims("gpt", 1))
+    town.fail("bert-0-gpu", FAULT)
+    await town.turns(6)
+    assert town.bound.keys() == reserved(town) == {"gpt-0"}
+
+
 async def test_pods_with_claims_are_refused_while_the_claims_of_the_cluster_are_unknown():
     town = town_with()
     known = False

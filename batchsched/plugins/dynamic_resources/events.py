@@ -6,12 +6,13 @@ from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.plugins.dynamic_resources.extended_resources import earlier_claim
+from batchsched.plugins.dynamic_resources.reservation import may_use_devices
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
     """Return the cluster events that may help a pod that DynamicResources refused, with their queueing hints.
 
-    Source: `EventsToRegister` of kube-scheduler's plugins/dynamicresources.
+    Source: `EventsToRegister` of kube-scheduler's plugins/dynamicresources, which has no event of a failed binding.
     """
     added_or_changed = Action.ADD | Action.UPDATE
     node_actions = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
@@ -20,6 +21,8 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
         ClusterEventWithHint.for_events(
             EventResource.RESOURCE_CLAIM, added_or_changed | Action.DELETE, _claim_changed
         ),
+        # What a pod reserved in memory is free again if it is not bound, and no claim shows that.
+        ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _pod_gone),
         ClusterEventWithHint.for_events(
             EventResource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, always_queue
         ),
@@ -27,6 +30,11 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
         ClusterEventWithHint.for_events(EventResource.RESOURCE_SLICE, added_or_changed),
         ClusterEventWithHint.for_events(EventResource.DEVICE_TAINT_RULE, Action.ALL),
     )
+
+
+def _pod_gone(_pod: Pod, old: Pod | None, _new: Pod | None) -> Hint:
+    """Return QUEUE if the other pod, which is deleted or could not be bound, may have reserved devices."""
+    return Hint.queue_if(old is not None and may_use_devices(old))
 
 
 def _claim_changed(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> Hint:
