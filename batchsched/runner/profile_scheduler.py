@@ -317,7 +317,9 @@ class ProfileScheduler:
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
-        placed = _placed(decision, taking_part)
+        # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
+        # scheduler, and the pods would be bound without their devices. The scheduler that replaces it decides again.
+        placed = {} if self.runner.hung else _placed(decision, taking_part)
         changed = ChangedNodes(
             self._cache, self._current.unread_changes(), placed.values(), self.pipeline.ignores_resource
         )

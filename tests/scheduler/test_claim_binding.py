@@ -1,12 +1,15 @@
 """The claims of a gang are reserved before its first pod is bound, and given back if one of them cannot be reserved."""
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
 
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.snapshot import Snapshot
+from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.session_runner import SessionRunner
 from tests.devices.objects import device_class
 from tests.runner.test_profile_scheduler import FAULT
 from tests.service.town import Town
@@ -129,6 +132,36 @@ async def test_a_pod_without_devices_is_tried_again_if_the_pod_that_reserved_the
     town.fail("bert-0-gpu", FAULT)
     await town.turns(6)
     assert town.bound.keys() == reserved(town) == {"gpt-0"}
+
+
+async def test_pods_of_a_decision_that_another_table_reserved_are_bound_with_their_devices_later(monkeypatch):
+    town = town_with()
+    runner = SessionRunner(profile(), (ExceededDeadline("Slow", "Filter", 0, 1.0),))
+
+    def run_with_hung_plugin(_follow, _session_input):
+        runner.hung = True
+        return runner.decide(town.cache.snapshot(), town.clock.now(), 0)
+
+    monkeypatch.setattr(runner, "run", run_with_hung_plugin)
+    town.loop.profile_schedulers = (ProfileScheduler(profile(), town.cache, runner=runner),)
+    await town.turn()
+    assert set(town.bound) == reserved(town) == set()
+    await town.turns(2)
+    assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
+
+
+async def test_a_pod_that_lost_its_reservation_is_not_bound():
+    town = town_with()
+    await town.loop.run_once()
+    assert len(town.assumed) == 4
+    for name in town.assumed:
+        town.profile_scheduler.node_table.device_ledger.revert(f"team/{name}")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert town.bound == {}
+    assert "no longer reserved" in town.told[0][2]
+    await town.turns(4)
+    assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
 
 
 async def test_pods_with_claims_are_refused_while_the_claims_of_the_cluster_are_unknown():

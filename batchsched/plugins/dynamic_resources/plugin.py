@@ -82,6 +82,7 @@ NAME: Final = "DynamicResources"
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
 NOTHING_DEALLOCATED: Final = "still not schedulable"
 DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+NO_RESERVATION: Final = "the devices of the pod are no longer reserved; the next session decides again"
 NOT_FOUND: Final = "not found"
 """Error of kube-scheduler's cycle state for a key without a value."""
 
@@ -262,7 +263,7 @@ class DynamicResources(
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.table.device_ledger
         if not await write_reservations(pod, ledger, cycle.binder):
-            return SKIP
+            return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
         if claims and not await cycle.binder.wait_for_devices(claims, BINDING_TIMEOUT_SECONDS):
             return Status(
