@@ -7,12 +7,13 @@ import msgspec
 
 from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.snapshot import Snapshot
+from batchsched.framework.status import PermitAnswer
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from tests.devices.objects import device_class
-from tests.runner.test_profile_scheduler import FAULT
-from tests.service.town import Town
+from tests.runner.test_profile_scheduler import FAULT, Licence
+from tests.service.town import Town, with_plugin
 from tests.session.scenario import nodes, profile
 from tests.session.test_claims import cluster, gang_with_claims, offered
 
@@ -161,6 +162,17 @@ async def test_a_pod_that_lost_its_reservation_is_not_bound():
     assert town.bound == {}
     assert "no longer reserved" in town.told[0][2]
     await town.turns(4)
+    assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
+
+
+async def test_a_gang_that_waits_at_permit_keeps_its_devices_and_no_more(monkeypatch):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = town_with()
+    await town.turns(3)
+    assert [one.pod_group for one in town.profile_scheduler.held] == ["team/bert"]
+    licence.answer = PermitAnswer()
+    await town.turn(1)
     assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
 
 

@@ -45,6 +45,9 @@ def revisit_waiting_gangs(run: SelectionRun, held: Sequence[WaitingGang]) -> fro
 def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
     """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
     tables, statement = run.tables, run.statement
+    for held_pod in held.pods:
+        # They are reserved again: the devices of the last session would keep the search from finding enough.
+        tables.node_table.device_ledger.revert(held_pod.pod)
     members = tables.find_gang(held.pod_group)
     if members is None or not members.pending:
         return None
