@@ -342,9 +342,9 @@ class UnusedClaimController:
                 claim=claim.name,
                 uid=claim.metadata.uid,
                 pod_uids=consumers & pending,
-                deallocates=consumers <= pending,
+                allocation=claim.status.allocation if consumers <= pending else None,
             )
-            if release.pod_uids or release.deallocates:
+            if release.pod_uids or release.allocation is not None:
                 self._start(claim, self._writer.release_claim(release, is_unused))
 
     def _held_claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:

@@ -264,7 +264,13 @@ class ClaimWriter:
             return
         reserved_for = claim.status.reserved_for or ()
         consumers = tuple(one for one in reserved_for if one.uid not in release.pod_uids)
-        frees = release.deallocates and not consumers and claim.status.allocation is not None
+        present, freed = claim.status.allocation, release.allocation
+        frees = (
+            not consumers
+            and present is not None
+            and freed is not None
+            and _devices(present) == _devices(freed)
+        )
         if not frees and len(consumers) == len(reserved_for):
             self._handle_claim(raw)
             return
@@ -311,11 +317,8 @@ def _check_claim(claim: ResourceClaim, reservation: ClaimReservation) -> None:
         raise BindFailed(f"ResourceClaim {key} is being deleted")
     if allocation is None and reservation.allocation is None:
         raise BindFailed(f"ResourceClaim {key} lost its devices meanwhile")
-    if (
-        allocation is not None
-        and reservation.allocation is not None
-        and _devices(allocation) != _devices(reservation.allocation)
-    ):
+    expected = reservation.allocation or reservation.found
+    if allocation is not None and expected is not None and _devices(allocation) != _devices(expected):
         raise BindFailed(f"ResourceClaim {key} got other devices meanwhile")
 
 

@@ -17,6 +17,7 @@ class ClaimReservation:
       allocation: the devices to allocate if the claim has none yet; None if the session found the claim allocated.
       pod_group: the PodGroup of Kubernetes to which the pod belongs, "" without one; a claim that is reserved for the
         group is reserved for its pods.
+      found: the devices with which the session found it; None if it had none.
     """
 
     namespace: str
@@ -26,6 +27,7 @@ class ClaimReservation:
     pod_uid: str
     allocation: AllocationResult | None = None
     pod_group: str = ""
+    found: AllocationResult | None = None
 
     @property
     def claim_key(self) -> str:
@@ -40,14 +42,15 @@ class ClaimRelease:
     Args:
       namespace, claim, uid: the claim.
       pod_uids: the pods that no longer use the claim.
-      deallocates: free the devices of the claim if no other pod uses it.
+      allocation: the devices to free if no other pod uses the claim; None frees none. Other devices, which another
+        client allocated meanwhile, stay.
     """
 
     namespace: str
     claim: str
     uid: str
     pod_uids: frozenset[str]
-    deallocates: bool
+    allocation: AllocationResult | None
 
     @property
     def claim_key(self) -> str:

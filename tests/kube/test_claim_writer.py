@@ -46,7 +46,8 @@ def reservation(namespace, pod: str = "one", **more) -> ClaimReservation:
 
 
 def release(made: ClaimReservation, deallocates: bool = True) -> ClaimRelease:
-    return ClaimRelease(made.namespace, made.claim, made.uid, frozenset({made.pod_uid}), deallocates)
+    freed = made.allocation if deallocates else None
+    return ClaimRelease(made.namespace, made.claim, made.uid, frozenset({made.pod_uid}), freed)
 
 
 @pytest.fixture
@@ -93,6 +94,20 @@ async def test_a_claim_that_got_other_devices_or_was_replaced_is_not_reserved(pl
         with pytest.raises(BindFailed):
             await writer.reserve_claim(reservation(open_claim, "two", claim="absent"))
     assert consumers(the_claim(open_claim)) == {"one"}
+
+
+async def test_devices_that_another_client_allocated_meanwhile_are_not_freed(plane, open_claim):
+    theirs, ours = reservation(open_claim, "theirs"), reservation(open_claim, allocation=allocation("gpu-1"))
+    async with writing(plane) as writer:
+        await writer.reserve_claim(theirs)
+        await writer.release_claim(release(theirs, deallocates=False))
+        with pytest.raises(BindFailed, match="got other devices"):
+            await writer.reserve_claim(ours)
+        await writer.release_claim(release(ours))
+        assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
+        with pytest.raises(BindFailed, match="got other devices"):
+            await writer.reserve_claim(replace(ours, allocation=None, found=ours.allocation))
+    assert consumers(the_claim(open_claim)) == set()
 
 
 async def test_a_claim_without_devices_is_not_reserved_if_the_decision_allocates_none(plane, open_claim):

@@ -172,9 +172,7 @@ class Server:
             return
         one = self.claims[release.claim_key]
         left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.pod_uids)
-        self.keep_claim(
-            one, None if release.deallocates and not left else one.status.allocation, left or None
-        )
+        self.keep_claim(one, None if release.allocation and not left else one.status.allocation, left or None)
 
     def keep_claim(
         self,

@@ -48,7 +48,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder)
                 claim=reservation.claim,
                 uid=reservation.uid,
                 pod_uids=frozenset({reservation.pod_uid}),
-                deallocates=reservation.allocation is not None,
+                allocation=reservation.allocation,
             )
         )
 
@@ -66,6 +66,7 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
             pod_uid=pod.metadata.uid,
             allocation=allocations.get(key),
             pod_group=pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else "",
+            found=ledger.claims[key].status.allocation,
         )
         for key in devices.claims
         if key != created_key
