@@ -138,7 +138,7 @@ class DeviceLedger:
         self._by_pod: dict[str, PodDevices] = {}
         self._assumed: dict[str, AllocationResult] = {}
         self._pods_of_claim: dict[str, set[str]] = {}
-        self._of_others: dict[str, PodDevices] = {}
+        self._reserved_elsewhere: dict[str, PodDevices] = {}
         """What pods in `_by_pod` reserved that other profiles placed, by pod, as their profiles keep it."""
         for claim in claims.values():
             if claim.status.allocation is not None:
@@ -212,20 +212,20 @@ class DeviceLedger:
             if is_reserved(pod):
                 self._copy_reservation(pod, devices)
 
-    def follow_others(self, others: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
+    def follow_others(self, ledgers: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
         """Copy the reservations of the pods that other profiles placed, and release those that ended.
 
         Args:
-          others: the ledgers of the other profiles.
+          ledgers: those of the other profiles.
           is_reserved: returns whether the pod `namespace/name` still has what its profile reserved.
         """
         reserved = {
             pod: devices
-            for other in others
-            for pod, devices in other._own_reservations()
-            if is_reserved(pod) and (pod not in self._by_pod or pod in self._of_others)
+            for ledger in ledgers
+            for pod, devices in ledger._own_reservations()
+            if is_reserved(pod) and (pod not in self._by_pod or pod in self._reserved_elsewhere)
         }
-        before, self._of_others = self._of_others, reserved
+        before, self._reserved_elsewhere = self._reserved_elsewhere, reserved
         for pod, devices in before.items():
             if reserved.get(pod) is not devices:
                 self.revert(pod)
@@ -234,7 +234,9 @@ class DeviceLedger:
                 self._copy_reservation(pod, devices)
 
     def _own_reservations(self) -> Iterator[tuple[str, PodDevices]]:
-        return ((pod, devices) for pod, devices in self._by_pod.items() if pod not in self._of_others)
+        return (
+            (pod, devices) for pod, devices in self._by_pod.items() if pod not in self._reserved_elsewhere
+        )
 
     def _copy_reservation(self, pod: str, devices: PodDevices) -> None:
         open_allocations = tuple(

@@ -317,7 +317,7 @@ def _check_claim(claim: ResourceClaim, reservation: ClaimReservation) -> None:
         raise BindFailed(f"ResourceClaim {key} is being deleted")
     if allocation is None and reservation.allocation is None:
         raise BindFailed(f"ResourceClaim {key} lost its devices meanwhile")
-    expected = reservation.allocation or reservation.found
+    expected = reservation.allocation or reservation.present_allocation
     if allocation is not None and expected is not None and _devices(allocation) != _devices(expected):
         raise BindFailed(f"ResourceClaim {key} got other devices meanwhile")
 

@@ -17,7 +17,7 @@ class ClaimReservation:
       allocation: the devices to allocate if the claim has none yet; None if the session found the claim allocated.
       pod_group: the PodGroup of Kubernetes to which the pod belongs, "" without one; a claim that is reserved for the
         group is reserved for its pods.
-      found: the devices with which the session found it; None if it had none.
+      present_allocation: the devices with which the session found it; None if it had none.
     """
 
     namespace: str
@@ -27,7 +27,7 @@ class ClaimReservation:
     pod_uid: str
     allocation: AllocationResult | None = None
     pod_group: str = ""
-    found: AllocationResult | None = None
+    present_allocation: AllocationResult | None = None
 
     @property
     def claim_key(self) -> str:

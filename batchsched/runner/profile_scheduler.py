@@ -15,7 +15,6 @@ from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
-from batchsched.framework.events import EventResource
 from batchsched.framework.nodes.node_table import NodeTable, PodReservations
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -195,13 +194,13 @@ class ProfileScheduler:
         )
 
     def begin_session(
-        self, now: float, others: Iterable[PodReservations] = ()
+        self, now: float, reserved_elsewhere: Iterable[PodReservations] = ()
     ) -> Callable[[], Decision] | None:
         """Begin a session: take the gangs that it shall place from the scheduling queue.
 
         Args:
           now: seconds since 1970.
-          others: what the other profiles reserved. Until that is written, the cluster state does not show it.
+          reserved_elsewhere: what the other profiles reserved. The cluster state shows it only after it is written.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -214,7 +213,7 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
-        ledgers = [reservations.devices for reservations in others]
+        ledgers = [reservations.devices for reservations in reserved_elsewhere]
         self.node_table.device_ledger.follow_others(ledgers, self._cache.is_assumed)
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
@@ -368,7 +367,7 @@ class ProfileScheduler:
             assumed = self._cache.get(PODS, pod.key)
             if self._cache.unassume(pod.key, node):
                 # `sync_queue` sees no change of a pod that was assumed and became pending again since it ran last.
-                self.queue.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
+                self.queue.process_failed_binding(assumed, now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)

@@ -195,8 +195,12 @@ class SchedulerLoop:
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
             profile_scheduler.sync_queue(now)
-            others = [other.promised for other in self.profile_schedulers if other is not profile_scheduler]
-            work = profile_scheduler.begin_session(now, others)
+            reserved_elsewhere = [
+                neighbour.promised
+                for neighbour in self.profile_schedulers
+                if neighbour is not profile_scheduler
+            ]
+            work = profile_scheduler.begin_session(now, reserved_elsewhere)
             if work is None:
                 return
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.

@@ -170,6 +170,10 @@ class SchedulingQueue:
             ]
             self.activate(keys, now)
 
+    def process_failed_binding(self, assumed: Pod, now: float) -> None:
+        """Retry the refused entities that may use what an assumed pod had reserved, because it could not be bound."""
+        self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
+
     def apply_change(self, change: Change, now: float) -> None:
         """Process a change of any object of the cluster state. An assumed pod counts as bound."""
         if change.field == PODS:

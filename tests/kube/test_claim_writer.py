@@ -106,7 +106,7 @@ async def test_devices_that_another_client_allocated_meanwhile_are_not_freed(pla
         await writer.release_claim(release(ours))
         assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
         with pytest.raises(BindFailed, match="got other devices"):
-            await writer.reserve_claim(replace(ours, allocation=None, found=ours.allocation))
+            await writer.reserve_claim(replace(ours, allocation=None, present_allocation=ours.allocation))
     assert consumers(the_claim(open_claim)) == set()
 
 

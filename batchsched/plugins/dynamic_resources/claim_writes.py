@@ -66,7 +66,7 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
             pod_uid=pod.metadata.uid,
             allocation=allocations.get(key),
             pod_group=pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else "",
-            found=ledger.claims[key].status.allocation,
+            present_allocation=ledger.claims[key].status.allocation,
         )
         for key in devices.claims
         if key != created_key
