@@ -342,7 +342,7 @@ class UnusedClaimController:
                 claim=claim.name,
                 uid=claim.metadata.uid,
                 pod_uids=consumers & pending,
-                allocation=claim.status.allocation if consumers <= pending else None,
+                allocation=claim.status.allocation if _is_held_by(claim, consumers, pending) else None,
             )
             if release.pod_uids or release.allocation is not None:
                 self._start(claim, self._writer.release_claim(release, is_unused))
@@ -371,6 +371,15 @@ class UnusedClaimController:
 
         _LOG.info("ResourceClaim %s is released: its pods cannot start", claim.key)
         self._running[claim.key] = asyncio.create_task(run())
+
+
+def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozenset[str]) -> bool:
+    """Return whether only the pending pods, by UID, can have got the devices of a claim.
+
+    A claim that nothing reserves and that users created may have been allocated by somebody else on purpose.
+    """
+    owners = {owner.uid for owner in claim.metadata.owner_references or () if owner.controller}
+    return consumers <= pending if consumers else bool(owners & pending)
 
 
 def _claim_keys(pod: Pod) -> Iterator[str]:

@@ -11,11 +11,11 @@ from batchsched.framework.status import PermitAnswer
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
-from tests.devices.objects import device_class
+from tests.devices.objects import allocated, device_class
 from tests.runner.test_profile_scheduler import FAULT, Licence
 from tests.service.town import Town, with_plugin
-from tests.session.scenario import nodes, profile
-from tests.session.test_claims import cluster, gang_with_claims, offered
+from tests.session.scenario import nodes, pod, profile
+from tests.session.test_claims import cluster, gang_with_claims, offered, sharing
 
 
 def town_with(nodes_count: int = 2, devices: int = 2, *parts) -> Town:
@@ -188,3 +188,12 @@ async def test_pods_with_claims_are_refused_while_the_claims_of_the_cluster_are_
     town.cache.put(device_class("other"))
     await town.turns(3)
     assert len(town.bound) == 4
+
+
+async def test_devices_that_somebody_else_allocated_stay_with_a_claim_whose_pod_is_refused():
+    given = allocated("x", "gpu-0", pool="n0")
+    given = msgspec.structs.replace(given, metadata=msgspec.structs.replace(given.metadata, namespace="team"))
+    waiting = Snapshot(pods=(sharing(pod("big", cpu=1000), "x"),), resource_claims=(given,))
+    town = town_with(1, 1, waiting)
+    await town.turns(2)
+    assert used(town) == [("n0", "gpu-0")]
