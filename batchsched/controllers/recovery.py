@@ -376,7 +376,7 @@ class UnusedClaimController:
 def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozenset[str]) -> bool:
     """Return whether only the pending pods, by UID, can have got the devices of a claim.
 
-    A claim that nothing reserves and that users created may have been allocated by somebody else on purpose.
+    An administrator or another scheduler may have allocated a claim that users created and that nothing reserves.
     """
     owners = {owner.uid for owner in claim.metadata.owner_references or () if owner.controller}
     return consumers <= pending if consumers else bool(owners & pending)

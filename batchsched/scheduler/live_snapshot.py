@@ -323,7 +323,7 @@ class WhatIf:
 
 
 def _gang_count(shape: OwnerShape, manifest: Mapping[str, Any]) -> int:
-    """Return the number of gangs of an owner whose controller creates the pods of its shape."""
+    """Return the number of gangs of an owner with a controller that creates pods of this shape."""
     return pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
 
 

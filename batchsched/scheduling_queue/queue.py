@@ -304,8 +304,8 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """Move entities with expired backoff to the active queue. Call this method once a second.
 
-        Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and those
-        whose wait for a preferred topology level has ended.
+        Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and the
+        gangs that no longer wait for a preferred topology level.
         """
         for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
