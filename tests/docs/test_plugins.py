@@ -76,4 +76,4 @@ def test_page_of_every_plugin_names_the_events_that_may_help_a_refused_pod():
         "[Events](scheduling-queue.md) that may help a pod that it refused: Node (Add, UpdateNodeTaint), "
         in page
     )
-    assert "ResourceClaim (Add, Delete, Update), TargetPod (UpdatePodGeneratedResourceClaim)" in page
+    assert "AssignedPod (Delete), TargetPod (UpdatePodGeneratedResourceClaim)" in page

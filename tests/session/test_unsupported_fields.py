@@ -98,7 +98,6 @@ UNSUPPORTED_POD_GROUPS = [
         )
         for version in KUBERNETES
         for field, value, path in (
-            ("resourceClaims", [{"name": "c", "resourceClaimName": "x"}], "resourceClaims"),
             (
                 "schedulingConstraints",
                 {"topology": [{"key": "rack"}, {"key": "zone"}]},
