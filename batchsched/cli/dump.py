@@ -54,14 +54,14 @@ def dump(
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import Credentials
     from batchsched.record.dump import ClusterDump
-    from batchsched.scheduler.cluster_dump import list_cluster_dump
+    from batchsched.scheduler.cluster_dump import dump_live_cluster
 
     grouping = pod_grouper_settings(config)
 
     async def list_cluster() -> ClusterDump:
         clock = SystemClock()
         async with Connection(Credentials(kubeconfig, context), clock) as connection:
-            return await list_cluster_dump(connection, clock, grouping)
+            return await dump_live_cluster(connection, clock, grouping)
 
     cluster_dump = asyncio.run(list_cluster())
     earlier = ", which replaces an earlier file" if to.is_file() else ""

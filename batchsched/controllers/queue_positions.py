@@ -201,7 +201,7 @@ class RemainingQueueLimits:
         self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
-        """Return the queue with the nearest limit that no pending pod of a gang fits into; "" if there is none."""
+        """Return the first queue, upwards from that of a gang, with a limit that admits none of its pods, or ""."""
         if not self._limits:
             return ""
         pods = [pod_requests(pod) for pod in gang.schedulable_pods()]

@@ -203,7 +203,7 @@ class DeviceLedger:
             )
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
-    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy from an earlier ledger the reservations of all pods for which `is_reserved` returns True.
 
         Allocations that the claims of this ledger's snapshot have by now count only once.

@@ -52,7 +52,7 @@ class ReportSettings:
         return (("Queues", f"{names}; none has a guarantee, a limit, a weight or a parent"),)
 
     def tables(self) -> tuple[Table, ...]:
-        """Return the tables that define the policies and the queues."""
+        """Return the tables of the report that show how the policies and the queues are defined."""
         return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
 
 

@@ -120,7 +120,7 @@ def _part(value: object, name: str, rule: OwnerPartRule, reading: _Reading, pref
 
 
 def find_field(value: object, steps: FieldSteps) -> Any:
-    """Return the field of a manifest to which steps lead, or a marker if there is none."""
+    """Return the value in a manifest at a path of keys and indexes, or `_MISSING` if there is none."""
     for step in steps:
         if isinstance(step, int):
             if not isinstance(value, list) or step >= len(value):

@@ -243,7 +243,10 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G] by F1: long, large and late gangs come last. Submission times are counted from 1 s."""
+        """Return sort keys [G] of the F1 order: long, large and recently submitted gangs come last.
+
+        Submission times are counted from 1 s.
+        """
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(expected_runtimes(gangs)) * gangs.size + 870.0 * submitted
 

@@ -60,7 +60,7 @@ class AutoScheduler(Scheduler):
 
 
 class SimulationSchedulerBuilder:
-    """Creates the schedulers of a simulation under one profile, and keeps the last one, with its counts of policies.
+    """Creates the schedulers of a simulation, and keeps the last one, which counts how often each policy was chosen.
 
     Past usage of queues is passed on from one to the next.
 

@@ -130,7 +130,7 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reservations.copy_reservations(self._promised, self._cache.is_assumed)
+        self.node_table.reservations.copy_reservations_from(self._promised, self._cache.is_assumed)
         self._promised = self.node_table.reservations
         return self._scheduler
 

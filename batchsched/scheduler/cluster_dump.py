@@ -29,7 +29,7 @@ _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
 
 
-async def list_cluster_dump(
+async def dump_live_cluster(
     connection: Connection, clock: Clock, grouping: PodGrouperSettings | None = None
 ) -> ClusterDump:
     """List all objects of a live cluster that decisions read. Kinds that are not installed are left out.

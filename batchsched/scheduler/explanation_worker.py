@@ -183,7 +183,7 @@ class ExplanationWorker:
         self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str) -> None:
-        """Record that the binding of a pod ended, which delays explanations (a `BindingCallback`)."""
+        """Record the time of the last binding: explanations wait until no pod is bound. It is a `BindingCallback`."""
         self._last_activity = self.clock.monotonic()
 
     def wrap_decision_callback(self, callback: DecisionCallback) -> DecisionCallback:

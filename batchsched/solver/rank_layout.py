@@ -50,7 +50,7 @@ def layout_order(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> In
 
 
 def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedClass]) -> Solution:
-    """Return the solution with the pods of ranked classes moved so that their hops cost less.
+    """Return the solution with pods that have ranks moved, so that hops between consecutive ranks cost less.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
     plugin's row or a cut reads its placement, or if its gang is a tree or has slices.

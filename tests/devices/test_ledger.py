@@ -41,7 +41,7 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
     before = DeviceLedger({OPEN.key: OPEN})
     before.assume("default/x", reserved())
     now = DeviceLedger({"default/open": allocated("open", "gpu-0")})
-    now.copy_reservations(before, lambda pod: pod == "default/x")
+    now.copy_reservations_from(before, lambda pod: pod == "default/x")
     assert now.use_of(GPU).exclusive == 1
     now.revert("default/x")
     assert now.use_of(GPU).exclusive == 1
@@ -56,7 +56,7 @@ def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_p
     own.follow_others([other], lambda _: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_reservations(own, lambda _: True)
+    later.copy_reservations_from(own, lambda _: True)
     assert later.use_of(GPU).is_free
     other.revert("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))

@@ -9,7 +9,7 @@ import pytest
 from batchsched.config.schema import Profile
 from batchsched.errors import ApiError, UnusableInput
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.cluster_dump import list_cluster_dump
+from batchsched.scheduler.cluster_dump import dump_live_cluster
 from tests.service.town import Clock
 
 NODE = {"metadata": {"name": "n1", "annotations": {"vault.example.com/token": "s3cret"}}, "spec": {"x": 1}}
@@ -34,7 +34,7 @@ class Server:
 
 def dump_of(listed: dict[str, Any]) -> Any:
     server: Any = Server(listed)
-    return asyncio.run(list_cluster_dump(server, Clock())), server
+    return asyncio.run(dump_live_cluster(server, Clock())), server
 
 
 def test_every_kind_that_the_scheduler_watches_is_listed_once():

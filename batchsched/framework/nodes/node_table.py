@@ -52,7 +52,7 @@ class AssumedVolumes:
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
 
-    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
 
         `is_reserved` is called with the `namespace/name` of a pod.
@@ -83,10 +83,10 @@ class PodReservations:
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
-    def copy_reservations(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
         """Copy from `before` the reservations of all pods, `namespace/name`, for which `is_reserved` returns True."""
-        self.volumes.copy_reservations(before.volumes, is_reserved)
-        self.devices.copy_reservations(before.devices, is_reserved)
+        self.volumes.copy_reservations_from(before.volumes, is_reserved)
+        self.devices.copy_reservations_from(before.devices, is_reserved)
 
 
 PODS: Final = "pods"

@@ -344,7 +344,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether counts[i] equal pods fit on nodes[i], for all i at the same time.
+        """Return whether each nodes[i] has room for counts[i] equal pods, for all i at the same time.
 
         Return None if a Filter must be called for each pod.
         """

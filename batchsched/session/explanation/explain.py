@@ -11,7 +11,7 @@ from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusa
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import apply_changes
-from batchsched.session.explanation.gang_view import GangView, refreshed_tables
+from batchsched.session.explanation.gang_view import GangView, build_session_tables
 from batchsched.session.explanation.gangs_ahead import (
     OrderPosition,
     find_preceding_gangs,
@@ -174,7 +174,7 @@ class RefusalVerifier:
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
             require_work(budget, decision_work(after))
-            self._after = refreshed_tables(after, self._decided.profile, self._decided.now, self._pause)
+            self._after = build_session_tables(after, self._decided.profile, self._decided.now, self._pause)
             budget.spend(decision_work(after))  # the tables cost about as much as a decision
         return self._after
 

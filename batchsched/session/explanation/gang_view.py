@@ -26,7 +26,7 @@ from batchsched.session.tables.session_tables import Pause, SessionTables, do_no
 from batchsched.solver.problem import UNLIMITED
 
 
-def refreshed_tables(
+def build_session_tables(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> SessionTables:
     """Return the tables of a session at `now` (seconds since 1970) over a Snapshot."""
@@ -65,7 +65,9 @@ class GangView:
         cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = do_not_pause
     ) -> "GangView | None":
         """Return the `GangView` of a gang in a Snapshot at `now`; None if it has no pending pod."""
-        return cls.from_tables(refreshed_tables(snapshot, profile, now, pause), profile.scheduler_name, key)
+        return cls.from_tables(
+            build_session_tables(snapshot, profile, now, pause), profile.scheduler_name, key
+        )
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:

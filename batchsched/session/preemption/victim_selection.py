@@ -155,7 +155,7 @@ class VictimSelection:
             if protected and self._select(gang, [*options, *protected]):
                 continue
             if self._context.profile.consolidate and self._fits_in_total(gang):
-                movable = self._still_running(list_move_options(gang, self._candidates.candidates))
+                movable = self._still_running(list_consolidation_options(gang, self._candidates.candidates))
                 self._select(gang, movable, moving=True)
 
     def _is_overdue(self, unit: EvictionUnit) -> bool:
@@ -467,7 +467,9 @@ def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPo
     ]
 
 
-def list_move_options(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
+def list_consolidation_options(
+    gang: PendingGang, candidates: Iterable[VictimCandidate]
+) -> list[EvictionOption]:
     """Return the running gangs that consolidation may move to other nodes for a pending gang.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no

@@ -32,7 +32,7 @@ class AwaitedLevels:
         self._waiting: dict[str, _WaitingGroup] = {}
 
     def put_group(self, group: PodGroup) -> None:
-        """Add a PodGroup, or replace it; a PodGroup without a wait is removed."""
+        """Add or replace a PodGroup; remove it if it does not wait for a preferred topology level."""
         self.remove_group(group.key)
         ends = tuple(
             0.0 if end and self._requires_as_narrow(group, number) else end

@@ -36,7 +36,7 @@ IDLE_TURNS: Final = 2
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
-    """Divide the solver budget: return the part for the rounds, and the units of effort for the search after them."""
+    """Divide the solver budget: return the part for solver rounds, and the effort units for the improvement."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
     return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short

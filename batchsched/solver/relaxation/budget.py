@@ -26,7 +26,7 @@ NODES_PER_UNIT: Final = 16
 
 
 def probe_work(problem: Problem) -> float:
-    """Return the estimated work of testing once whether the only gang of a problem fits."""
+    """Return the estimated work, in units of about a microsecond, of one test whether the gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 

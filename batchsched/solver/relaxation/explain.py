@@ -361,9 +361,7 @@ class RefusalExplainer:
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.fitted_before_placements(
-                ResidualProblem(self._problem_before(isolated), self._budget)
-            ),
+            and residual.would_have_fitted(ResidualProblem(self._problem_before(isolated), self._budget)),
             need=residual.pods_needed,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),

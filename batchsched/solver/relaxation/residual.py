@@ -286,7 +286,7 @@ class ResidualProblem:
             return before.fits_with_added_nodes(problem_of_added_nodes_only(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
-    def fitted_before_placements(self, before: "ResidualProblem") -> bool:
+    def would_have_fitted(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang would fit on the capacity that was free before the session placed other gangs.
 
         `before` is its problem at that time. What the nodes take now they took then, so `before` is examined only if

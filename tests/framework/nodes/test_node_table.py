@@ -119,6 +119,6 @@ def test_assumed_volumes_of_reserved_pods_are_copied():
     before, after = AssumedVolumes(), AssumedVolumes()
     before.assume("default/x", PodVolumeReservation((("v", "default/c"),), (("default/d", "n"),)))
     before.assume("default/y", PodVolumeReservation((("w", "default/e"),)))
-    after.copy_reservations(before, {"default/x"}.__contains__)
+    after.copy_reservations_from(before, {"default/x"}.__contains__)
     assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
     assert after.get("default/x") == before.get("default/x")

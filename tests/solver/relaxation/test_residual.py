@@ -261,8 +261,7 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
         assert (
-            ResidualProblem(now).fitted_before_placements(ResidualProblem(before))
-            == ResidualProblem(before).fits()
+            ResidualProblem(now).would_have_fitted(ResidualProblem(before)) == ResidualProblem(before).fits()
         )
 
 
