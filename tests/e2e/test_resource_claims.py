@@ -168,13 +168,16 @@ def owner(one: dict[str, Any]) -> str:
     return name
 
 
-def test_devices_that_a_leader_left_are_used_if_the_gang_fits_with_them(team):
+def test_devices_that_a_leader_left_are_used_if_the_gang_fits_with_them(team, scheduler):
     offer(team, 2, 2)
     template(team)
     team.pods(2, prefix="bert", gang="bert", spec=with_template())
     eventually(lambda: len(claims(team)) == 2)
+    # A session without the PodGroup would refuse the pods, and free the devices.
+    scheduler.stop()
     abandoned(team, "bert-0", "node-1/gpu-1")
     group(team, "bert", 2)
+    scheduler.start()
     assert all_bound(team, "bert", 2)["bert-0"] == "node-1"
     assert "node-1/gpu-1" in used(team)
 
