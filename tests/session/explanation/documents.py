@@ -23,12 +23,17 @@ Document = dict[str, Any]
 
 
 def snapshot_of(documents: list[Document], tmp_path: Any) -> Snapshot:
-    """Read documents as `batchsched decide` reads a file."""
+    """Read documents, all of them valid, as `batchsched decide` reads a file."""
+    snapshot = read_documents(documents, tmp_path)
+    assert not snapshot.set_aside, snapshot.set_aside
+    return snapshot
+
+
+def read_documents(documents: list[Document], tmp_path: Any) -> Snapshot:
+    """Read documents as `batchsched decide` reads a file. Invalid ones are set aside."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
-    reading = read_manifests([path], NoTelemetry())
-    assert not reading.snapshot.set_aside, reading.snapshot.set_aside
-    return reading.snapshot
+    return read_manifests([path], NoTelemetry()).snapshot
 
 
 # The applier
