@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.core.device import EXTENDED_RESOURCE_CLAIM, ResourceClaim
+from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_claim_name
 from batchsched.api.crd.podgroup import PodGroup
@@ -378,8 +378,8 @@ def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozen
 
     An administrator or another scheduler may have allocated a claim that users created and that nothing reserves.
     """
-    owners = {owner.uid for owner in claim.metadata.owner_references or () if owner.controller}
-    return consumers <= pending if consumers else bool(owners & pending)
+    controller = claim.metadata.controller
+    return consumers <= pending if consumers else controller is not None and controller.uid in pending
 
 
 def _claim_keys(pod: Pod) -> Iterator[str]:
@@ -389,7 +389,5 @@ def _claim_keys(pod: Pod) -> Iterator[str]:
 
 def _extended_claim_owner(claim: ResourceClaim) -> str:
     """Return the UID of the pod for which a claim for extended resources was created, "" for other claims."""
-    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
-        return ""
-    owners = claim.metadata.owner_references or ()
-    return next((owner.uid for owner in owners if owner.controller), "")
+    controller = claim.metadata.controller
+    return controller.uid if controller is not None and claim.is_for_extended_resources else ""

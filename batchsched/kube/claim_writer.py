@@ -202,7 +202,7 @@ class ClaimWriter:
                 raise
             raw = await self._writer.get(CLAIM_RESOURCE, namespace, name)
         created = _decoded(raw)
-        if not _is_owned_by(created, reservation.pod_uid):
+        if not created.metadata.is_controlled_by(reservation.pod_uid):
             raise BindFailed(f"ResourceClaim {claim.key} exists and belongs to another pod")
         await self._try_to_reserve(
             ClaimReservation(
@@ -228,7 +228,7 @@ class ClaimWriter:
         namespace, name = deletion.namespace, deletion.claim
         try:
             claim = _decoded(await self._writer.get(CLAIM_RESOURCE, namespace, name))
-            if not _is_owned_by(claim, deletion.pod_uid) or not is_wanted():
+            if not claim.metadata.is_controlled_by(deletion.pod_uid) or not is_wanted():
                 return
             # Without its finalizer, the claim is gone at once.
             change = {
@@ -289,10 +289,6 @@ class ClaimWriter:
             "status",
         )
         self._handle_claim(raw)
-
-
-def _is_owned_by(claim: ResourceClaim, pod_uid: str) -> bool:
-    return any(owner.controller and owner.uid == pod_uid for owner in claim.metadata.owner_references or ())
 
 
 def _decoded(raw: bytes) -> ResourceClaim:

@@ -142,12 +142,10 @@ def read_pod_owner(pod: Pod) -> Owner | None:
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
     """Return the reference to the controller of an object (`controller: true`), or None if it has no controller."""
-    for owner in meta.owner_references or ():
-        if owner.controller:
-            return OwnerReferenceKey(
-                _group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid
-            )
-    return None
+    owner = meta.controller
+    if owner is None:
+        return None
+    return OwnerReferenceKey(_group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid)
 
 
 def _group(reference: OwnerReference) -> str:

@@ -386,6 +386,11 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         """The `namespace/name` of the ResourceClaim."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
+    @property
+    def is_for_extended_resources(self) -> bool:
+        """Whether a scheduler created the claim for extended resources of a pod, which is its controller."""
+        return self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true"
+
     def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
         """Return whether the ResourceClaim is reserved for the pod with this UID, or for its PodGroup of Kubernetes.
 

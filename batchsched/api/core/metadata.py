@@ -42,6 +42,16 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     resource_version: str = ""
     generation: int = 0
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that is the controller of the object (`controller: true`); None if it has no controller."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+    def is_controlled_by(self, uid: str) -> bool:
+        """Return whether the controller of the object has this UID."""
+        controller = self.controller
+        return controller is not None and controller.uid == uid
+
     def label(self, key: str) -> str | None:
         """Return the value of a label of the object, or None if the object lacks the label."""
         return self.labels.get(key) if self.labels else None

@@ -42,10 +42,8 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
 
 def controller_of(pod: Pod) -> OwnerReference | None:
     """Return the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet, else None."""
-    for owner in pod.metadata.owner_references or ():
-        if owner.controller:
-            return owner if (owner.api_version, owner.kind) in WORKLOADS else None
-    return None
+    owner = pod.metadata.controller
+    return owner if owner is not None and (owner.api_version, owner.kind) in WORKLOADS else None
 
 
 def default_label_keys(snapshot: Snapshot) -> frozenset[str]:

@@ -138,9 +138,7 @@ def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """
-    owners = claim.metadata.owner_references or ()
-    controller = next((owner for owner in owners if owner.controller), None)
-    if controller is not None and controller.uid == pod.metadata.uid:
+    if claim.metadata.is_controlled_by(pod.metadata.uid):
         return None
     return f"PVC {claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
 

@@ -93,7 +93,7 @@ def named_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[R
             raise ClaimRefused(f'resourceclaim "{name}" is being deleted')
         if own and _is_controlled_by_group_of(pod, claim):
             own = False  # all pods of the PodGroup share the claim that was created for the group
-        if own and not _is_controlled_by(claim, pod):
+        if own and not claim.metadata.is_controlled_by(pod.metadata.uid):
             raise ClaimRefused(
                 f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
             )
@@ -123,19 +123,13 @@ def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
 
     Source: `isForPodGroupByPod` of k8s.io/dynamic-resource-allocation/resourceclaim.
     """
-    group = pod.spec.scheduling_group
-    return group is not None and any(
-        owner.controller
+    group, owner = pod.spec.scheduling_group, claim.metadata.controller
+    return (
+        group is not None
+        and owner is not None
         and owner.kind == "PodGroup"
         and owner.name == group.pod_group_name
         and owner.api_version.startswith(f"{KUBERNETES_GROUP}/")
-        for owner in claim.metadata.owner_references or ()
-    )
-
-
-def _is_controlled_by(claim: ResourceClaim, pod: Pod) -> bool:
-    return any(
-        owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references or ()
     )
 
 

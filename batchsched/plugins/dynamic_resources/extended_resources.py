@@ -133,11 +133,10 @@ def extended_claim_key(pod: str) -> str:
 def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
     """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
     for claim in claims.values():
-        if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true" and any(
-            owner.controller and owner.name == pod.metadata.name and owner.uid == pod.metadata.uid
-            for owner in claim.metadata.owner_references or ()
-        ):
-            return claim
+        if claim.is_for_extended_resources:
+            owner = claim.metadata.controller
+            if owner is not None and (owner.name, owner.uid) == (pod.metadata.name, pod.metadata.uid):
+                return claim
     return None
 
 
