@@ -25,9 +25,15 @@ from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, W
 from batchsched.controllers.protection_limits import limited_protections
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
-from batchsched.controllers.workload_status import STRATEGIC_MERGE, changed_conditions
+from batchsched.controllers.workload_status import changed_conditions
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
-from batchsched.kube.connection import MERGE_PATCH, POD_GROUP_RESOURCE, POD_RESOURCE, ApiResource
+from batchsched.kube.connection import (
+    MERGE_PATCH,
+    POD_GROUP_RESOURCE,
+    POD_RESOURCE,
+    STRATEGIC_MERGE_PATCH,
+    ApiResource,
+)
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, QUEUES, ClusterState
@@ -352,7 +358,7 @@ class StatusController:
         name = change.name or name
         is_own = change.resource.api_version == API_VERSION
         # A strategic merge keeps the conditions of other controllers.
-        content_type = MERGE_PATCH if is_own else STRATEGIC_MERGE
+        content_type = MERGE_PATCH if is_own else STRATEGIC_MERGE_PATCH
         body = {"status": change.desired}
         if field == POD_GROUPS and not is_own:  # the uid keeps the patch from another object of the same name
             body["metadata"] = {"uid": uid}

@@ -23,14 +23,13 @@ from batchsched.controllers.desired_status import Conditions, Json, PodCounts, d
 from batchsched.controllers.recovery import REASON as ROLLED_BACK
 from batchsched.controllers.refusal_history import RefusalRecord
 from batchsched.errors import ApiError, BatchschedError
-from batchsched.kube.connection import ApiResource
+from batchsched.kube.connection import STRATEGIC_MERGE_PATCH, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import GangPods
 
 _LOG: Final = logging.getLogger(__name__)
-STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 SAME_PLAN_SECONDS: Final = 30.0
 """Evictions of a gang that follow each other within this time count as one, also if the first pods are gone."""
@@ -244,7 +243,7 @@ class DisruptionTargetWriter:
         body = {"metadata": {"uid": group.uid}, "status": {"conditions": [condition]}}
         path = group.resource.path(group.namespace, group.name, "status")
         try:
-            await self._writer.send("PATCH", path, msgspec.json.encode(body), STRATEGIC_MERGE)
+            await self._writer.send("PATCH", path, msgspec.json.encode(body), STRATEGIC_MERGE_PATCH)
         except BatchschedError as error:
             if not (isinstance(error, ApiError) and error.status in (404, 409)):  # deleted or replaced
                 _LOG.warning("%s %s has no DisruptionTarget: %s", group.resource.kind, group.name, error)
