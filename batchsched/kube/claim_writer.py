@@ -80,11 +80,11 @@ class ClaimWriter:
           NotLeading: this replica may have lost the Lease.
         """
         # Pods of a gang that share a claim are prepared at the same time: in turn, they cause no conflicts.
-        async with self._lock(reservation.claim_key):
-            await self._repeat(
-                lambda: self._try_to_reserve(reservation),
-                f"reserving ResourceClaim {reservation.claim_key} for pod {reservation.pod}",
-            )
+        await self._repeat_alone(
+            reservation.claim_key,
+            f"reserving ResourceClaim {reservation.claim_key} for pod {reservation.pod}",
+            lambda: self._try_to_reserve(reservation),
+        )
 
     async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
         """Create the claim for extended resources of a pod, allocate and reserve it, and write it to the pod's status.
@@ -93,9 +93,11 @@ class ClaimWriter:
           BindFailed: the claim exists with other devices, or the server refused.
           NotLeading: this replica may have lost the Lease.
         """
-        purpose = f"creating ResourceClaim {reservation.claim.key} for extended resources"
-        async with self._lock(reservation.claim.key):
-            await self._repeat(lambda: self._try_to_reserve_extended(reservation), purpose)
+        await self._repeat_alone(
+            reservation.claim.key,
+            f"creating ResourceClaim {reservation.claim.key} for extended resources",
+            lambda: self._try_to_reserve_extended(reservation),
+        )
 
     async def delete_extended_claim(
         self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_wanted
@@ -106,11 +108,11 @@ class ClaimWriter:
           BindFailed: the server refused.
           NotLeading: this replica may have lost the Lease.
         """
-        async with self._lock(deletion.claim_key):
-            await self._repeat(
-                lambda: self._try_to_delete(deletion, is_wanted),
-                f"deleting ResourceClaim {deletion.claim_key}",
-            )
+        await self._repeat_alone(
+            deletion.claim_key,
+            f"deleting ResourceClaim {deletion.claim_key}",
+            lambda: self._try_to_delete(deletion, is_wanted),
+        )
 
     async def release_claim(
         self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_wanted
@@ -126,11 +128,11 @@ class ClaimWriter:
           BindFailed: the server refused.
           NotLeading: this replica may have lost the Lease.
         """
-        async with self._lock(release.claim_key):
-            await self._repeat(
-                lambda: self._try_to_release(release, is_wanted),
-                f"releasing ResourceClaim {release.claim_key}",
-            )
+        await self._repeat_alone(
+            release.claim_key,
+            f"releasing ResourceClaim {release.claim_key}",
+            lambda: self._try_to_release(release, is_wanted),
+        )
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Wait until the devices of claims, `namespace/name`, are prepared, and return True.
@@ -147,22 +149,23 @@ class ClaimWriter:
                 return False
             await self._clock.sleep(_POLL_SECONDS)
 
-    def _lock(self, claim: str) -> asyncio.Lock:
-        return self._locks.setdefault(claim, asyncio.Lock())
+    async def _repeat_alone(self, claim: str, purpose: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Repeat an attempt to write a claim while other clients write it, or while the API server does not answer.
 
-    async def _repeat(self, attempt: Callable[[], Awaitable[None]], purpose: str) -> None:
-        """Repeat an attempt while other clients write the same claim, or while the API server does not answer."""
+        This replica has only one write of a claim in flight.
+        """
         backoff = Backoff(self._clock, first=0.05, longest=2.0)
-        for remaining_attempts in reversed(range(_MAX_ATTEMPTS)):
-            try:
-                await attempt()
-            except (ApiError, Unreachable) as error:
-                is_lasting = isinstance(error, ApiError) and _CONFLICT != error.status < _SERVER_ERROR
-                if is_lasting or not remaining_attempts:
-                    raise BindFailed(f"{purpose}: {error}") from error
-                await backoff.wait()
-            else:
-                return
+        async with self._locks.setdefault(claim, asyncio.Lock()):
+            for remaining_attempts in reversed(range(_MAX_ATTEMPTS)):
+                try:
+                    await attempt()
+                except (ApiError, Unreachable) as error:
+                    is_lasting = isinstance(error, ApiError) and _CONFLICT != error.status < _SERVER_ERROR
+                    if is_lasting or not remaining_attempts:
+                        raise BindFailed(f"{purpose}: {error}") from error
+                    await backoff.wait()
+                else:
+                    return
 
     async def _try_to_reserve(self, reservation: ClaimReservation) -> None:
         if reservation.allocation is None:
