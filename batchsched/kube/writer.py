@@ -12,13 +12,7 @@ from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import Backoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import RequestLimit
-from batchsched.ports.claims import (
-    ClaimBinder,
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
-)
+from batchsched.ports.claims import ClaimBinder
 from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
 _LOG: Final = logging.getLogger(__name__)
@@ -291,7 +285,7 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 class ApiBinder:
-    """Writes bindings of pods, volumes and ResourceClaims. It implements `ports.cluster.Binder`.
+    """Writes bindings of pods and volumes, and has the writer of ResourceClaims. It implements `ports.cluster.Binder`.
 
     Args:
       writer: sends the requests.
@@ -305,28 +299,8 @@ class ApiBinder:
     ) -> None:
         self._writer = writer
         self._is_bound = is_bound
-        self._claims = claims
+        self.claim_binder = claims
         self._poll = poll
-
-    async def reserve_claim(self, reservation: ClaimReservation) -> None:
-        """Reserve a ResourceClaim for a pod, and allocate its devices if it has none yet."""
-        await self._claims.reserve_claim(reservation)
-
-    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
-        """Create, allocate and reserve the claim for extended resources of a pod."""
-        await self._claims.reserve_extended_claim(reservation)
-
-    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until the devices of ResourceClaims are prepared; return False if that fails or takes too long."""
-        return await self._claims.wait_for_devices(claims, timeout_seconds)
-
-    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
-        """Delete the claim for extended resources of a pod."""
-        await self._claims.delete_extended_claim(deletion)
-
-    async def release_claim(self, release: ClaimRelease) -> None:
-        """Remove pods from a ResourceClaim, and free its devices if no pod uses them any more."""
-        await self._claims.release_claim(release)
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""

@@ -147,8 +147,13 @@ def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
     return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
 
-class Binder(ClaimBinder, Protocol):
-    """Writes bindings of pods, volumes and ResourceClaims. All writes are idempotent: a set value is a success."""
+class Binder(Protocol):
+    """Writes bindings of pods and volumes. All writes are idempotent: a value that is already set is a success."""
+
+    @property
+    def claim_binder(self) -> ClaimBinder:
+        """The writer of ResourceClaims."""
+        ...
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to its node."""

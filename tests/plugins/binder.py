@@ -44,6 +44,10 @@ class Written:
     async def write_selected_node(self, selection: SelectedNode) -> None:
         self._take(selection)
 
+    @property
+    def claim_binder(self) -> "Written":
+        return self
+
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         self._take(reservation)
 

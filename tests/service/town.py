@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -137,6 +137,10 @@ class Server:
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
         raise AssertionError
+
+    @property
+    def claim_binder(self) -> Self:
+        return self
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
         """Reserve and allocate as the API server shows it at once."""

@@ -11,25 +11,25 @@ from batchsched.ports.claims import (
 )
 
 
-async def write_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder) -> bool:
+async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
     """Allocate the devices that a session planned for a pod, and reserve its claims; return False if it has none."""
     devices = ledger.reserved_by(pod.key)
     if devices is None:
         return False
     for reservation in claim_reservations(pod, devices, ledger):
-        await binder.reserve_claim(reservation)
+        await claims.reserve_claim(reservation)
     created = devices.created
     if created is not None:
         allocation = next(
             allocated.allocation for allocated in devices.allocations if allocated.claim == created.key
         )
-        await binder.reserve_extended_claim(
+        await claims.reserve_extended_claim(
             ExtendedClaimReservation(created.claim, pod.name, pod.metadata.uid, allocation, created.mappings)
         )
     return True
 
 
-async def undo_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder) -> None:
+async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> None:
     """Release the claims of a pod that could not be bound.
 
     Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
@@ -40,9 +40,9 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, binder: ClaimBinder)
         return
     if devices.created is not None:
         name = devices.created.claim.metadata.name
-        await binder.delete_extended_claim(ExtendedClaimRelease(pod.namespace, name, pod.metadata.uid))
+        await claims.delete_extended_claim(ExtendedClaimRelease(pod.namespace, name, pod.metadata.uid))
     for reservation in claim_reservations(pod, devices, ledger):
-        await binder.release_claim(
+        await claims.release_claim(
             ClaimRelease(
                 namespace=reservation.namespace,
                 claim=reservation.claim,

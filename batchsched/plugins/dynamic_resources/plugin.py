@@ -262,10 +262,10 @@ class DynamicResources(
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.table.device_ledger
-        if not await write_reservations(pod, ledger, cycle.binder):
+        if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
-        if claims and not await cycle.binder.wait_for_devices(claims, BINDING_TIMEOUT_SECONDS):
+        if claims and not await cycle.binder.claim_binder.wait_for_devices(claims, BINDING_TIMEOUT_SECONDS):
             return Status(
                 Code.UNSCHEDULABLE, (f"the devices of {', '.join(claims)} are not prepared for binding",)
             )
@@ -273,7 +273,7 @@ class DynamicResources(
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        await undo_reservations(pod, cycle.table.device_ledger, cycle.binder)
+        await undo_reservations(pod, cycle.table.device_ledger, cycle.binder.claim_binder)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
