@@ -21,7 +21,7 @@ from tests.controlplane.devices import (
 )
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ControlPlane
-from tests.e2e.running import Scheduler, all_bound, bound, condition, group, never, pods, running
+from tests.e2e.running import all_bound, bound, condition, group, never, pods
 
 ENDS = {"tests/ends": "Succeeded"}
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with the controller that creates and releases claims."""
     with start(tmp_path_factory.mktemp("claims")) as plane:
         plane.start_kwok()
@@ -37,28 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         plane.start_controller_manager("resourceclaim-controller", "garbage-collector-controller")
         device_class(plane.admin, extendedResourceName="example.com/gpu")
         yield plane
-
-
-@pytest.fixture(scope="module")
-def scheduler(cluster: ControlPlane) -> Iterator[Scheduler]:
-    one = Scheduler(cluster, ("--no-leader-elect",))
-    with running(one):
-        eventually(lambda: one.follows)
-        yield one
-
-
-@pytest.fixture
-def team(cluster: ControlPlane, scheduler: Scheduler, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """A namespace of the test's own. All nodes and devices are gone afterwards."""
-    name = request.node.name.replace("_", "-")[:60].rstrip("-")
-    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    namespace = Namespace(cluster.admin, name)
-    yield namespace
-    at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-    cluster.admin.call("DELETE", namespace.path("pods"), at_once)
-    cluster.admin.call("DELETE", "/api/v1/nodes", at_once)
-    cluster.admin.call("DELETE", "/apis/resource.k8s.io/v1/resourceslices", at_once)
-    eventually(lambda: not pods(namespace))
 
 
 def offer(namespace: Namespace, nodes: int, devices: int) -> None:

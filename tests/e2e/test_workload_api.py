@@ -11,7 +11,7 @@ from tests.controlplane.fixtures import WORKLOAD_API, WORKLOAD_GATES, Namespace,
 from tests.controlplane.objects import node
 from tests.controlplane.plane import ControlPlane
 from tests.docs.test_workloads import manifests
-from tests.e2e.running import Scheduler, bound, never, pods, running
+from tests.e2e.running import bound, never, pods
 
 ALPHA, BETA = "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"
 PLURALS = {"PodGroup": ("podgroups", BETA), "CompositePodGroup": ("compositepodgroups", ALPHA)}
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with the Workload API and the controller of Jobs."""
     with start(tmp_path_factory.mktemp("workload"), *WORKLOAD_API) as plane:
         plane.start_kwok()
@@ -35,29 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         )
         devices.device_class(plane.admin)
         yield plane
-
-
-@pytest.fixture(scope="module")
-def scheduler(cluster: ControlPlane) -> Iterator[Scheduler]:
-    one = Scheduler(cluster, ("--no-leader-elect",))
-    with running(one):
-        eventually(lambda: one.follows)
-        yield one
-
-
-@pytest.fixture
-def team(cluster: ControlPlane, scheduler: Scheduler, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """A namespace of the test's own. All nodes are gone afterwards."""
-    name = request.node.name.replace("_", "-")[:60].rstrip("-")
-    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    namespace = Namespace(cluster.admin, name)
-    yield namespace
-    at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-    background = at_once | {"propagationPolicy": "Background"}
-    cluster.admin.call("DELETE", namespace.path("jobs", group="batch/v1"), background)
-    cluster.admin.call("DELETE", namespace.path("pods"), at_once)
-    cluster.admin.call("DELETE", "/api/v1/nodes", at_once)
-    cluster.admin.call("DELETE", f"{devices.RESOURCES}/resourceslices", at_once)
 
 
 def job(namespace: Namespace, name: str, parallelism: int, scheduling: dict[str, Any], **more: Any) -> None:
@@ -181,7 +158,7 @@ def test_groups_that_are_evicted_are_disruption_targets(team):
     assert condition(team, "CompositePodGroup", "train", composite)["status"] == "True"
 
 
-def test_a_tree_that_a_leader_left_in_part_is_completed_by_the_next_leader(cluster, scheduler, team):
+def test_a_tree_that_a_leader_left_in_part_is_completed_by_the_next_leader(plane, scheduler, team):
     team.nodes(2, cpu=60, pods=200)
     members(team, "driver", 1, cpu="100m")
     members(team, "workers", 149, cpu="100m")
