@@ -1,4 +1,4 @@
-"""The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
+"""The PodGroup of Kubernetes itself (`scheduling.k8s.io`).
 
 A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
 `external.group_tree` assembles.
@@ -74,16 +74,26 @@ class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
     topology: tuple[UpstreamTopologyConstraint, ...] | None = None
 
 
-class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of 1.36, or v1alpha3 and v1beta1 of 1.37."""
+class _GroupSpec(KubernetesValue, frozen=True, gc=False):
+    """The fields that the specs of a PodGroup and of a CompositePodGroup of Kubernetes have in common."""
 
     parent_composite_pod_group_name: str = ""
     workload_ref: WorkloadReference | None = None
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: UpstreamConstraints | None = None
     priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
+
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The node labels of the topology constraints."""
+        return topology_keys(self.scheduling_constraints)
+
+
+class UpstreamSpec(_GroupSpec, frozen=True, gc=False):
+    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of 1.36, or v1alpha3 and v1beta1 of 1.37."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     disruption_mode: str | dict[str, Any] | None = None
 
     @property
@@ -91,33 +101,17 @@ class UpstreamSpec(KubernetesValue, frozen=True, gc=False):
         """Whether the pods of the PodGroup are only evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
 
-    @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The node labels of the topology constraints."""
-        return topology_keys(self.scheduling_constraints)
 
-
-class CompositeSpec(KubernetesValue, frozen=True, gc=False):
+class CompositeSpec(_GroupSpec, frozen=True, gc=False):
     """The spec of a CompositePodGroup (`scheduling.k8s.io/v1alpha3`)."""
 
-    parent_composite_pod_group_name: str = ""
-    workload_ref: WorkloadReference | None = None
     scheduling_policy: GroupSchedulingPolicy = GroupSchedulingPolicy()
-    scheduling_constraints: UpstreamConstraints | None = None
-    priority_class_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
     disruption_mode: dict[str, Any] | None = None
 
     @property
     def is_evicted_as_whole(self) -> bool:
         """Whether the groups directly below the CompositePodGroup are only evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
-
-    @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The node labels of the topology constraints."""
-        return topology_keys(self.scheduling_constraints)
 
 
 def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
@@ -148,33 +142,11 @@ class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
     conditions: tuple[dict[str, Any], ...] | None = None
 
 
-class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
-    """The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
+class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
+    """What a PodGroup and a CompositePodGroup of Kubernetes have in common."""
 
-    A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
-    `external.group_tree` assembles.
-    """
-
-    spec: UpstreamSpec = UpstreamSpec()
+    spec: _GroupSpec = _GroupSpec()
     status: UpstreamStatus = UpstreamStatus()
-
-    @override
-    def batchsched_fields(self) -> Spec:
-        """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
-
-        A topology key is a node label, and becomes a level. Without a disruption mode, pods are evicted one by one.
-
-        Source: `PodGroupSpec` of k8s.io/api/scheduling/v1beta1, where the default of `disruptionMode` is `single`.
-        """
-        spec = self.spec
-        gang = spec.scheduling_policy.gang
-        return {
-            "minMember": max(1, gang.min_count) if gang is not None else 1,
-            "topology": topology_request(spec.topology_keys),
-            "priorityClassName": spec.priority_class_name or None,
-            "preemptionPolicy": spec.preemption_policy,
-            "disruptionMode": "Gang" if spec.is_evicted_as_whole else "Elastic",
-        }
 
     @override
     def unsupported_field(self) -> str:
@@ -194,31 +166,41 @@ class UpstreamPodGroup(ExternalPodGroup, frozen=True, gc=False):
         return self.status.conditions or ()
 
 
-class CompositePodGroup(ExternalPodGroup, frozen=True, gc=False):
+class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
+    """The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
+
+    A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
+    `external.group_tree` assembles.
+    """
+
+    spec: UpstreamSpec = UpstreamSpec()
+
+    @override
+    def batchsched_fields(self) -> Spec:
+        """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
+
+        A topology key is a node label, and becomes a level. Without a disruption mode, pods are evicted one by one.
+
+        Source: `PodGroupSpec` of k8s.io/api/scheduling/v1beta1, where the default of `disruptionMode` is `single`.
+        """
+        spec = self.spec
+        gang = spec.scheduling_policy.gang
+        return {
+            "minMember": max(1, gang.min_count) if gang is not None else 1,
+            "topology": topology_request(spec.topology_keys),
+            "priorityClassName": spec.priority_class_name or None,
+            "preemptionPolicy": spec.preemption_policy,
+            "disruptionMode": "Gang" if spec.is_evicted_as_whole else "Elastic",
+        }
+
+
+class CompositePodGroup(_UpstreamGroup, frozen=True, gc=False):
     """A group of PodGroups and of other CompositePodGroups of Kubernetes, which name it as their parent.
 
     It is a part of a gang: `external.group_tree` assembles the gang of a whole tree.
     """
 
     spec: CompositeSpec = CompositeSpec()
-    status: UpstreamStatus = UpstreamStatus()
-
-    @override
-    def unsupported_field(self) -> str:
-        """Return a sentence about a field that is not supported; "" if none."""
-        return unsupported_topology(self.spec.topology_keys)
-
-    @property
-    @override
-    def stated_priority(self) -> int | None:
-        """The priority that the spec states as a number; None if it states none."""
-        return self.spec.priority
-
-    @property
-    @override
-    def stated_conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status of the group, as the API server has them."""
-        return self.status.conditions or ()
 
 
 def unsupported_topology(keys: Sequence[str]) -> str:
