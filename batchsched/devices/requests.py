@@ -1,6 +1,6 @@
 """The requests of a claim in the form in which the search reads them: exact requests and alternatives alike."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -133,7 +133,7 @@ def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> 
       AllocationError: a request is invalid or of an unsupported kind, its class does not exist, or the expressions of
         the claim are too long together.
     """
-    length = sum(len(text) for text in _own_expressions(claim))
+    length = sum(map(len, _own_expressions(claim)))
     if length > MAX_EXPRESSIONS_LENGTH:
         raise AllocationError(
             f"claim {claim.key}: its expressions have {length:,} characters together; expected at most "
@@ -144,16 +144,15 @@ def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> 
     )
 
 
-def _own_expressions(claim: ResourceClaim) -> Iterator[str]:
-    """Yield the expressions that a claim states itself, each text once."""
-    seen: set[str] = set()
-    for request in claim.spec.devices.requests:
-        exact = (request.exactly,) if request.exactly is not None else ()
-        for alternative in (*exact, *(request.first_available or ())):
-            for selector in alternative.selectors or ():
-                if selector.cel is not None and selector.cel.expression not in seen:
-                    seen.add(selector.cel.expression)
-                    yield selector.cel.expression
+def _own_expressions(claim: ResourceClaim) -> frozenset[str]:
+    """Return the different expressions that a claim states itself."""
+    return frozenset(
+        selector.cel.expression
+        for request in claim.spec.devices.requests
+        for alternative in (request.exactly, *(request.first_available or ()))
+        for selector in (alternative.selectors if alternative is not None else None) or ()
+        if selector.cel is not None
+    )
 
 
 def _alternatives(
