@@ -1,7 +1,8 @@
 """The writes of ResourceClaims for a pod that is bound, or that could not be bound."""
 
+from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod
-from batchsched.devices.ledger import DeviceLedger, PodDevices
+from batchsched.devices.ledger import CreatedClaim, DeviceLedger, PodDevices
 from batchsched.ports.claims import (
     ClaimBinder,
     ClaimRelease,
@@ -20,9 +21,7 @@ async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder
         await claims.reserve_claim(reservation)
     created = devices.created
     if created is not None:
-        allocation = next(
-            allocated.allocation for allocated in devices.allocations if allocated.claim == created.key
-        )
+        allocation = _created_allocation(devices, created)
         await claims.reserve_extended_claim(
             ExtendedClaimReservation(created.claim, pod.name, pod.metadata.uid, allocation, created.mappings)
         )
@@ -78,14 +77,18 @@ def claims_with_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
     devices = ledger.reserved_by(pod.key)
     if devices is None:
         return ()
-    names = {devices.created.key: devices.created.claim.key} if devices.created is not None else {}
-    allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
-    for key in devices.claims:
-        claim = ledger.claims.get(key)
-        if key not in allocations and claim is not None and claim.status.allocation is not None:
-            allocations[key] = claim.status.allocation
+    allocations = {
+        reservation.claim_key: reservation.allocation or reservation.present_allocation
+        for reservation in claim_reservations(pod, devices, ledger)
+    }
+    if devices.created is not None:
+        allocations[devices.created.claim.key] = _created_allocation(devices, devices.created)
     return tuple(
-        names.get(key, key)
+        key
         for key, allocation in allocations.items()
-        if any(device.binding_conditions for device in allocation.devices.results)
+        if allocation is not None and any(device.binding_conditions for device in allocation.devices.results)
     )
+
+
+def _created_allocation(devices: PodDevices, created: CreatedClaim) -> AllocationResult:
+    return next(allocated.allocation for allocated in devices.allocations if allocated.claim == created.key)
