@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from batchsched.api.core.metadata import format_timestamp
-from batchsched.api.crd.podgroup import PodGroup, TopologyRequest
+from batchsched.api.crd.podgroup import PodGroup, SubGroupTopology, TopologyRequest
 from batchsched.api.crd.topology import Topology
 
 
@@ -34,9 +34,14 @@ class AwaitedLevels:
     def put_group(self, group: PodGroup) -> None:
         """Add or replace a PodGroup; remove it if it does not wait for a preferred topology level."""
         self.remove_group(group.key)
+        spec = group.spec
+        names = [
+            (spec.topology or TopologyRequest()).name,
+            *map(spec.topology_of_subgroup, spec.sub_groups),
+        ]
         ends = tuple(
-            0.0 if end and self._requires_as_narrow(group, number) else end
-            for number, end in enumerate(group.level_wait_ends)
+            0.0 if end and self._requires_as_narrow(name, topology) else end
+            for name, topology, end in zip(names, group.topologies, group.level_wait_ends, strict=True)
         )
         if any(ends):
             self._waiting[group.key] = _WaitingGroup(group, ends, (False,) * len(ends))
@@ -45,12 +50,10 @@ class AwaitedLevels:
         """Remove the PodGroup with this `namespace/name`, if it states a wait."""
         self._waiting.pop(key, None)
 
-    def _requires_as_narrow(self, group: PodGroup, number: int) -> bool:
-        """Return whether the required level of one of a PodGroup's topologies is as narrow as its preferred level."""
-        topology = group.topologies[number]
+    def _requires_as_narrow(self, name: str, topology: TopologyRequest | SubGroupTopology | None) -> bool:
+        """Return whether the required level is as narrow as the preferred level, both of the Topology `name`."""
         if topology is None or topology.required is None or topology.preferred is None:
             return False
-        name = topology.name or (group.spec.topology or TopologyRequest()).name
         spec = self._specs.get(name)
         if spec is None:
             return True
@@ -58,7 +61,7 @@ class AwaitedLevels:
         return required is None or preferred is None or required >= preferred
 
     def changed_groups(self, now: float) -> Iterator[PodGroup]:
-        """Yield the PodGroups whose required levels at `now` differ from those at the last call.
+        """Yield the PodGroups with required levels at `now` that differ from those at the last call.
 
         Args:
           now: seconds since 1970.
