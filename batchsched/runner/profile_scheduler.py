@@ -95,7 +95,7 @@ class ProfileScheduler:
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
-        self._promised = PodReservations()
+        self._pod_reservations = PodReservations()
         self.can_allocate_devices: Callable[[], bool] = always_true
         """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
         self.chooser = self.runner.chooser
@@ -130,8 +130,8 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reservations.copy_reservations_from(self._promised, self._cache.is_assumed)
-        self._promised = self.node_table.reservations
+        self.node_table.reservations.copy_reservations_from(self._pod_reservations, self._cache.is_assumed)
+        self._pod_reservations = self.node_table.reservations
         return self._scheduler
 
     def _warn_of_ignored_policy(self, text: str) -> None:
@@ -146,9 +146,9 @@ class ProfileScheduler:
         return self._scheduler.node_table
 
     @property
-    def promised(self) -> PodReservations:
+    def pod_reservations(self) -> PodReservations:
         """What the pods that this profile placed have reserved besides room on their nodes."""
-        return self._promised
+        return self._pod_reservations
 
     @property
     def session_is_full(self) -> bool:
@@ -158,8 +158,8 @@ class ProfileScheduler:
     def sync_queue(self, now: float) -> None:
         """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
         changes = self._changes.read_changes()
-        if self.pipeline.allocates_devices != self.can_allocate_devices():
-            self.pipeline.allocates_devices = self.can_allocate_devices()
+        if self.pipeline.allocates_devices != (allocates := self.can_allocate_devices()):
+            self.pipeline.allocates_devices = allocates
             # Other pods are refused than before, so that all of them are tried again.
             self._current, changes = self._follow(), None
         if changes is None:
@@ -267,7 +267,7 @@ class ProfileScheduler:
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
         """Take over reservations, refused evictions and usage history from the scheduler that this one replaces."""
-        self.reservations, self._promised = before.reservations, before._promised
+        self.reservations, self._pod_reservations = before.reservations, before._pod_reservations
         self.can_allocate_devices = before.can_allocate_devices
         self._refused_evictions = before._refused_evictions
         if (

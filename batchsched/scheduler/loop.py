@@ -196,7 +196,7 @@ class SchedulerLoop:
         try:
             profile_scheduler.sync_queue(now)
             reserved_elsewhere = [
-                neighbour.promised
+                neighbour.pod_reservations
                 for neighbour in self.profile_schedulers
                 if neighbour is not profile_scheduler
             ]
