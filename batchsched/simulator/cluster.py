@@ -55,8 +55,7 @@ class SimulatedKubelet:
         if spec is None:
             spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))
             self._bare[id(pod.spec)] = spec
-        claim_statuses = pod.status.resource_claim_statuses
-        status = PodStatus(resource_claim_statuses=claim_statuses) if claim_statuses else PodStatus()
+        status = PodStatus(resource_claim_statuses=pod.status.resource_claim_statuses)
         return Pod(metadata=pod.metadata, spec=spec[1], status=status)
 
 
