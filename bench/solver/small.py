@@ -1,4 +1,4 @@
-"""Seeded small sessions whose optimum a long run of the exact model proves.
+"""Seeded small sessions with an optimum that a long run of the exact model proves.
 
 30 to 60 nodes in racks of 4 to 8, two racks in a block, two blocks in a zone; 15 to 20 gangs in one, two or four tiers
 that request 1 to 1.8 times what is free. Racks have one of the four node types, some are tainted, and nodes belong to

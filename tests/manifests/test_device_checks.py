@@ -1,4 +1,4 @@
-"""Objects with devices and claims whose quantities cannot be used are set aside, and name the field."""
+"""Objects of devices and claims with unusable quantities are set aside, and the message names the field."""
 
 from typing import Any
 
