@@ -98,6 +98,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--workload", choices=WORKLOADS, action="append", help="a workload (default: all)")
     options = parser.parse_args(arguments)
+    if options.nodes < 1 or options.repeat < 1:
+        parser.error("--nodes and --repeat: expected 1 or more")
     print(f"{'workload':18} {'placed':>7} {'CPU s':>7} {'pods/s':>8}")
     code = 0
     for name in options.workload or WORKLOADS:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Measure each seed in a process of its own, so that its peak memory is its own."""
     options = parser().parse_args(arguments)
+    _check_options(options)
     if options.optimum:
         first = options.seeds[0]
         return measure_small(range(first, first + options.optimum), options.long_run, options.output)
@@ -233,11 +235,23 @@ def main(arguments: list[str]) -> int:
     return 1 if any(one.behind for one in results) else 0
 
 
+def _check_options(options: argparse.Namespace) -> None:
+    """Refuse options before a long run that could not use them."""
+    if options.optimum < 0:
+        parser().error("--optimum: expected a number of instances, 1 or more")
+    if options.plot and not options.budgets:
+        parser().error("--plot: needs --budgets, which it draws")
+    if options.plot and not Path(options.plot).parent.is_dir():
+        parser().error(
+            f"--plot: there is no folder {Path(options.plot).parent}; make it, or name another one"
+        )
+
+
 def _over_budgets(arguments: list[str], options: argparse.Namespace) -> int:
     """Print the median and the largest gap, and the median CPU seconds, for each budget."""
     rows: list[BudgetRow] = []
     for budget in options.budgets:
-        own = [*arguments, "--budgets", "", "--budget", str(budget)]
+        own = [*arguments, "--budgets", "", "--plot", "", "--budget", str(budget)]
         results = [
             measure(parser().parse_args([*own, "--seeds", str(seed)]), seed)
             if options.here
@@ -251,7 +265,7 @@ def _over_budgets(arguments: list[str], options: argparse.Namespace) -> int:
     else:
         show_budgets(rows)
     if options.plot:
-        plot_budgets(rows, options.seeds, Path(options.plot))
+        plot_budgets(rows, f"python -m bench solver {shlex.join(arguments)}", Path(options.plot))
     return 1 if lost_objectives(rows) else 0
 
 

@@ -4,11 +4,17 @@ import statistics
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import numpy as np
-from plotly import graph_objects
 
+from batchsched.lab.conclusion import Conclusion
+from batchsched.lab.document import Document, Section
+from batchsched.lab.figure import Figure, axis, policy_color
 from batchsched.solver.objective import compare_tier_values
+
+SMALLEST_RANGE: Final = 0.001
+"""Least range of the axis of gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class BudgetRow:
 
     @property
     def median(self) -> float:
+        """The median of the gaps."""
         return statistics.median(self.gaps)
 
 
@@ -46,14 +53,53 @@ def show_budgets(rows: list[BudgetRow]) -> None:
         print(f"A BUDGET OF {budget:g} GIVES A WORSE SOLUTION THAN THE ONE BEFORE, seed number {position}")
 
 
-def plot_budgets(rows: list[BudgetRow], seeds: list[int], path: Path) -> None:
-    """Write a page with the gap of each seed and their median over the budget."""
-    budgets = [row.budget for row in rows]
-    figure = graph_objects.Figure()
-    for position, seed in enumerate(seeds):
-        gaps = [row.gaps[position] for row in rows]
-        figure.add_scatter(x=budgets, y=gaps, name=f"seed {seed}", opacity=0.4, mode="lines+markers")
-    figure.add_scatter(x=budgets, y=[row.median for row in rows], name="median", line={"width": 4})
-    figure.update_xaxes(type="log", title="budget (deterministic units)", tickvals=budgets)
-    figure.update_yaxes(tickformat=".1%", title="gap to the bound", rangemode="tozero")
-    figure.write_html(path)
+def plot_budgets(rows: list[BudgetRow], command: str, path: Path) -> None:
+    """Write a page with the gap of each seed, as points, and their median over the budget."""
+    budgets = [f"{row.budget:g}" for row in rows]
+    data = (
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "each seed",
+            "x": [name for name, row in zip(budgets, rows, strict=True) for _ in row.gaps],
+            "y": [gap for row in rows for gap in row.gaps],
+            "marker": {"color": policy_color(1), "size": 7},
+            "hovertemplate": "%{y:.3%}<extra></extra>",
+        },
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": "median",
+            "x": budgets,
+            "y": [row.median for row in rows],
+            "line": {"color": policy_color(0), "width": 3},
+            "hovertemplate": "median %{y:.3%}<extra></extra>",
+        },
+    )
+    layout = {
+        "xaxis": axis("budget (deterministic units)", type="category"),
+        "yaxis": axis("gap to the bound", tickformat=".2%", rangemode="tozero", range=[0, _top(rows)]),
+    }
+    caption = "Gap to the bound: the line is the median, each point one seed."
+    figure = Figure("gap-over-budget", "Gap over budget", caption, data, layout)
+    lost = lost_objectives(rows)
+    sentence = (
+        f"{len(lost)} times, a larger budget gave a worse solution than the budget before."
+        if lost
+        else "No larger budget gave a worse solution than the budget before."
+    )
+    document = Document(
+        title="Solver: gap over budget",
+        conclusion=Conclusion((sentence,)),
+        tables=(),
+        facts=(("Command", command),),
+        definitions=(),
+        legends=(),
+        bars=Section("", ()),
+        sections=(Section("Budgets", (figure,)),),
+    )
+    path.write_text(document.render(), encoding="utf-8")
+
+
+def _top(rows: list[BudgetRow]) -> float:
+    return max(SMALLEST_RANGE, 1.05 * max(gap for row in rows for gap in row.gaps))

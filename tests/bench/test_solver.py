@@ -83,3 +83,39 @@ def test_the_bench_prints_the_gap_over_budgets(capsys):
     assert all(len(row["gaps"]) == 2 and min(row["gaps"]) >= 0 for row in rows)
     assert main(options) == 0
     assert "budget" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "options, complaint",
+    [
+        (["--plot", "gap.html"], "needs --budgets"),
+        (["--plot", "absent/gap.html", "--budgets", "1"], "there is no folder absent"),
+        (["--optimum", "-1"], "expected a number of instances"),
+    ],
+)
+def test_options_that_no_run_can_use_are_refused_before_it(options, complaint, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(options)
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_plot_of_gaps_is_a_page_with_its_conclusion_and_command(tmp_path):
+    page = tmp_path / "gap.html"
+    options = [
+        "--nodes",
+        "64",
+        "--gangs",
+        "10",
+        "--seeds",
+        "1",
+        "--here",
+        "--budgets",
+        "1,4",
+        "--plot",
+        str(page),
+    ]
+    assert main(options) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "No larger budget gave a worse solution" in text
+    assert "--budgets 1,4" in text
+    assert "Content-Security-Policy" in text
