@@ -25,7 +25,7 @@ _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki
 def allocations_of(
     solution: NodeSolution, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
 ) -> tuple[AllocationResult, ...]:
-    """Return the allocations of ResourceClaims that a search found on a node.
+    """Return the allocation of each ResourceClaim, made of the devices that a search found on a node.
 
     Raises:
       AllocationError: a slice has a node selector with several terms.

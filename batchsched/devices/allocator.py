@@ -37,7 +37,7 @@ Counters = dict[str, dict[str, Decimal]]
 
 @dataclass(slots=True)
 class SearchBudget:
-    """The steps that the search for devices on one node may take, so that decisions are repeatable.
+    """The maximum number of steps that the search for devices on one node may take, and the steps taken so far.
 
     Each device that is tried for a request counts with its capacities and the constraints of the claim, and each
     evaluation of an expression with its estimated work.
@@ -50,7 +50,7 @@ class SearchBudget:
     spent: int = 0
 
     def spend(self, steps: int) -> None:
-        """Count steps before they are taken.
+        """Count steps of the search for devices, before the search takes them.
 
         Raises:
           SearchEnded: these are more steps than the search may take.
@@ -61,7 +61,7 @@ class SearchBudget:
 
 
 class SearchEnded(Exception):
-    """The search for devices on a node took all steps of its budget."""
+    """Raised if the search for devices on a node needs more steps than its budget allows."""
 
 
 class _TooManyDevices(Exception):
@@ -111,14 +111,14 @@ class Allocator:
     rules: DeviceRules
 
     def new_budget(self, node: Node) -> SearchBudget:
-        """Return the budget of a search on a node."""
+        """Return the budget for a new search for devices on one node."""
         devices = len(self.inventory.candidate_devices_of(node))
         return SearchBudget(MAX_SEARCH_STEPS + SEARCH_STEPS_PER_DEVICE * devices)
 
     def find_devices(
         self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
     ) -> NodeSolution | None:
-        """Return devices for ResourceClaims on a node; None if the node has too few free devices.
+        """Return devices on a node for ResourceClaims; None if the free devices of the node do not suffice.
 
         Args:
           node: the node.
@@ -215,11 +215,11 @@ class _Search:
             )
 
     def solution(self) -> NodeSolution:
-        """Return the chosen devices after a successful search."""
+        """Return the devices that a successful search has chosen."""
         return NodeSolution(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
     def choose_devices(self) -> bool:
-        """Choose devices for all ResourceClaims; return False if that is impossible.
+        """Choose devices for all ResourceClaims; return False if the free devices do not suffice.
 
         Raises:
           AllocationError: a claim would get too many devices, whatever alternatives it uses.

@@ -36,7 +36,7 @@ def has_capacity(
     requested: Mapping[str, Decimal],
     used: Mapping[str, Decimal],
 ) -> bool:
-    """Return whether a device has every requested capacity, accepts the amounts, and has enough left.
+    """Return whether a device has each requested capacity, allows the amounts, and has enough of them left.
 
     Args:
       device: the device.

@@ -16,7 +16,7 @@ AttributeValue = tuple[str, int | bool | str]
 
 
 class AttributeConstraint:
-    """A constraint of a ResourceClaim on one attribute of its devices, with the values of the devices chosen so far.
+    """A `matchAttribute` or `distinctAttribute` constraint of a ResourceClaim, with the values of chosen devices.
 
     Args:
       attribute: the fully qualified name of the attribute.
@@ -33,7 +33,7 @@ class AttributeConstraint:
         self._values: list[AttributeValue] = []
 
     def add(self, request: Request, device: PoolDevice) -> bool:
-        """Add a device to the chosen ones, and return True, if the constraint allows the device; else return False."""
+        """Return whether the constraint allows a further device for a request, and if so, record the device."""
         if not self._concerns(request):
             return True
         value = attribute_value(device, self._attribute)
@@ -48,7 +48,7 @@ class AttributeConstraint:
         return True
 
     def remove(self, request: Request) -> None:
-        """Remove the device that was added last for a request."""
+        """Forget the last device that was recorded for a request."""
         if self._concerns(request):
             self._values.pop()
 
@@ -59,7 +59,7 @@ class AttributeConstraint:
 
 
 class LastDistinctConstraint(AttributeConstraint):
-    """A constraint that values differ, as in Kubernetes 1.36: only the last value of each request is compared.
+    """The `distinctAttribute` constraint of Kubernetes 1.36, which keeps only the last value of each request.
 
     If a device is removed, no value of its request is compared any longer. So two devices of one request may have the
     same value.
@@ -103,7 +103,7 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
 def attribute_constraints(
     claim: str, constraints: Iterable[DeviceConstraint] | None, rules: DeviceRules
 ) -> tuple[AttributeConstraint, ...]:
-    """Return the constraints of a ResourceClaim, before any device is chosen.
+    """Return the attribute constraints of a ResourceClaim before any device is chosen.
 
     Raises:
       AllocationError: a constraint is of an unknown type.

@@ -118,7 +118,7 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """A pool of devices, as far as one node can reach its ResourceSlices.
+    """A pool of devices, reduced to the ResourceSlices that one node can reach.
 
     Args:
       key: the driver and the name.
@@ -138,12 +138,12 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """True if devices of the pool may be allocated: the pool is complete and valid."""
+        """True if devices of the pool may be allocated: no ResourceSlice is missing, and none is invalid."""
         return not self.incomplete and not self.invalid
 
     @property
     def has_binding_conditions(self) -> bool:
-        """True if a device has to be prepared before a pod is bound; such pools are tried last."""
+        """True if a device of the pool has binding conditions; the allocator tries such pools last."""
         return any(
             resource_slice.device.binding_conditions is not None
             for devices in self.slices
@@ -193,11 +193,11 @@ class DeviceInventory:
 
     @property
     def has_shared_slices(self) -> bool:
-        """True if a ResourceSlice may be accessible from several nodes."""
+        """True if several nodes may reach the devices of one ResourceSlice."""
         return bool(self._shared)
 
     def pools_of_one_node(self) -> Iterable[tuple[PoolKey, str]]:
-        """Yield each pool of which all slices name the same node, with the name of the node."""
+        """Yield each pool of devices that only one node can reach, with the name of the node."""
         for key, slices in self._of_pool.items():
             name = slices[0].spec.node_name
             if name and all(
@@ -207,7 +207,7 @@ class DeviceInventory:
                 yield key, name
 
     def simple_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
-        """Return the slices of a node by driver, if each is a pool of its own without counters; otherwise None.
+        """Return a node's ResourceSlices if each is the whole pool of its driver, without counters; otherwise None.
 
         Most nodes are like that, and then the slices alone tell which devices the node reaches.
         """
@@ -250,7 +250,7 @@ class DeviceInventory:
         return cached[1]
 
     def candidate_devices_of(self, node: Node) -> tuple[PoolDevice, ...]:
-        """Return the devices of all usable pools of a node, in the order in which they are tried."""
+        """Return the devices of all usable pools of a node, in the order in which the allocator tries them."""
         cached = self._candidates.get(node.name)
         if cached is None or cached[0] is not node:
             devices = tuple(

@@ -81,7 +81,7 @@ NO_USE = DeviceUse()
 
 @dataclass(frozen=True, slots=True)
 class ClaimAllocation:
-    """An allocation that a pod reserved for a ResourceClaim during a session.
+    """The devices that a pod reserved for one of its ResourceClaims during a session.
 
     Args:
       claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
@@ -95,7 +95,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class CreatedClaim:
-    """The claim for the extended resources of a pod that DeviceClasses serve.
+    """The ResourceClaim that batchsched creates for a pod with extended resources that DeviceClasses serve.
 
     Args:
       key: the key under which the session reserves its devices.
@@ -110,7 +110,7 @@ class CreatedClaim:
 
 @dataclass(frozen=True, slots=True)
 class PodDevices:
-    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use.
+    """The devices that a pod reserved for its ResourceClaims, and the keys of all ResourceClaims that it will use.
 
     Args:
       allocations: the allocations.
@@ -124,7 +124,7 @@ class PodDevices:
 
 
 class DeviceLedger:
-    """A record of all allocated devices: those of claims in the snapshot, and those that pods reserved in a session.
+    """A record of the allocated devices: by ResourceClaims of the snapshot, and by pods that a session placed.
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
@@ -149,11 +149,11 @@ class DeviceLedger:
         return self.uses.get(device, NO_USE)
 
     def assumed_allocation(self, claim: str) -> AllocationResult | None:
-        """Return the allocation that pods of the session assumed for a ResourceClaim; None if there is none."""
+        """Return the devices that pods of the session have reserved for a ResourceClaim; None if none are reserved."""
         return self._assumed.get(claim)
 
     def count_reserving_pods(self, claim: str) -> int:
-        """Return the number of pods that reserved a ResourceClaim during the session."""
+        """Return the number of pods that have reserved a ResourceClaim during the session."""
         return len(self._pods_of_claim.get(claim, ()))
 
     def reserved_by(self, pod: str) -> PodDevices | None:
@@ -171,7 +171,7 @@ class DeviceLedger:
             self._pods_of_claim.setdefault(claim, set()).add(pod)
 
     def revert(self, pod: str) -> None:
-        """Release the devices that a pod reserved, except those that another pod of the session also uses."""
+        """Release the devices that a pod reserved, except those of claims that other pods of the session share."""
         devices = self._by_pod.pop(pod, None)
         if devices is None:
             return
@@ -186,7 +186,7 @@ class DeviceLedger:
                 self._count(allocation, -1)
 
     def end_pod(self, pod: Pod) -> None:
-        """Release the devices of a pod that ended in a simulation, also those that the snapshot had allocated."""
+        """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
         self.revert(pod.key)
         for key in pod.claim_keys:
             claim = self.claims.get(key)
@@ -213,7 +213,7 @@ class DeviceLedger:
                 self._copy_reservation(pod, devices)
 
     def follow_others(self, ledgers: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
-        """Copy the reservations of the pods that other profiles placed, and release those that ended.
+        """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
 
         Args:
           ledgers: those of the other profiles.

@@ -20,7 +20,7 @@ GROUP_FACTOR: Final = 2**32
 
 
 class EqualDeviceGroups:
-    """Groups of nodes with equal devices, so that a search for devices is done once for each group.
+    """Groups of nodes with equal devices: a search for devices has the same result on all nodes of a group.
 
     Args:
       inventory: the devices.
@@ -52,7 +52,7 @@ class EqualDeviceGroups:
 
     @property
     def shared_device_generation(self) -> int:
-        """A number that changes whenever the use of a device that several nodes can reach changes."""
+        """A number that changes each time a device that several nodes can reach is allocated or released."""
         self._follow_ledger()
         return self._shared_generation
 

@@ -25,16 +25,16 @@ MAX_EXPRESSIONS_LENGTH: Final = 64 * 1024
 
 
 class AllocationError(Exception):
-    """No node can serve a ResourceClaim, because the claim, its DeviceClass or a ResourceSlice is invalid."""
+    """Raised if no node can serve a ResourceClaim: the claim, its DeviceClass or a ResourceSlice is invalid."""
 
 
 class NodeRefused(Exception):
-    """Devices cannot be allocated on a node, although enough may be free; the message states the reason."""
+    """Raised if devices cannot be allocated on one node although enough may be free; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A request for devices, or one alternative of a request.
+    """A device request of a ResourceClaim, or one alternative of a request with `firstAvailable`.
 
     Args:
       name: the name of the request or of the alternative.
@@ -65,7 +65,7 @@ class Request:
 
     @property
     def requests_all_matching_devices(self) -> bool:
-        """True if the request is for all matching devices instead of a number of them."""
+        """True if the request has the allocation mode All: it needs all matching devices, not a number of them."""
         return self.mode == ALL
 
     def selects(self, device: PoolDevice) -> bool:
@@ -90,7 +90,7 @@ class Request:
         )
 
     def evaluation_work(self) -> int:
-        """Return the estimated work to evaluate all expressions for one device, in steps of a search."""
+        """Return the estimated cost of the request's CEL expressions for one device, in steps of the search budget."""
         work = 0
         for _, expression in self.expressions:
             try:
@@ -100,7 +100,7 @@ class Request:
         return work
 
     def attributes_read_by_selectors(self) -> frozenset[str] | None:
-        """Return the names of the device attributes and capacities that the selectors read; None if unknown."""
+        """Return the names of the device attributes and capacities that CEL selectors read; None if unknown."""
         names: frozenset[str] = frozenset(self.capacity)
         for _, expression in self.expressions:
             try:

@@ -61,11 +61,11 @@ _CALL: Final = re.compile(r"\w\s*\(")
 
 
 class SelectorError(Exception):
-    """A CEL expression cannot be compiled, or its evaluation for a device failed; the message states why."""
+    """Raised if a CEL expression cannot be compiled, or if its evaluation for a device fails."""
 
 
 class Selector:
-    """A compiled CEL expression that selects devices, with cached results for devices of equal content.
+    """A compiled CEL expression that selects devices; it caches the result for devices of equal content.
 
     Args:
       expression: the text of the expression.
@@ -130,7 +130,7 @@ def compile_selector(expression: str) -> Selector:
 
 
 def estimate_work(expression: str) -> int:
-    """Return an upper estimate of the work to evaluate a CEL expression once, in steps of about a microsecond.
+    """Return an upper estimate of the cost to evaluate a CEL expression once, in steps of about a microsecond.
 
     The CEL library limits the iterations of macros such as `all`, but not the time, and it does not count the cost. The
     estimate is the work of the text, times the iterations of the macros that are nested.
@@ -165,7 +165,7 @@ def _macro_depth(text: str) -> int:
 
 
 def attributes_read_by_expression(expression: str) -> frozenset[str] | None:
-    """Return the names of the device attributes and capacities that a CEL expression reads, without domains.
+    """Return the names (without domains) of the device attributes and capacities that a CEL expression reads.
 
     Return None if it uses `device` in any other way than by such names: then its result may depend on everything.
     """
@@ -211,7 +211,7 @@ def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
 
 
 def device_variables(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
-    """Return the value of the variable `device` in CEL expressions.
+    """Return the attributes and capacities of a device as the value of the variable `device` in CEL.
 
     Raises:
       ValueError: an attribute has an invalid version, or a value of an unknown type.

@@ -45,12 +45,12 @@ _SERVER_ERROR: Final = 500
 
 
 def always_wanted() -> bool:
-    """Return True: the default for releases and deletions that are wanted in any case."""
+    """Return True: by default, a release or deletion of a ResourceClaim is written without a further check."""
     return True
 
 
 class ClaimWriter:
-    """Reserves ResourceClaims for pods and releases them, one write of each claim at a time.
+    """Reserves ResourceClaims for pods and releases them; writes to the same claim do not overlap.
 
     Args:
       writer: sends the requests.
@@ -73,7 +73,7 @@ class ClaimWriter:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
-        """Reserve a claim for a pod, and allocate its devices if it has none yet.
+        """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet.
 
         Raises:
           BindFailed: the claim was deleted, or it has other devices or no devices by now, or the server refused.
@@ -87,7 +87,7 @@ class ClaimWriter:
         )
 
     async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
-        """Create the claim for extended resources of a pod, allocate and reserve it, and write it to the pod's status.
+        """Create, allocate and reserve the ResourceClaim for a pod's extended resources; name it in its status.
 
         Raises:
           BindFailed: the claim exists with other devices, or the server refused.
@@ -102,7 +102,9 @@ class ClaimWriter:
     async def delete_extended_claim(
         self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_wanted
     ) -> None:
-        """Delete the claim for extended resources of a pod, if that is still wanted. A deleted claim is no error.
+        """Delete the ResourceClaim for the extended resources of a pod, if the deletion is still needed.
+
+        A deleted claim is no error.
 
         Raises:
           BindFailed: the server refused.
@@ -117,7 +119,7 @@ class ClaimWriter:
     async def release_claim(
         self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_wanted
     ) -> None:
-        """Remove pods from a claim, and free its devices if no pod uses them any more.
+        """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 
         Args:
           release: the pods and the claim.
@@ -135,7 +137,7 @@ class ClaimWriter:
         )
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until the devices of claims, `namespace/name`, are prepared, and return True.
+        """Wait until drivers have prepared the devices of the given ResourceClaims, and return True.
 
         Return False if the preparation fails or exceeds the timeout, or if a claim is deleted.
         """

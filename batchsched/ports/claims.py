@@ -9,7 +9,7 @@ from batchsched.api.core.device import AllocationResult, ContainerExtendedResour
 
 @dataclass(frozen=True, slots=True)
 class ClaimReservation:
-    """The reservation of a ResourceClaim for a pod, as it is written to `status.reservedFor`.
+    """The reservation of a ResourceClaim for a pod, as it is to be written to `status.reservedFor`.
 
     Args:
       namespace, claim, uid: the claim.
@@ -31,7 +31,7 @@ class ClaimReservation:
 
     @property
     def claim_key(self) -> str:
-        """The `namespace/name` of the claim."""
+        """The `namespace/name` of the ResourceClaim."""
         return f"{self.namespace}/{self.claim}"
 
 
@@ -54,13 +54,13 @@ class ClaimRelease:
 
     @property
     def claim_key(self) -> str:
-        """The `namespace/name` of the claim."""
+        """The `namespace/name` of the ResourceClaim."""
         return f"{self.namespace}/{self.claim}"
 
 
 @dataclass(frozen=True, slots=True)
 class ExtendedClaimReservation:
-    """The claim for extended resources of a pod that DeviceClasses serve, as it is created, allocated and reserved.
+    """The ResourceClaim that is to be created, allocated and reserved for the extended resources of a pod.
 
     Args:
       claim: the claim with its name; the pod is its owner.
@@ -78,7 +78,7 @@ class ExtendedClaimReservation:
 
 @dataclass(frozen=True, slots=True)
 class ExtendedClaimRelease:
-    """The deletion of a claim for extended resources, after its pod could not be bound.
+    """The deletion of the ResourceClaim for a pod's extended resources, after the pod could not be bound.
 
     Args:
       namespace, claim: the claim.
@@ -91,32 +91,38 @@ class ExtendedClaimRelease:
 
     @property
     def claim_key(self) -> str:
-        """The `namespace/name` of the claim."""
+        """The `namespace/name` of the ResourceClaim."""
         return f"{self.namespace}/{self.claim}"
 
 
 class ClaimBinder(Protocol):
-    """Writes reservations of ResourceClaims. All writes are idempotent: a value that is already set is a success."""
+    """Writes the reservations and releases of ResourceClaims to the API server.
+
+    All writes are idempotent: a value that is already set is a success.
+    """
 
     async def reserve_claim(self, reservation: ClaimReservation) -> None:
-        """Reserve a claim for a pod, and allocate its devices if it has none yet."""
+        """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet."""
         ...
 
     async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
-        """Create, allocate and reserve the claim for extended resources of a pod, and write it to the pod's status."""
+        """Create, allocate and reserve the ResourceClaim for a pod's extended resources; name it in its status."""
         ...
 
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
-        """Delete the claim for extended resources of a pod. A deleted claim is no error."""
+        """Delete the ResourceClaim for the extended resources of a pod. A deleted claim is no error."""
         ...
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until the devices of claims, `namespace/name`, are prepared, and return True.
+        """Wait until drivers have prepared the devices of the given ResourceClaims, and return True.
 
         Return False if the preparation fails or exceeds the timeout.
         """
         ...
 
     async def release_claim(self, release: ClaimRelease) -> None:
-        """Remove pods from a claim, and free its devices if no pod uses them any more. A deleted claim is no error."""
+        """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
+
+        A deleted claim is no error.
+        """
         ...

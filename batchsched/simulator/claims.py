@@ -12,7 +12,7 @@ from batchsched.simulator.workload import Workload
 
 
 def with_claims(workload: Workload) -> Workload:
-    """Return a workload in which each pod has the claims of its ResourceClaimTemplates.
+    """Return the workload with a ResourceClaim for each pod and ResourceClaimTemplate that the pod names.
 
     The claims exist from the start of the simulation: without their pods, they use no devices.
     """

@@ -18,7 +18,7 @@ _OBJECTS = "device objects"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceObjects:
-    """The ResourceClaims, DeviceClasses and devices of a snapshot, indexed for plugins.
+    """The ResourceClaims, DeviceClasses and devices of a snapshot, in the form in which plugins read them.
 
     Args:
       claims: by `namespace/name`.
@@ -52,7 +52,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
 
 
 def columns_served_by_devices(table: NodeTable) -> BoolArray:
-    """Return a mask [R] of the extended resources that a DeviceClass serves on nodes that do not offer them."""
+    """Return a mask [R] of the extended resources that a DeviceClass serves on nodes without a device plugin."""
 
     def build(_snapshot: object) -> BoolArray:
         served = classes_of_resources(table.snapshot.device_classes)

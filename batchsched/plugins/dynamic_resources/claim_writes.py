@@ -13,7 +13,7 @@ from batchsched.ports.claims import (
 
 
 async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
-    """Allocate the devices that a session planned for a pod, and reserve its claims; return False if it has none."""
+    """Write the device allocations planned for a pod, and reserve its ResourceClaims; return False without any."""
     devices = ledger.reserved_by(pod.key)
     if devices is None:
         return False
@@ -29,7 +29,7 @@ async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder
 
 
 async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> None:
-    """Release the claims of a pod that could not be bound.
+    """Release the ResourceClaims of a pod that could not be bound.
 
     Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
     come.
@@ -53,7 +53,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
 
 
 def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return the reservations of existing ResourceClaims for a pod, in the order of the pod's spec."""
+    """Return how the existing ResourceClaims of a pod are to be reserved for it, in the order of the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(
@@ -73,7 +73,7 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
 
 
 def claims_with_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
-    """Return the `namespace/name` of the claims of a pod with devices that must be prepared before the pod is bound."""
+    """Return the keys of a pod's ResourceClaims with devices that drivers must prepare before the pod is bound."""
     devices = ledger.reserved_by(pod.key)
     if devices is None:
         return ()

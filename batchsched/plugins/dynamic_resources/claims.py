@@ -20,12 +20,12 @@ IN_USE: Final = "resourceclaim in use"
 
 
 class ClaimRefused(Exception):
-    """A ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
+    """Raised if a ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClaim:
-    """A ResourceClaim that a pod uses.
+    """A ResourceClaim that a pod uses, with its allocation.
 
     Args:
       claim: the claim.
@@ -40,7 +40,7 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassClaims:
-    """The ResourceClaims of a pod class, and its extended resources that DeviceClasses serve.
+    """The ResourceClaims of equal pods, and their extended resources that DeviceClasses serve.
 
     Args:
       claims: the claims, in the order of the pod's spec.
@@ -59,7 +59,7 @@ class ClassClaims:
 
     @property
     def needs_only_devices(self) -> bool:
-        """True if the pods use claims, and each of these needs an allocation."""
+        """True if the pods use ResourceClaims, and none of these claims has an allocation yet."""
         return (
             not self.resources
             and bool(self.claims)
@@ -68,12 +68,12 @@ class ClassClaims:
 
     @property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
-        """The ResourceClaims of the pod class that have no allocation yet."""
+        """The ResourceClaims of the pods that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
 
 
 def named_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
-    """Return the ResourceClaims of a pod, each with True if the claim was created from a template for this pod.
+    """Return a pod's ResourceClaims; each is paired with True if a template created it for this pod alone.
 
     Raises:
       ClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
@@ -134,7 +134,7 @@ def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
 
 
 def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
-    """Return the ResourceClaims of a pod with their allocations.
+    """Return the ResourceClaims of a pod, each with its allocation or None.
 
     Args:
       pod: the pod.

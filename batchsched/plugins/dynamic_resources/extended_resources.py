@@ -32,7 +32,7 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 
 
 def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
-    """Return the extended resources of a pod that some DeviceClass serves, in the order of their names."""
+    """Return the extended resources that a pod requests and a DeviceClass serves, sorted by name."""
     if not any(_names_resource(container, class_of_resource) for container in _containers(pod)):
         return ()  # without adding up all requests of the pod
     return tuple(
@@ -45,7 +45,7 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
 
 
 def other_extended_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
-    """Return the extended resources of a pod that only device plugins can serve, in the order of their names."""
+    """Return the extended resources that a pod requests and no DeviceClass serves, sorted by name."""
     return tuple(
         sorted(
             name
@@ -67,17 +67,17 @@ def _names_resource(container: Container, resources: Mapping[str, DeviceClass]) 
 
 
 def requests_extended_resource(pod: Pod) -> bool:
-    """Return whether a pod requests an extended resource, which a DeviceClass may serve."""
+    """Return whether a pod requests an extended resource that a DeviceClass could serve."""
     return any(map(may_be_served, pod_requests(pod)))
 
 
 def extended_claim_signature(pod: Pod) -> Hashable:
-    """Return the fields of a pod that determine its claim for extended resources; () if it needs none."""
+    """Return the pod fields that determine the ResourceClaim for its extended resources; () if it has none."""
     return request_fields(pod) if requests_extended_resource(pod) else ()
 
 
 def may_be_served(resource: str) -> bool:
-    """Return whether a DeviceClass can serve a resource.
+    """Return whether a DeviceClass could serve a resource of this name, such as `nvidia.com/gpu`.
 
     Source: `IsDRAExtendedResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """
@@ -87,7 +87,7 @@ def may_be_served(resource: str) -> bool:
 def extended_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> ResourceClaim:
-    """Return the ResourceClaim that serves some of a pod's extended resources."""
+    """Return the ResourceClaim that batchsched creates to serve the given extended resources of a pod with devices."""
     requests = [
         request
         for resource in sorted(resources)
@@ -117,7 +117,7 @@ def extended_claim(
 def request_mappings(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[ContainerExtendedResourceRequest, ...]:
-    """Return which requests of a pod's claim for extended resources serve which containers, for the pod's status."""
+    """Return which request of a pod's ResourceClaim serves each extended resource of each container."""
     return tuple(
         mapping
         for resource in sorted(resources)
@@ -126,12 +126,12 @@ def request_mappings(
 
 
 def extended_claim_key(pod: str) -> str:
-    """Return the key under which a session reserves devices for the extended resources of the pod `namespace/name`."""
+    """Return the key under which a session reserves devices for the extended resources of a pod."""
     return f"{pod}/{IN_MEMORY_NAME}"
 
 
 def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
-    """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
+    """Return the ResourceClaim that an earlier attempt to bind the pod created for its extended resources."""
     for claim in claims.values():
         if claim.is_for_extended_resources:
             owner = claim.metadata.controller
@@ -156,7 +156,7 @@ class _ContainerNeed:
 
     @property
     def count(self) -> int:
-        """Number of devices in the request of this container."""
+        """The number of devices that the ResourceClaim requests for this container."""
         return _count(self.request)
 
 

@@ -36,7 +36,7 @@ MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSearchResult:
-    """The result of a search for devices, which holds for all nodes of one group.
+    """The result of a search for devices, which is the same for all nodes with equal devices.
 
     Args:
       reason: why devices cannot be allocated; "" if they can.
@@ -65,13 +65,13 @@ class SearchResults:
 
     @property
     def fits(self) -> BoolArray:
-        """An array [n]: True for each node with devices for all ResourceClaims."""
+        """A mask [n] of the nodes that have devices for all ResourceClaims of the pod."""
         return self.refused < 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionedSolution:
-    """A solution as positions in a node's list of devices, so that equal nodes can share it.
+    """The devices that a search found, as positions in a node's device list, valid for all nodes with equal devices.
 
     Args:
       solution: the solution on one node.
@@ -83,7 +83,7 @@ class PositionedSolution:
 
     @classmethod
     def from_solution(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
-        """Return a solution as positions in the list of devices of its node."""
+        """Convert the devices that a search found on a node to positions in the device list of that node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
         return cls(
             solution,
@@ -94,7 +94,7 @@ class PositionedSolution:
         )
 
     def solution_on_equal_node(self, candidates: Sequence[PoolDevice]) -> NodeSolution:
-        """Return the solution for an equal node: the devices at the same positions in the list of that node."""
+        """Return the devices at the same positions in the device list of another node with equal devices."""
         return NodeSolution(
             tuple(
                 tuple(
@@ -108,7 +108,7 @@ class PositionedSolution:
 
 
 class DeviceSearch:
-    """A search for devices that some ResourceClaims need, with cached results for each group of equal nodes.
+    """Searches devices for some ResourceClaims on each node, once for all nodes with equal devices.
 
     Args:
       objects: the devices.
@@ -163,7 +163,7 @@ class DeviceSearch:
         return SearchResults(reasons, refused[inverse], scores[inverse])
 
     def search_node(self, node: int, table: NodeTable) -> GroupSearchResult:
-        """Return the result of the device search for one node, given by its index.
+        """Return the result of the device search for one node, given by its index in the node table.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -173,7 +173,7 @@ class DeviceSearch:
         return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
     def find_devices_on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
-        """Return devices for the claims on one node, given by its index; None if it has not enough of them.
+        """Return devices for the ResourceClaims on one node, given by its index; None if it has too few free devices.
 
         On nodes of one group the search finds the same places in their lists of devices.
 
@@ -222,7 +222,7 @@ class DeviceSearch:
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the device search for some ResourceClaims; claims with equal specs share a search with its results.
+    """Return the device search for some ResourceClaims, which all claims with equal specs share.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -256,7 +256,7 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_for_class(
     pod: Pod, class_claims: ClassClaims, nodes: Nodes
 ) -> list[tuple[SearchResults, BoolArray]]:
-    """Search devices for a pod class; return each result with a mask [n] of the nodes for which it holds.
+    """Search devices for equal pods; return each result with a mask [n] of the nodes for which it is valid.
 
     Nodes differ in the extended resources that they offer themselves.
 
@@ -276,7 +276,7 @@ def search_for_class(
 
 
 def nodes_by_resources(resources: Sequence[str], nodes: Nodes) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes [n] by the requested extended resources that they do not offer, so that devices must serve them."""
+    """Group nodes [n] by those of the requested extended resources that the nodes do not offer themselves."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

@@ -207,7 +207,7 @@ class DynamicResources(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return linear constraints: the pods on a node need at most as many devices as are free there."""
+        """Return linear constraints: the pods on a node request at most as many devices as are free there."""
         return device_rows(self.name, batch, nodes)
 
     @override

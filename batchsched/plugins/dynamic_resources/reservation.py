@@ -53,7 +53,7 @@ BINDING_TIMEOUT_SECONDS: Final = 600.0
 
 
 def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
-    """Return a mask [n] of the nodes from which the devices of all allocated ResourceClaims are accessible."""
+    """Return a mask [n] of the nodes that can access the devices of all ResourceClaims with an allocation."""
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
@@ -67,7 +67,7 @@ def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
 
 
 def nodes_without_resources(resources: Sequence[str], nodes: Nodes) -> BoolArray:
-    """Return a mask [n] of the nodes that do not name one of some resources as allocatable."""
+    """Return a mask [n] of the nodes that lack at least one of these resources in `status.allocatable`."""
     if not resources:
         return np.zeros(len(nodes), np.bool_)
     resource_names = frozenset(resources)
@@ -79,7 +79,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Return a score for the alternatives that an allocation uses: preferred alternatives count more.
+    """Return a score for the alternatives (`firstAvailable`) that an allocation uses: preferred ones add more.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
     """
@@ -93,17 +93,17 @@ def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
 
 
 def claim_signature(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its ResourceClaims."""
+    """Return the fields of a pod's spec that determine which ResourceClaims the pod needs."""
     return pod.spec.resource_claims, extended_claim_signature(pod)
 
 
 def may_use_devices(pod: Pod) -> bool:
-    """Return whether a pod uses ResourceClaims, or requests an extended resource that a DeviceClass may serve."""
+    """Return whether a pod uses ResourceClaims, or requests an extended resource that a DeviceClass could serve."""
     return bool(pod.spec.resource_claims) or requests_extended_resource(pod)
 
 
 def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
-    """Return the ResourceClaims of a pod class, given one of its pods.
+    """Return the ResourceClaims of equal pods, and their extended resources that DeviceClasses serve.
 
     Raises:
       ClaimRefused: the pods cannot be placed now.

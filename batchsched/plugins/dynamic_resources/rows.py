@@ -44,7 +44,7 @@ RequestKind = tuple[str, tuple[tuple[str, str], ...], object]
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """Device requests of one kind, with the number of devices that each pod of a pod class needs for them.
+    """Equal device requests of pending pods, with the number of devices that each pod needs for them.
 
     Args:
       request: one of the requests.
@@ -56,7 +56,7 @@ class DeviceDemand:
 
 
 def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-    """Return the linear constraints on devices for the pending pods of a candidate set.
+    """Return linear constraints for the solver: pods on a node request at most as many devices as are free there.
 
     A gang with a claim that all its pods share is kept on one node, if the devices of each node serve that node only.
     """

@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """The states of all ResourceClaims of a snapshot; pods with claims in different states are in different classes.
+    """Compares the ResourceClaims of pods: pods of one spec are equal only if their claims are in equal states.
 
     Args:
       claims: the claims.
@@ -24,7 +24,7 @@ class ClaimStates:
         self._contents: dict[str, bytes] = {}
 
     def state_of(self, pod: Pod) -> Hashable:
-        """Return a key that is equal for pods of one spec if their own ResourceClaims are in equal states."""
+        """Return a key that is equal for two pods of one spec if the claims created for them are in equal states."""
         entries = pod.spec.resource_claims
         if not entries or all(entry.resource_claim_template_name is None for entry in entries):
             return ()
