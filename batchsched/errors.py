@@ -85,7 +85,7 @@ class ExtenderError(PluginError):
 
 
 class IllegalMove(BatchschedError):
-    """A gang, or its entity in the scheduling queue, cannot change from its present state to the requested one.
+    """A gang, or its entry in the scheduling queue, cannot change from its present state to the requested one.
 
     It keeps its state.
     """
@@ -96,7 +96,10 @@ class DigestMismatch(BatchschedError):
 
 
 class SolverFault(BatchschedError):
-    """The solver rejected a model that batchsched built. The cause is a defect of batchsched, never the input."""
+    """CP-SAT rejected a model as invalid: batchsched has built a wrong model.
+
+    The cause is a defect of batchsched, never the input.
+    """
 
 
 class ApiError(BatchschedError):

@@ -67,7 +67,7 @@ class _PodEntry(DecisionItem, frozen=True):
 
 
 class ClaimAssignment(DecisionItem, frozen=True, omit_defaults=True):
-    """A ResourceClaim of a pod that is to be bound.
+    """A ResourceClaim of an assigned pod, with the devices that the claim gets unless it has an allocation.
 
     Args:
       claim: the name of the claim in the namespace of the pod; `<extended-resources>` for the claim that must be
@@ -107,7 +107,7 @@ PRECEDENCES: Final = {
 
 
 class PrecedingGang(DecisionItem, frozen=True):
-    """A gang that precedes a refused gang and holds what that gang lacks; `because` is a key of PRECEDENCES."""
+    """A gang that holds resources which a refused gang lacks, with the reason why it precedes the refused gang."""
 
     pod_group: str
     because: str
@@ -212,7 +212,7 @@ class SetAside(DecisionItem, frozen=True):
 
 
 class TierAccount(DecisionItem, frozen=True):
-    """The value that the solver reached for gangs of equal entitlement class and priority, and its upper bound."""
+    """The solver's objective value, and its upper bound, for the gangs of one entitlement class and priority."""
 
     share: str
     priority: int
@@ -221,7 +221,7 @@ class TierAccount(DecisionItem, frozen=True):
 
 
 class SolverAccount(DecisionItem, frozen=True):
-    """The record of the solver's work: the value and the bound of each tier of gangs, the relative gap, and the time.
+    """The record of the solver's work: objective value and upper bound by tier of gangs, relative gap, and time.
 
     `seconds` and `stages` are durations that the caller measured and added; they are 0 and empty otherwise, so that
     equal sessions give equal bytes.

@@ -59,7 +59,7 @@ class PriorityTable:
         return self.capped_priority(group, highest) if members else highest
 
     def capped_priority(self, group: PodGroup | None, highest: int) -> int:
-        """Return `highest`, a gang's highest pod priority, but at most the value of its PodGroup's PriorityClass."""
+        """Return `highest`, the highest priority of a gang's pods, but at most that of its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
     def priority_class_hint(self, group: PodGroup, pods: Iterable[Pod]) -> str:

@@ -53,7 +53,7 @@ class QueueAccess:
         self._selected: dict[tuple[str, str], bool] = {}
 
     def find_selecting_queue(self, queue: str) -> Queue | None:
-        """Return the queue with the namespaceSelector that applies: the queue itself or its nearest ancestor with one.
+        """Return the queue that states the namespaceSelector for a queue: itself, or its nearest ancestor with one.
 
         The result is None if neither the queue nor an ancestor has a namespaceSelector.
         """

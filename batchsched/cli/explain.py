@@ -239,7 +239,7 @@ def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:
 
 
 class GangResult(StrEnum):
-    """The result of a session for one gang.
+    """The result of a session for one gang, such as Placed, Waiting (at Permit) or Refused.
 
     It is placed, waits at Permit, waits until pods that are evicted for it have left, is refused, is evicted itself,
     is bound, or has no pods.
@@ -330,7 +330,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
 
 
 def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
-    """Print the explanation of a PodGroup as text; if `verbose`, also the refused nodes and the room in each domain."""
+    """Print the explanation of a PodGroup as text; `verbose` adds refused nodes and the pods that fit per domain."""
     out = console()
     name = f"{explanation.kind} {explanation.pod_group}"
     if (

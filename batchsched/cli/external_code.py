@@ -34,7 +34,7 @@ class _RegisteredCode:
 
 
 def external_failure(error: BaseException) -> str | None:
-    """Return the message for an exception in a policy or plugin of another package, or None for any other exception.
+    """Return the message for an exception raised by a policy or plugin of another package; None for other exceptions.
 
     Errors of worker processes contain their tracebacks as text only, so that the text is searched.
     """

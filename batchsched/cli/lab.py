@@ -122,7 +122,7 @@ def run(
 
 @contextmanager
 def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
-    """Add the file of the scenario to errors from the `with` block that name neither a file nor an option.
+    """Add the path of the scenario file to errors that are raised in the `with` block without naming their cause.
 
     Raises:
       InvalidInput: the code in the `with` block raised it.

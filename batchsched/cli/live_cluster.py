@@ -36,7 +36,7 @@ class ClusterAccess:
 
 
 async def list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
-    """List all objects of a cluster once, and return a scheduler with them; warn if the cluster lacks the CRDs."""
+    """List all objects of a cluster once, and return a scheduler over these objects; warn if the CRDs are missing."""
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection

@@ -137,7 +137,7 @@ def new_table(title: str, *columns: str) -> "Table":
 
 
 def add_row(made: "Table", *cells: str) -> None:
-    """Add a row of plain text to a terminal table."""
+    """Add a row of cells with plain text to a terminal table."""
     from rich.text import Text
 
     made.add_row(*(Text(cell) for cell in cells))
@@ -267,7 +267,7 @@ def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[
 
 
 def preempting_gangs(decision: Decision) -> frozenset[str]:
-    """Return the refused gangs for which pods are evicted: they start when their victims have left."""
+    """Return the refused gangs for which pods are evicted; they can start after these pods have terminated."""
     refused = {entry.pod_group for entry in decision.refusals}
     return frozenset(entry.for_ for entry in decision.evictions) & refused
 

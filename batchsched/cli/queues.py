@@ -204,7 +204,7 @@ class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 def most_demanded_resource(view: "QueueTreeReport") -> str:
-    """Return the resource with the highest demand (allocated and pending) relative to the capacity of the cluster."""
+    """Return the resource of which queues use and request the largest part of the cluster's capacity."""
     roots = [queue for queue in view.queues if not queue.parent]
 
     def demand_ratio(resource: str) -> float:
@@ -218,7 +218,7 @@ def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     """Draw a text bar with the allocated, borrowed and pending amounts of a queue and its fair share."""
 
     def cells(amount: int) -> int:
-        """Return the length of an amount in the bar, in characters; an amount above 0 has at least one."""
+        """Return the length of an amount in the text bar, in characters; at least 1 for an amount above 0."""
         return max(amount > 0, round(WIDTH * min(amount, capacity) / max(1, capacity)))
 
     allocated = queue.allocated.get(resource, 0)

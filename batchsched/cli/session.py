@@ -45,7 +45,7 @@ Timings = Mapping[tuple[str, str], tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class DecidedSession:
-    """A session that a command decided, with its input and its decision.
+    """A decided session of a command: the input and the decision.
 
     Args:
       now: seconds since 1970.
@@ -66,7 +66,7 @@ class DecidedSession:
     timings: Timings = field(default_factory=dict)
 
     def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
-        """Return the session with refusals that state whether the gang can ever start, what is ahead, and what helps.
+        """Return the session with explained refusals: whether a gang can ever start, what precedes it, what helps.
 
         Recorded sessions do not contain this.
 
@@ -93,7 +93,7 @@ class DecidedSession:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command: 3 if objects of the input were set aside, otherwise 0."""
+        """The exit code of the command: 3 if invalid objects of the input were ignored, otherwise 0."""
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
@@ -245,7 +245,7 @@ def _decide(
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
-    """Check that a session did not set aside any of the given objects, each named as `Kind name`.
+    """Check that a session did not ignore any of the given objects (each as `Kind name`) as invalid.
 
     Raises:
       BadParameter: an object was set aside.
@@ -292,7 +292,7 @@ class Stopwatch(Telemetry):
 
     @property
     def stages(self) -> dict[str, float]:
-        """The total seconds of each stage, in the order in which the stages first ended."""
+        """The total seconds of each stage of the command, in the order in which the stages first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def stage_seconds(self, stage: str) -> float:

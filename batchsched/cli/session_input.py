@@ -51,7 +51,7 @@ def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile that a command uses, and print a warning for each setting of the file that has no effect.
+    """Return the profile for a command; print a warning for each setting that has no effect in the command.
 
     Raises:
       InvalidInput: the file cannot be used.

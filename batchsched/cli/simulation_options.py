@@ -10,7 +10,7 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The backfill setting of a simulation: whether gangs may start before the first gang that does not fit.
+    """The backfill setting of a simulation: whether gangs may start before an earlier gang that does not fit yet.
 
     With `kept`, a published start of that gang stays, whatever arrives later.
     """
@@ -21,7 +21,7 @@ class Backfill(StrEnum):
 
 
 class SelectionChoice(StrEnum):
-    """How a simulated session selects gangs: one by one in the policy's order, or the set of the highest weight."""
+    """How a simulated session selects gangs: one by one in the policy's order, or jointly by highest weight."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"

@@ -93,7 +93,7 @@ def colors_enabled() -> bool:
 
 
 def is_utf8() -> bool:
-    """Return whether standard output can represent every character."""
+    """Return whether standard output uses UTF-8, so that it can represent every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
 
 

@@ -35,7 +35,7 @@ batchsched dump && batchsched what-if -f job.yaml --cluster cluster.json.gz
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a what-if question: the gangs of the added objects, and the effect on other pods and gangs.
+    """The result of a what-if question: the decision about the added gangs, and the effect on other gangs.
 
     Args:
       gangs: an explanation for each gang of the files.

@@ -129,7 +129,7 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
 
 
 def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
-    """Return the names of the resources with `ignoredByScheduler`: only extenders check them, not NodeResourcesFit."""
+    """Return the resources with `ignoredByScheduler`, which extenders check instead of the plugin NodeResourcesFit."""
     return [
         resource.name
         for extender in extenders

@@ -69,7 +69,7 @@ class KubeLeaderElection(LeaderElection):
 
 
 class KubePlugins(Plugins):
-    """The plugins that a profile of kube-scheduler enables or disables, also those for the placement of PodGroups."""
+    """The plugins that a profile of kube-scheduler enables or disables, by extension point."""
 
     placement_generate: PluginSet = EMPTY_PLUGIN_SET
     placement_score: PluginSet = EMPTY_PLUGIN_SET

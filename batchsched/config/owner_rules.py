@@ -48,7 +48,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
 class OwnerPartRule(StrictModel):
-    """A part of an owner that creates equal pods."""
+    """The fields of an owner that state the number, the minimum and the template of a part's pods."""
 
     each: FieldPath | None = None
     """Path of a list or a mapping: each of its entries is a part, and the other paths begin at the entry."""
@@ -73,7 +73,7 @@ class OwnerPartRule(StrictModel):
 
 
 class OwnerRule(StrictModel):
-    """A rule for a kind of owner of pods, which replaces the rule that batchsched has for the kind, if any."""
+    """A rule by which the pod grouper forms gangs from the pods of one kind of owner, instead of a built-in rule."""
 
     api_version: str = Field(min_length=1, pattern=r"^[a-z0-9.-]+/v[a-z0-9]+$")
     """API version of the kind, such as `example.com/v1`."""

@@ -258,7 +258,7 @@ class Profile(StrictModel):
         return RELEASES[self.kubernetes_version]
 
     def policy_has_effect(self, *, entitled: bool) -> bool:
-        """Return whether `policy` decides which gangs start.
+        """Return whether the gang order policy of the profile can influence which gangs start.
 
         Without the solver, gangs are placed one by one in its order, whatever `selection` states. With
         `selection: weight` it only decides which gangs of a queue are inside the entitlement of the queue.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PacedWorker:
-    """Repeats work in the event loop until it is stopped.
+    """Repeats a piece of work in the event loop until the worker is stopped.
 
     Args:
       name: the name of the work in messages, such as `forecasts`.
@@ -59,7 +59,7 @@ class PacedWorker:
 
     @contextmanager
     def isolate_errors(self, failure: str) -> Iterator[None]:
-        """Log an error of a piece of work, and continue.
+        """Log an exception that a piece of work raises, and continue.
 
         Args:
           failure: names the work in the message, such as `the forecast of profile batchsched failed`.

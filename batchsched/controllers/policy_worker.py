@@ -29,7 +29,7 @@ CHECK_SECONDS: Final = 1.0
 
 
 class StoppedForecast(BaseException):
-    """Raised in a forecast of the policy `auto`, because this replica stops.
+    """Raised in the thread of a forecast of the policy `auto`, because this replica stops.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
@@ -51,13 +51,13 @@ class ForecastOutcome:
 
 
 def choice_event(outcome: ForecastOutcome) -> PendingEvent:
-    """Return the Event of a changed choice, about the Lease that claims the scheduler name of the profile."""
+    """Return the Kubernetes Event which reports that the policy `auto` has chosen another gang order."""
     target = object_reference(LEASES, CLAIM_NAMESPACE, claim_name(outcome.profile), "")
     return PendingEvent(target, POLICY_CHOSEN, "Scheduling", outcome.choice.reason)
 
 
 class PolicyWorker:
-    """Runs due forecasts of all profiles, one after the other.
+    """Runs the forecasts of the policy `auto` for all profiles, one after the other, when they are due.
 
     Args:
       clock: the clock.
@@ -127,11 +127,11 @@ class _Pacer:
         self._last = 0.0
 
     def start_cpu_clock(self) -> None:
-        """Start to measure the CPU time of the forecast's thread."""
+        """Start to measure the CPU time of the thread in which a forecast runs."""
         self._last = time.thread_time()
 
     def sleep_to_cpu_share(self) -> None:
-        """Sleep so long that the forecast's thread uses no more than its share of a CPU.
+        """Sleep until the thread of the forecasts has used no more than its share of a CPU.
 
         Raises:
           StoppedForecast: this replica stops.

@@ -32,7 +32,7 @@ _NO_CAPACITY: Final = TotalCapacity((), np.zeros(0, np.int64), np.zeros(0, np.bo
 
 
 def queue_positions(state: ClusterState, profile: Profile | None = None, now: float = 0.0) -> dict[str, int]:
-    """Return the position of each pending PodGroup in its queue, 1 for the PodGroup that sessions try first.
+    """Return the position of each pending PodGroup in its queue; 1 for the PodGroup that is tried first.
 
     Pending pods without a PodGroup have positions as well, and are not returned.
 
@@ -82,7 +82,7 @@ def all_queues(state: ClusterState) -> dict[str, Queue]:
 
 
 def build_queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
-    """Return the queue tree without the misplaced queues, and the reason for each misplaced queue."""
+    """Return the queue tree without the queues that cannot be part of it, each of these with the reason."""
     misplaced = misplaced_queues(tuple(queues.values()))
     return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
 
@@ -201,7 +201,7 @@ class RemainingQueueLimits:
         self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
-        """Return the first queue, upwards from that of a gang, with a limit that admits none of its pods, or ""."""
+        """Return the first queue, from the gang's queue up to the root, with a limit that admits no pod of the gang."""
         if not self._limits:
             return ""
         pods = [pod_requests(pod) for pod in gang.schedulable_pods()]

@@ -45,7 +45,7 @@ _NOT_FOUND: Final = 404
 
 
 class AssumedPodExpiry:
-    """Checks assumed pods against the API server if no watch event confirms their binding in time.
+    """Reads assumed pods from the API server if no watch event confirms their binding in time.
 
     It is a `loop.PeriodicTask`.
 
@@ -296,7 +296,7 @@ CLAIMS: Final = "resource_claims"
 
 
 class UnusedClaimController:
-    """Releases the claims of refused gangs, unless their pods are being bound.
+    """Releases the ResourceClaims of refused gangs, unless pods of these gangs are being bound.
 
     Source: PostFilter of kube-scheduler's plugins/dynamicresources, which frees one claim of one pod at a time.
 
@@ -313,7 +313,7 @@ class UnusedClaimController:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def apply_decision(self, _scheduler: object, decision: Decision, _seconds: float) -> None:
-        """Start to release the claims of all gangs that a decision refused."""
+        """Start to release the ResourceClaims of all gangs that a decision refused."""
         if not self._cache.count_objects(CLAIMS):
             return
         for refusal in decision.refusals:

@@ -70,7 +70,7 @@ class RefusalRecord:
         return UNSCHEDULABLE if helped else self.refusal.reason
 
     def may_be_published(self, now: float) -> bool:
-        """Return whether the newest refusal of the gang should replace the published one at this time."""
+        """Return whether the newest refusal of the gang may replace the published one now, or must be held back."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:
@@ -181,7 +181,7 @@ class RefusalHistory:
         return self._publish((refusal.pod_group,), nodes, now)
 
     def publish_due(self, nodes: int, now: float) -> set[str]:
-        """Publish the refusals that were held back long enough, and return the gangs with a new message."""
+        """Publish the newest refusals that were held back long enough, and return the gangs with a new message."""
         return self._publish(self._records, nodes, now)
 
     def _publish(self, keys: Collection[str], nodes: int, now: float) -> set[str]:

@@ -89,7 +89,7 @@ class Reporter:
         self._claims = SchedulerNameClaims(connection, self._clock, deployment, names, report)
 
     def report_set_aside(self, reflectors: Sequence[Reflector]) -> None:
-        """Write Events for the objects that reflectors set aside. Call it before `start`."""
+        """Write Events for the invalid objects that reflectors ignore. Call it before `start`."""
         self._set_aside = SetAsideEventReporter(reflectors, self._clock, self.recorder.record_series)
 
     @property
@@ -165,11 +165,11 @@ class Reporter:
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
     def publish_due_messages(self) -> None:
-        """Publish the messages about refused gangs that were held back and are now due."""
+        """Write the messages about refused gangs that were held back until now."""
         self._report(self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now()))
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
-        """Report the verified text of a refusal (an `ExplanationCallback`)."""
+        """Report the text of a refusal after its verification (an `ExplanationCallback`)."""
         if outcome.explained is not None:
             nodes, now = self._cache.count_objects("nodes"), self._clock.now()
             self._report(self._refusals.record_explanation(outcome.refusal, outcome.explained, nodes, now))

@@ -33,7 +33,7 @@ _CONFLICT_STATUS: Final = 409
 
 
 def claim_name(scheduler_name: str) -> str:
-    """Return the name of the Lease that claims a scheduler name.
+    """Return the name of the Lease by which this deployment claims a scheduler name.
 
     A scheduler name that no object may have is replaced by its hash.
     """

@@ -22,7 +22,7 @@ PERIOD_SECONDS: Final = 600.0
 
 
 class SetAsideEventReporter:
-    """Reports each object that reflectors set aside, once for each problem.
+    """Writes an Event for each object that reflectors ignore because it is invalid, once for each problem.
 
     Args:
       reflectors: The reflectors.
@@ -43,13 +43,13 @@ class SetAsideEventReporter:
         self._period_start = float("-inf")
 
     async def run(self) -> None:
-        """Report newly set-aside objects every few seconds, until cancelled."""
+        """Write Events for newly found invalid objects every few seconds, until cancelled."""
         while True:
             self.report_new()
             await self._clock.sleep(CHECK_SECONDS)
 
     def report_new(self) -> None:
-        """Report the objects that were set aside, or got another problem, since the last call."""
+        """Write Events for the objects that have become invalid, or have another problem, since the last call."""
         now = self._clock.monotonic()
         if now - self._period_start >= PERIOD_SECONDS:
             self._counts.clear()

@@ -104,7 +104,7 @@ class StatusController:
         self._positions_generation = -1
 
     def enqueue(self, keys: Iterable[str]) -> None:
-        """Queue PodGroups for a status update, and also the pending pods of each gang that has a published refusal."""
+        """Queue PodGroups for a status update, and with them the pending pods of refused gangs."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None

@@ -48,7 +48,7 @@ def condition_type(group: TreeGroup) -> str:
 
 
 def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether a group has its minimum of placed pods, or of child groups that have their own minimum.
+    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup its minimum of such groups.
 
     Args:
       group: the group.
@@ -79,7 +79,7 @@ class GangTreeState:
     now: float
 
     def condition_of(self, group: TreeGroup, before: Conditions, children: Children) -> Json | None:
-        """Return the condition to write to a group of the tree; None if it does not change.
+        """Return the condition to write to a PodGroup or CompositePodGroup of the tree; None if it does not change.
 
         A group beyond the minimum of its tree has no condition until it is placed as well.
         """
@@ -95,7 +95,7 @@ class GangTreeState:
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """A condition that is to be written to a group of a tree.
+    """A condition that is to be written to one PodGroup or CompositePodGroup of a tree.
 
     Args:
       resource, name, uid: the group.
@@ -116,7 +116,7 @@ def changed_conditions(
     written: Callable[[str], Conditions | None],
     now: float,
 ) -> Iterator[GroupCondition]:
-    """Yield the changed conditions that are to be written to the groups of a gang's tree.
+    """Yield the conditions to write to the PodGroups and CompositePodGroups of a gang, where they changed.
 
     Args:
       cache: the state of the cluster.

@@ -103,13 +103,13 @@ def pod_limit_row(
 def exclusion_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> ConstraintRow:
-    """Return a linear constraint that forbids pods of the given classes on the nodes where `nodes` [N] is True."""
+    """Return a linear constraint that forbids pods of the given pod classes on the nodes of the mask `nodes` [N]."""
     partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
     return pod_limit_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Sum up the counts of nodes by topology domain [D+1]; the last sum is that of the nodes without a domain.
+    """Sum up numbers of nodes by topology domain [D+1]; the last sum is that of the nodes without a domain.
 
     `codes` [N] has the domain of each node, -1 for none.
     """

@@ -180,7 +180,7 @@ class ClusterEventWithHint:
 
 
 def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
-    """Return a hint function that answers QUEUE if a node passes the given test now and did not pass before.
+    """Return a hint function that answers Queue if a node passes the given test now and did not pass it before.
 
     It is for plugins that read only nodes.
     """
@@ -192,7 +192,7 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
 
 
 def when_changed(read: Callable[[Any], object]) -> HintFunction:
-    """Return a hint function that answers QUEUE if the part of the object that `read` returns has changed."""
+    """Return a hint function that answers Queue if the part of the object that `read` returns has changed."""
 
     def hint(_pod: Pod, old: Any, new: Any) -> Hint:
         return Hint.queue_if(old is None or new is None or read(old) != read(new))

@@ -67,7 +67,7 @@ class GangPodCounts:
         )
 
     def change_placed(self, pod: Pod, change: int) -> None:
-        """Add `change`, 1 or -1, to the number of placed pods of the gang and of the given pod's subGroup."""
+        """Add `change`, 1 or -1, to the numbers of placed pods of the gang and of the given pod's subGroup."""
         self.placed += change
         if self.sub_minimum:
             name = pod.labels.get(SUB_GROUP_LABEL, "")

@@ -10,7 +10,7 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """Pods that no plugin can tell apart, with one of them as an example and with the requests of each.
+    """Pods that are equal to every plugin, with one of them as an example and with the requests of each pod.
 
     Args:
       pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.
@@ -31,7 +31,7 @@ class PodClass:
 
     @property
     def result_cache_class(self) -> "PodClass":
-        """The pod class under which the plugin results of this pod class are cached."""
+        """The pod class under which plugin results are cached that are also valid for this pod class."""
         return self.kin or self
 
     def with_pod(self, pod: Pod) -> "PodClass":

@@ -151,7 +151,7 @@ PREEMPT_NEVER: Final = "Never"
 
 
 def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
-    """Return True unless the pod's spec, or its PriorityClass if the spec states nothing, has preemptionPolicy Never.
+    """Return True unless preemptionPolicy is Never in the pod's spec, or else in its PriorityClass.
 
     Args:
       pod: the pending pod.
@@ -424,7 +424,7 @@ def filter_with_nominations(
 
 
 def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTable) -> FilterResult | None:
-    """Return the filter result with only the pod's own nominated node feasible; None if that node is not feasible.
+    """Return the filter result limited to the pod's nominated node; None if that node is not feasible.
 
     Source: `evaluateNominatedNode` of kube-scheduler.
     """

@@ -28,7 +28,7 @@ _MAX_BIND_ATTEMPTS: Final = 4
 
 
 class WriteFence(Protocol):
-    """Limits writes to the time for which this replica holds the leader Lease."""
+    """Allows writes to the API server only while this replica holds the leader Lease."""
 
     def remaining_seconds(self) -> float:
         """Return for how many seconds this replica may still write; 0 or less means that another replica may lead."""
@@ -285,7 +285,9 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 class ApiBinder:
-    """Writes bindings of pods and volumes, and has the writer of ResourceClaims. It implements `ports.cluster.Binder`.
+    """Writes bindings of pods and volumes to the API server, and contains the writer of ResourceClaims.
+
+    It implements `ports.cluster.Binder`.
 
     Args:
       writer: sends the requests.
@@ -328,12 +330,12 @@ class ApiBinder:
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
-        """Write the selected node of a claim, so that its volume is provisioned within reach of this node."""
+        """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
         change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
         await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims are bound to volumes and return True, or return False if the timeout expires first."""
+        """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while not all(self._is_bound(claim) for claim in claims):

@@ -50,7 +50,7 @@ class _Change:
 
     @property
     def text(self) -> str:
-        """The change as a part of a sentence, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
+        """The change of a measure in words, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
         base, other = self.measure.format_values((self.base, self.other))
         name = self.measure.name
         if self.measure.is_duration:

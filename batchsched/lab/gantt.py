@@ -83,7 +83,7 @@ class ChartRow:
         return self.devices if gang.gpus else self.pods
 
     def lane_count(self, gang: GangRecord, units: int) -> int:
-        """Return how many lanes a gang occupies that holds `units` GPUs, or `units` pods if it uses no GPU."""
+        """Return the number of lanes that a gang with `units` GPUs, or with `units` pods without GPUs, occupies."""
         if gang.gpus:
             return min(units, len(self.devices))
         return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))
@@ -105,7 +105,7 @@ class ChartNodes:
 
     @property
     def lane_tops(self) -> list[float]:
-        """The upper edge of each lane and, at last, the lower edge of the chart; the height of a node is 1."""
+        """The vertical positions of the borders between lanes, beginning with 0; each node has the height 1."""
         tops = [0.0]
         for row, name in enumerate(self.names):
             count = self.lanes[name].pods.stop - self.lanes[name].devices.start

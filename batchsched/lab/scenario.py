@@ -33,7 +33,7 @@ class Failures(StrictModel):
 
 
 class ClusterSpec(StrictModel):
-    """The simulated cluster for traces and generated workloads, which state no nodes, unlike manifests and sessions."""
+    """The simulated nodes and GPUs for workloads that contain no nodes: traces and generated workloads."""
 
     nodes: Count = Field(default=64, description="Number of nodes, all of the same size.")
     gpus_per_node: Count = Field(default=8, description="GPUs of each node.")

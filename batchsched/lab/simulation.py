@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each planned run in the workers, and yield the index and result of each finished call.
+    """Execute a function for each planned run in the workers; yield the index and the result of each finished call.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.

@@ -144,7 +144,7 @@ class ReadResult:
 
     @property
     def set_aside_objects(self) -> tuple[SetAside, ...]:
-        """The invalid objects that were set aside, in the order of the input."""
+        """The invalid objects that were ignored, in the order of the input."""
         return self.snapshot.set_aside
 
 
@@ -209,14 +209,14 @@ class _Cluster:
     usable: int = 0
 
     def add_documents(self, source_documents: Iterable[Found]) -> int:
-        """Add the Kubernetes objects of an input to the cluster or set them aside, and return their number."""
+        """Add the Kubernetes objects of an input to the cluster, without invalid ones, and return their number."""
         before = self.seen
         for document in source_documents:
             self.add_document(document)
         return self.seen - before
 
     def add_document(self, document: Found) -> None:
-        """Add a Kubernetes object of an input file to the cluster, or set it aside if it is invalid."""
+        """Add a Kubernetes object of an input file to the cluster, or record it as ignored if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
             self.set_aside_objects.append(
@@ -398,7 +398,7 @@ def _nothing_usable(
 
 
 def format_set_aside(invalid_object: SetAside) -> str:
-    """Format an object that was set aside as one line of text: file, object, field, message."""
+    """Format an object that is ignored as invalid as one line of text: file, object, field, message."""
     return ": ".join(
         part
         for part in (invalid_object.file, invalid_object.object, invalid_object.field, invalid_object.message)

@@ -27,7 +27,7 @@ def to_json(snapshot: Snapshot) -> bytes:
 
 
 def from_json(data: bytes, file: str = "") -> Snapshot:
-    """Read back the Snapshot that `to_json` wrote: no defaults are set, and no object is set aside.
+    """Read a Snapshot from the JSON of `to_json`, without setting defaults and without validation.
 
     Raises:
       InvalidInput: the text contains objects that `to_json` does not write.

@@ -91,7 +91,7 @@ class SessionHistory:
         self._kept: deque[RecordedSession] = deque(maxlen=most)
 
     def resize(self, most: int) -> None:
-        """Change the maximum number of sessions that are kept. The oldest sessions above it are dropped."""
+        """Change the maximum number of recorded sessions. The oldest sessions above it are dropped."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
@@ -100,11 +100,11 @@ class SessionHistory:
         self._kept.append(session)
 
     def get_session(self, number: int) -> RecordedSession | None:
-        """Return the session with this number, or None if it is no longer kept."""
+        """Return the recorded session with this number, or None if it is no longer stored."""
         return next((session for session in self._kept if session.number == number), None)
 
     def summaries(self) -> list[SessionSummary]:
-        """Return the summary of each kept session, newest first."""
+        """Return the summary of each recorded session, newest first."""
         return [_summary(session) for session in reversed(self._kept)]
 
 
@@ -249,7 +249,7 @@ class Observer:
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     def drop_outdated_series(self, now: float) -> None:
-        """Remove the metric about the latest long session 10 minutes after the end of the session.
+        """Remove the metric of the latest long session 10 minutes after that session ended.
 
         `now` is the present monotonic time.
         """

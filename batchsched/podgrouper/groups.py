@@ -24,7 +24,7 @@ EXTERNAL: Final = 3
 
 
 class PodGroupIndex:
-    """All PodGroups by their origin: created by users, derived from owners, written by the grouper, or external.
+    """All PodGroups by origin: created by users, derived from owners, written by the pod grouper, or external.
 
     Args:
       cache: receives for each name the PodGroup that counts.

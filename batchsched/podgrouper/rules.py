@@ -79,7 +79,7 @@ class OwnerKind:
 
 
 def forms_no_gang(_: Manifest) -> None:
-    """Return None: an owner of this kind forms no gang, but its labels and annotations apply to the owners below it."""
+    """Return None: an owner of this kind forms no gang; its labels and annotations apply to owners below it."""
 
 
 def _shape_of_component(template: Manifest) -> OwnerShape | None:
@@ -181,7 +181,7 @@ class PodGroupTemplate:
     variants: Mapping[str, PodGroupSpec] = field(default_factory=dict)
 
     def spec_of(self, variant: str) -> PodGroupSpec:
-        """Return the PodGroup spec of one gang of an owner, by its variant; that of the first gang is ""."""
+        """Return the PodGroup spec for one gang of the owner, given the gang's variant ("" for the first gang)."""
         return self.variants.get(variant, self.spec)
 
 
@@ -259,7 +259,7 @@ def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
 
 
 def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
-    """Return a shape with the topology that annotations of Kueue or KAI state on its owner or its pod templates.
+    """Add the topology that annotations of Kueue or KAI state, on the owner or its pod templates, to its shape.
 
     Parts that state one group of Kueue are in one domain together.
     """

@@ -70,7 +70,7 @@ class PartGroup:
 
 @dataclass(frozen=True, slots=True)
 class GangVariant:
-    """Another gang of the same owner, with other parts than its first gang, such as a replica of a scaling group.
+    """A further gang of an owner with other parts than its first gang, such as another replica in Grove.
 
     Args:
       parts: the parts of the gang.
@@ -83,7 +83,7 @@ class GangVariant:
 
 @dataclass(frozen=True, slots=True)
 class OwnerShape:
-    """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that name the part of a pod.
+    """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that assign pods to parts.
 
     Args:
       parts: at least one part.

@@ -18,7 +18,7 @@ from batchsched.state.group_trees import GroupTrees, TreeChange
 
 
 class PodStore(Protocol):
-    """The interface of the store that receives the pods after they have the labels of their trees."""
+    """The interface of a store that receives pods after `TreePodStore` has added their gang labels."""
 
     def put(self, pod: Pod, /) -> None:
         """Add a pod to the store, or update it."""
@@ -34,7 +34,7 @@ class PodStore(Protocol):
 
 
 class TreePodStore:
-    """Adds the labels of the gang of a tree to the pods of its PodGroups, and passes all pods on.
+    """Adds the labels of their gang to pods of PodGroups below a CompositePodGroup, and passes all pods on.
 
     Args:
       trees: the groups of all trees.
@@ -50,17 +50,17 @@ class TreePodStore:
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
 
     def put(self, pod: Pod) -> None:
-        """Add the gang labels to a new or changed pod, and pass the pod on."""
+        """Add the gang labels to a new or changed pod, and pass the pod to the next store."""
         self._remember(pod)
         self._store.put(self._labelled(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Remove a deleted pod, here and in the store behind this one."""
+        """Remove a deleted pod from this store and from the next one."""
         self._forget(pod)
         self._store.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
-        """Replace all pods by a complete list, with the gang labels added."""
+        """Replace all pods by a complete list, add the gang labels, and pass the pods to the next store."""
         self._pods.clear()
         pods = list(listed)
         for pod in pods:
@@ -68,7 +68,7 @@ class TreePodStore:
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
-        """Pass the pods of some PodGroups on again with new labels, after the tree of the PodGroups changed."""
+        """Pass the pods of some PodGroups to the next store again, with new labels after their tree changed."""
         for key in sorted(pod_groups):
             for pod in list(self._pods.get(key, {}).values()):
                 # Without a version: the labels change here, and not the object in the API.

@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def random_fraction(self) -> float:
-        """Return a random number in [0, 1) that spreads the retries of many clients."""
+        """Return a random number in [0, 1), by which clients repeat failed requests at different times."""
         ...
 
 
@@ -73,7 +73,7 @@ class ObjectHandler(Protocol[T_contra]):
         ...
 
     def set_object_aside(self, item: bytes | T_contra, problem: str) -> None:
-        """Remove an object that cannot be read or handled, and remember it by name.
+        """Remove an object that cannot be read or handled from the cluster state, and record the problem.
 
         Args:
           item: the object as JSON if reading it failed, otherwise the decoded object.
@@ -130,7 +130,7 @@ class VolumeBinding:
 
 @dataclass(frozen=True, slots=True)
 class SelectedNode:
-    """The node near which the volume of a claim is provisioned: the annotation `volume.kubernetes.io/selected-node`.
+    """The annotation `volume.kubernetes.io/selected-node` of a PersistentVolumeClaim, which names a node.
 
     Args:
       namespace, claim: the claim.
@@ -164,11 +164,11 @@ class Binder(Protocol):
         ...
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
-        """Write the selected node of a claim, so that its volume is provisioned within reach of this node."""
+        """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
         ...
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all claims are bound to volumes and return True, or return False if the timeout expires first.
+        """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
 
         Args:
           claims: the claims by `namespace/name`.

@@ -399,7 +399,7 @@ class AutoArgs(StrictModel):
 
 
 class AutoOrder:
-    """Uses the gang order that did best in recent forecasts among several candidates, so that it follows the workload.
+    """Orders gangs by one of several candidate gang orders: the one that was best in recent forecasts.
 
     A forecast simulates each candidate with the sessions of the scheduler: the running and pending gangs, and after
     them the K most recent gangs, which arrive again at the same intervals. Each gang is one pod, and all nodes with

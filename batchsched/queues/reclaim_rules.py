@@ -82,7 +82,7 @@ def may_reclaim_all(
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
 ) -> bool:
-    """Return whether all victims together may be evicted for one gang: each is checked as if the others were gone.
+    """Return whether all victims together may be evicted for a gang: each is checked after the others are removed.
 
     Args:
       shares: the queue tree with the usage before any eviction.

@@ -96,7 +96,7 @@ class Transcript(Extenders):
 
     @override
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Pass on a Bind request to an extender without recording it.
+        """Send a Bind request to an extender, without recording it.
 
         It belongs to the binding and not to the decision.
         """

@@ -22,7 +22,7 @@ _START_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ClusterFiles:
-    """The input files of a command, sorted by content into a dump, a recorded session, and manifests.
+    """The input files of a command by type: a dump, a recorded session, or manifests.
 
     Args:
       dump, session: None if no file is one.

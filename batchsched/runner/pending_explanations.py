@@ -59,7 +59,7 @@ class ExplanationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class InputIdentity:
-    """The identity of a session's input, without its time and the past usage of queues, which always change.
+    """The parts of a session's input that determine whether an explanation of an earlier session is still valid.
 
     Args:
       generation: the number of changes so far to the objects of the cluster that decisions read.
@@ -137,7 +137,7 @@ class FinishedExplanation:
 
 
 class PendingExplanations:
-    """The refusals that are still to be explained, and the explanations that still hold, by gang."""
+    """The refusals that are still to be explained, and the explanations that are still valid, by gang."""
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingExplanation] = {}
@@ -213,7 +213,7 @@ class PendingExplanations:
         self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
 
     def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:
-        """Keep the explanation of a refusal; return False if the refusal was outdated before."""
+        """Store the explanation of a refusal; return False if the refusal was outdated before."""
         if not self.is_current(pending):
             return False
         del self._pending[pending.key]

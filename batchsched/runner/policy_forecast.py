@@ -87,7 +87,7 @@ class ForecastGang:
 
 @dataclass(frozen=True, slots=True)
 class RunningDemand:
-    """The resources of a running gang on one node of a forecast, and the seconds until the gang's expected end."""
+    """The resources that a running gang uses on one node in a forecast, and the seconds until its expected end."""
 
     node: str
     remaining: int

@@ -36,13 +36,13 @@ _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 
 
 def always_true() -> bool:
-    """Return True: the default condition."""
+    """Return True; the default for conditions that a caller may pass."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGang:
-    """A gang that a session placed, with its pods and the nodes to which they are to be bound.
+    """A gang that a session placed: its pods, and the nodes to which they are to be bound.
 
     Args:
       entity: The gang in the scheduling queue.
@@ -147,7 +147,7 @@ class ProfileScheduler:
 
     @property
     def pod_reservations(self) -> PodReservations:
-        """What the pods that this profile placed have reserved besides room on their nodes."""
+        """The volumes and devices that are reserved for the pods which this profile placed."""
         return self._pod_reservations
 
     @property
@@ -266,7 +266,7 @@ class ProfileScheduler:
         return renewed
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
-        """Take over reservations, refused evictions and usage history from the scheduler that this one replaces."""
+        """Take over the reservations, refused evictions and usage history of the scheduler that this one replaces."""
         self.reservations, self._pod_reservations = before.reservations, before._pod_reservations
         self.can_allocate_devices = before.can_allocate_devices
         self._refused_evictions = before._refused_evictions
@@ -279,7 +279,7 @@ class ProfileScheduler:
         self._past = before._past.with_half_life(self.profile.usage_half_life_seconds)
 
     def set_usage_history(self, past: UsageHistory) -> None:
-        """Set the usage history of queues from the time before this replica led.
+        """Set the usage history of the queues that this replica recorded while another replica was the leader.
 
         Call this method before the first session only.
         """

@@ -28,7 +28,7 @@ SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 
 
 class SessionWindow:
-    """Selects the gangs of each session, with equal shares for the namespaces that have gangs in the active queue.
+    """Selects the gangs of each session, in equal parts for all namespaces with gangs in the active queue.
 
     A gang is selected after gangs of the same priority in other namespaces once its namespace has used its share. What
     other namespaces leave of their shares is available to it. A gang with more specs than a whole session may have
@@ -125,7 +125,7 @@ class _SelectedGangs:
         self.spec_count = 0
 
     def count_gang(self, entity: Entity) -> None:
-        """Count a selected gang, and each of its pod specs that no earlier gang of the same namespace has."""
+        """Count a selected gang, and its pod specs unless an earlier gang of the same namespace has them."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)
         specs |= self._specs_of(entity.pod_by_template().values())

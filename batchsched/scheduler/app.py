@@ -49,7 +49,7 @@ ASSUMED_POD_SECONDS = 60.0
 
 @dataclass(slots=True)
 class SchedulerApp:
-    """Composes the scheduler of one process: cluster state, reflectors, scheduling loop and controllers.
+    """The scheduler of one process: it connects cluster state, reflectors, scheduling loop and controllers.
 
     Args:
       connection: The connection to the API server.

@@ -103,7 +103,7 @@ class BindingCycles:
         return not self._running
 
     def is_binding(self, identity: str) -> bool:
-        """Return whether pods of a gang are being bound, or failed to bind and are not yet back in the queue."""
+        """Return whether pods of a gang are being bound, or could not be bound and are not yet queued again."""
         return identity in self._gangs
 
     def requeue_failed(self) -> None:

@@ -66,14 +66,17 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecision(BaseException):
-    """Raised in a decision that verifies an explanation, because a session of the scheduler begins.
+    """Raised in a decision that tests a change for an explanation, because a session of the scheduler begins.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
 
 
 class OutdatedExplanation(BaseException):
-    """Raised if an explanation is no longer needed. It is not an `Exception`, as `InterruptedDecision`."""
+    """Raised in the thread of an explanation that is no longer needed.
+
+    It is not an `Exception`, as `InterruptedDecision`.
+    """
 
 
 class ExplanationGate(Telemetry):
@@ -107,7 +110,7 @@ class ExplanationGate(Telemetry):
         raise OutdatedExplanation
 
     def wait_until_quiet(self) -> None:
-        """Block this thread until no session has precedence.
+        """Block the thread of the explanation while a session or bindings are in progress.
 
         Raises:
           OutdatedExplanation: The explanation is no longer needed.
@@ -214,7 +217,7 @@ class ExplanationWorker:
         self._worker.stop()
 
     async def run_once(self) -> None:
-        """Explain the next refusal, if the scheduler is quiet and the budget allows it."""
+        """Explain the next refusal, if no session or binding is in progress and the budget allows it."""
         if not self._is_enabled or self._is_busy() or not self._has_budget():
             return
         pending = self._pending.next_pending()

@@ -92,7 +92,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 
 
 def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
-    """Return all invalid objects that a scheduler set aside, ordered by kind and name."""
+    """Return all objects that a scheduler ignores as invalid, ordered by kind and name."""
     return tuple(
         reflector.set_aside_objects[key].why
         for reflector in service.reflectors

@@ -44,7 +44,7 @@ class Wakeup:
         self._at_once = False
 
     def signal(self, *, at_once: bool = False) -> None:
-        """Report that the cluster changed; with `at_once`, a burst of changes does not delay the next session."""
+        """Signal that the cluster changed; if `at_once` is true, the next session does not wait for further changes."""
         self._at_once |= at_once
         if not self._count:
             self._first_signal_at = self._clock.monotonic()
@@ -52,7 +52,10 @@ class Wakeup:
         self._news.set()
 
     async def wait(self, longest: float) -> None:
-        """Wait until the cluster changes, for at most `longest` seconds. After a burst of changes, wait for its end."""
+        """Wait until a change of the cluster is signalled, for at most `longest` seconds.
+
+        After a burst of changes, wait for its end.
+        """
         try:
             # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
             async with asyncio.timeout(max(0.0, longest)):

@@ -33,7 +33,7 @@ from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside, order_of_
 
 @dataclass(slots=True)
 class OfflineCluster:
-    """A cluster read from files, in the state that the scheduler keeps of a live cluster.
+    """A cluster that was read from files, as the same cluster state that the scheduler has of a live cluster.
 
     Args:
       settings: the time and the profile of the session.
@@ -185,7 +185,7 @@ class OfflineCluster:
         self.warnings += supposed.warnings
 
     def set_aside(self, error: InvalidInput) -> None:
-        """Set aside an object of a file that is invalid."""
+        """Record that an invalid object of a file is ignored."""
         entry = SetAside(error.file, error.object, error.field, error.message)
         self.remainder = replace(self.remainder, set_aside=(*self.remainder.set_aside, entry))
 

@@ -12,7 +12,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 class ActiveQueue:
-    """The active part of the scheduling queue: entities that are ready for a session, in the order of QueueSort."""
+    """The part of the scheduling queue with gangs and single pods that are ready, in the order of QueueSort."""
 
     def __init__(self) -> None:
         self._heaps: dict[str, EntityHeap] = {}

@@ -19,7 +19,7 @@ HeapEntry = tuple[Any, int, int, Entity]
 
 
 class EntityHeap:
-    """A heap of entities of the scheduling queue, ordered by sort key, then by arrival."""
+    """A heap of entities of the scheduling queue (gangs and single pods), ordered by sort key, then by arrival."""
 
     def __init__(self) -> None:
         self._heap: list[HeapEntry] = []
@@ -42,11 +42,11 @@ class EntityHeap:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the heap has no entity."""
+        """Whether the heap contains no entity."""
         return not self._live
 
     def first(self) -> Entity | None:
-        """Return the entity with the smallest sort key without removing it, or None if the heap is empty."""
+        """Return the entity (gang or single pod) with the smallest sort key; None if the heap is empty."""
         entry = self.first_entry()
         return None if entry is None else entry[-1]
 

@@ -28,7 +28,7 @@ class ObjectEvent:
 
 
 class InFlightEntities:
-    """The entities that are in a scheduling cycle, and the cluster events since the earliest of these cycles began."""
+    """The gangs and single pods in a scheduling cycle, and the cluster events since these cycles began."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[Entity, int]] = {}

@@ -52,7 +52,7 @@ MEMORY_RELEASE_SECONDS: Final = 60.0
 
 
 def release_free_memory() -> bool:
-    """Return free memory inside the heaps of the C library to the operating system.
+    """Return memory that the C library's allocator has freed, but not returned, to the operating system.
 
     Returns:
       False if the C library has no `malloc_trim`; that of GNU has it.

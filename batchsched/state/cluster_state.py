@@ -331,7 +331,7 @@ class ClusterState:
         return True
 
     def overdue_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """Return the assumed pods with an overdue confirmation of their binding, sorted by name."""
+        """Return the assumed pods that no watch event has confirmed within the time limit, sorted by name."""
         keys = [
             key
             for key, assumption in self._assumed.items()
@@ -435,7 +435,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return the custom resources (field of Snapshot and key) with a changed status since the last call."""
+        """Return the custom resources with a changed status since the last call, as Snapshot field and key."""
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 

@@ -23,7 +23,7 @@ from batchsched.api.external.pod_group import source_annotations
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """A change of trees of Kubernetes groups: the new gangs, and the PodGroups with pods that moved to another gang.
+    """The effect of a changed PodGroup or CompositePodGroup: new gangs, and PodGroups that moved to another gang.
 
     Args:
       gangs: by `namespace/name` of a root, the PodGroup of the tree; None if the root does not exist.
@@ -35,7 +35,7 @@ class TreeChange:
 
 
 class GroupTrees:
-    """The PodGroups and CompositePodGroups of all trees by API version, and the gang of each tree.
+    """All CompositePodGroups and the PodGroups below them, by API version, with the gang of each tree.
 
     An origin is one version of an API. If several have a group of the same name, the first one counts.
     """
@@ -49,19 +49,19 @@ class GroupTrees:
         """The root of each group."""
 
     def put(self, origin: int, group: TreeGroup) -> TreeChange:
-        """Add a group to its tree, or replace its previous version; return the change of the gangs."""
+        """Add a PodGroup or CompositePodGroup to its tree, or replace it there; return the change of the gangs."""
         self._by_origin.setdefault(origin, {})[_address(group)] = group
         return self._update({_address(group)})
 
     def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChange:
-        """Remove the group with this `namespace/name` from its tree; return the change of the gangs."""
+        """Remove a PodGroup or CompositePodGroup from its tree; return the change of the gangs."""
         address = (is_composite, key)
         if self._by_origin.get(origin, {}).pop(address, None) is None:
             return TreeChange({}, frozenset())
         return self._update({address})
 
     def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChange:
-        """Replace all groups of one API version by a complete list; return the change of the gangs."""
+        """Replace all PodGroups or CompositePodGroups of one API version by a list; return the change of the gangs."""
         before = self._by_origin.get(origin, {})
         after = {_address(group): group for group in listed}
         self._by_origin[origin] = after
@@ -75,14 +75,14 @@ class GroupTrees:
         return self._roots[False, pod_group].rpartition("/")[2], group.subgroup
 
     def groups_of(self, root: str) -> tuple[TreeGroup, ...]:
-        """Return the groups of a tree by the `namespace/name` of its root, the root first; () if there is none."""
+        """Return all PodGroups and CompositePodGroups of a tree, its root first; () if there is no such tree."""
         top = self._composites.get(root)
         if top is None or self._roots[True, root] != root:
             return ()
         return (top, *(group for group, _ in groups_below(root, self.children)))
 
     def children(self, parent: str) -> Sequence[TreeGroup]:
-        """Return the groups that name a CompositePodGroup as their parent, in a fixed order."""
+        """Return the groups that name the given CompositePodGroup as their parent, in a fixed order."""
         below = self._children.get(parent, {})
         return [below[address] for address in sorted(below)]
 

@@ -31,7 +31,7 @@ ResourceUsage = Mapping[tuple[str, str], tuple[int, int]]
 
 
 def counts_against_queue(pod: Pod, scheduler_names: Container[str]) -> bool:
-    """Return whether the requests of a pod count for a queue: as usage if the pod has a node, else as demand.
+    """Return whether a pod counts against its queue: as usage if the pod has a node, otherwise as demand.
 
     Args:
       pod: The pod; a pod that terminates counts until it is deleted.

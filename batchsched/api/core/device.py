@@ -45,7 +45,7 @@ class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
 
 
 class CapacityRange(KubernetesValue, frozen=True, gc=False):
-    """The amounts of a capacity that a request may consume, as a range with steps."""
+    """The range of amounts of a capacity that a request may consume: minimum, maximum and step."""
 
     min: Amount | None = None
     max: Amount | None = None
@@ -53,7 +53,7 @@ class CapacityRange(KubernetesValue, frozen=True, gc=False):
 
 
 class CapacityRequestPolicy(KubernetesValue, frozen=True, gc=False):
-    """How much of a capacity a request consumes: a default amount, and valid values or a valid range."""
+    """The rules for requests of a device capacity: the default amount, and the amounts that are allowed."""
 
     default: Amount | None = None
     valid_values: tuple[Amount, ...] | None = None
@@ -61,14 +61,14 @@ class CapacityRequestPolicy(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceCapacity(KubernetesValue, frozen=True, gc=False):
-    """A capacity of a device, and how requests consume it if the device may be allocated several times."""
+    """A capacity of a device, such as its memory, with the rules for requests that share the device."""
 
     value: Amount = 0
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(KubernetesValue, frozen=True, gc=False):
-    """An amount of a counter that the partitions of a device share."""
+    """The amount of a counter in a CounterSet, such as the memory of a GPU that several devices are partitions of."""
 
     value: Amount = 0
 
@@ -89,7 +89,7 @@ class DeviceCounterConsumption(KubernetesValue, frozen=True, gc=False):
 
 
 class DeviceTaint(KubernetesValue, frozen=True, gc=False):
-    """A taint of a device: requests without a matching toleration are not served by the device."""
+    """A taint of a device: the device is not allocated for requests that do not tolerate the taint."""
 
     key: str = ""
     value: str = ""
@@ -98,7 +98,7 @@ class DeviceTaint(KubernetesValue, frozen=True, gc=False):
 
     @property
     def prevents_allocation(self) -> bool:
-        """True if the effect is NoSchedule or NoExecute; other effects do not concern allocation."""
+        """True if the effect of the device taint is NoSchedule or NoExecute, so that the taint prevents allocation."""
         return self.effect in ("NoSchedule", "NoExecute")
 
 
@@ -230,7 +230,7 @@ class DeviceClass(KubernetesObject, frozen=True, gc=False):
 
 
 class CapacityRequirements(KubernetesValue, frozen=True, gc=False):
-    """The amounts of capacity that a request needs of its device."""
+    """The minimum amount of each capacity that a device request requires, such as `memory: 10Gi`."""
 
     requests: Amounts | None = None
 
@@ -363,7 +363,7 @@ class AllocatedDeviceStatus(KubernetesValue, frozen=True, gc=False):
     conditions: tuple[DeviceCondition, ...] | None = None
 
     def has_true(self, condition_type: str) -> bool:
-        """Return whether the device has a condition of this type with the status True."""
+        """Return whether an allocated device has a condition of this type with the status True."""
         return any(one.type == condition_type and one.status == "True" for one in self.conditions or ())
 
 
@@ -388,7 +388,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
     @property
     def is_for_extended_resources(self) -> bool:
-        """Whether a scheduler created the claim for extended resources of a pod, which is its controller."""
+        """Whether a scheduler created the ResourceClaim to serve the extended resources of a pod with devices."""
         return self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true"
 
     def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
@@ -405,7 +405,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
 
 class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
-    """The request of a claim for extended resources that serves a resource of a container."""
+    """Names the request in a pod's ResourceClaim that serves an extended resource of one container."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -413,7 +413,7 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
 
 
 def devices_are_prepared(claim: ResourceClaim) -> bool | None:
-    """Return True if the binding conditions of a claim's devices are met, False if one failed, None until then.
+    """Return True if drivers have prepared the devices of a ResourceClaim, False on failure, None until then.
 
     Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
     """

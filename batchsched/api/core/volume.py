@@ -118,12 +118,12 @@ class Volume(InTreeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if the volume is a disk without a claim, of a type that pods on one node cannot always share."""
+        """True if two pods on one node cannot always share the volume: a disk that the pod names without a claim."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
     def may_count_against_attach_limit(self) -> bool:
-        """True if the volume may count against the attach limit of a node: it has a claim or an in-tree source."""
+        """True if the volume may count against a node's attach limit: a PersistentVolumeClaim or in-tree volume."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 

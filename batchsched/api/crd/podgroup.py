@@ -69,11 +69,11 @@ class TopologySlices(StrictModel):
         return self
 
     def slice_size(self, min_member: int) -> int:
-        """Return the number of pods in a slice of a group with this minMember."""
+        """Return the number of pods in each topology slice, given the minMember that the slices divide."""
         return self.size if self.size is not None else max(1, min_member // (self.count or 1))
 
     def min_member_problem(self, min_member: int) -> str:
-        """Return a sentence about a minMember that is not a number of whole slices; "" if it is one."""
+        """Return a sentence if the topology slices do not divide minMember into whole slices; otherwise ""."""
         name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
         if min_member % number == 0 and (min_member or self.count is None):
             return ""
@@ -169,7 +169,7 @@ class SubGroup(StrictModel):
 
     @property
     def slices(self) -> TopologySlices | None:
-        """The equal parts into which the pods of the subgroup are divided; None if they are not."""
+        """The equal parts into which the pods of the subgroup are divided; None if they are not divided."""
         return self.topology.slices if self.topology is not None else None
 
 
@@ -295,12 +295,12 @@ class PodGroupSpec(StrictModel):
 
     @property
     def slices(self) -> TopologySlices | None:
-        """The equal parts into which the pods of a PodGroup without subGroups are divided; None if they are not."""
+        """The equal parts into which the pods of a PodGroup without subGroups are divided; None if undivided."""
         return self.topology.slices if self.topology is not None else None
 
     @cached_property
     def is_structured(self) -> bool:
-        """Whether the gang has nested or optional subGroups, or slices."""
+        """Whether the gang has nested subGroups, subGroups that need not run, or topology slices."""
         return (
             self.slices is not None
             or self.subgroup_tree.is_nested
@@ -428,7 +428,7 @@ class PodGroup(StrictModel):
 
     @property
     def min_member(self) -> int:
-        """The number of pods that must be placed together: minMember, or that of the subGroups, if larger."""
+        """The number of pods that must be placed together: minMember, or the minimum of the subGroups if larger."""
         spec = self.spec
         return max(spec.min_member, spec.subgroup_tree.minimum) if spec.sub_groups else spec.min_member
 
@@ -439,12 +439,12 @@ class PodGroup(StrictModel):
 
     @property
     def topologies(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
-        """The topology of the PodGroup, then that of each subGroup; None where none is stated."""
+        """The topology requirements of the PodGroup and of each subGroup, in this order; None if it has none."""
         return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
 
     @property
     def level_wait_ends(self) -> tuple[float, ...]:
-        """For each of `topologies`, the time at which its preferred level stops being required (seconds since 1970).
+        """For each of `topologies`, the time (seconds since 1970) until which the preferred level is required.
 
         The time is 0 if the topology states no `preferredWaitSeconds`.
         """

@@ -37,7 +37,7 @@ class SubgroupTree:
         min_children: Sequence[int | None],
         min_roots: int | None,
     ) -> Self:
-        """Build the tree of subgroups from the name of each subgroup's parent, or None for a root.
+        """Build the tree of subgroups, given the name of each subgroup's parent (None for a subgroup without a parent).
 
         A number of children or roots of None means all. The parents exist and form no cycle.
         """
@@ -65,16 +65,16 @@ class SubgroupTree:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the tree has more than one level, or its minimum is fewer than all of its root subgroups."""
+        """Whether a subgroup has a parent, or the gang runs although some subgroups without a parent do not run."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property
     def minimum(self) -> int:
-        """The least number of pods of the gang with which enough of its subgroups run."""
+        """The smallest number of pods of the gang that have to run so that enough of its subgroups run."""
         return self.missing_pods({})
 
     def missing_pods(self, placed: Mapping[str, int]) -> int:
-        """Return the least number of further pods with which enough subgroups of the gang run.
+        """Return the smallest number of further pods that have to run so that enough subgroups of the gang run.
 
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.

@@ -42,7 +42,7 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
 def convert_external(external: ExternalPodGroup) -> PodGroup | TreeGroup:
-    """Convert a PodGroup of another project to a batchsched PodGroup, or to a group of a tree that becomes one.
+    """Convert a PodGroup of another project to a batchsched PodGroup, or to one group of a tree of Kubernetes groups.
 
     A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts: `group_tree` assembles a
     PodGroup of all groups of a tree.
@@ -100,7 +100,7 @@ def scheduling_group_key(pod: Pod) -> str:
 
 
 def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
-    """Return a pod with the labels of its gang and subgroup, if its PodGroup is in a tree; else the pod unchanged.
+    """Return a pod with the labels of its gang and subgroup if a CompositePodGroup contains its PodGroup.
 
     Args:
       pod: a pod of a batchsched profile.

@@ -136,7 +136,9 @@ def subgroup_name(name: str, *, is_composite: bool = False) -> str:
 
 
 class TreeRootIndex:
-    """Finds the roots of groups. Each parent is followed once, however many groups are below it.
+    """Finds the CompositePodGroup at the top of the tree that contains a PodGroup or CompositePodGroup.
+
+    Each parent is followed once, however many groups are below it.
 
     Args:
       composites: the CompositePodGroups by `namespace/name`.
@@ -148,7 +150,7 @@ class TreeRootIndex:
         """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
 
     def root_of(self, group: TreeGroup) -> str:
-        """Return the `namespace/name` of the CompositePodGroup at the top of a group, which may not exist yet.
+        """Return the `namespace/name` of the topmost CompositePodGroup above a group; it may not exist yet.
 
         Parents that form a cycle have no top; the first of them by name counts as the root.
         """
@@ -170,7 +172,10 @@ class TreeRootIndex:
 
 
 def groups_below(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
-    """Yield all groups below a CompositePodGroup with their depth, parents first. The root has depth 1."""
+    """Yield all PodGroups and CompositePodGroups below a CompositePodGroup with their depth, parents first.
+
+    The root has depth 1.
+    """
     seen, level = {root}, [root]
     depth = 1
     while level:
@@ -186,7 +191,7 @@ def _is_new(group: TreeGroup, seen: set[str]) -> bool:
 
 
 def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
-    """Convert a tree of Kubernetes groups to one batchsched PodGroup.
+    """Convert a CompositePodGroup, with all groups below it, to one batchsched PodGroup.
 
     A tree with an invalid layout, or with a field that is not supported, names the problem in an annotation, so that
     it is refused.
@@ -283,7 +288,7 @@ def _named(group: TreeGroup) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TreeProblem:
-    """An invalid field of a group, which prevents that its tree becomes a gang.
+    """An invalid field of a PodGroup or CompositePodGroup, because of which its tree is not converted to a gang.
 
     Args:
       group: the PodGroup or CompositePodGroup.
@@ -318,7 +323,7 @@ def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -
 
 @dataclass(frozen=True, slots=True)
 class AssembledTrees:
-    """The gangs of all trees of Kubernetes groups in files.
+    """The gangs that were made of the CompositePodGroups in input files, and the problems that were found.
 
     Args:
       gangs: the PodGroup of each tree that could be converted.
@@ -332,7 +337,7 @@ class AssembledTrees:
 
 
 def assemble_gangs(groups: Iterable[TreeGroup]) -> AssembledTrees:
-    """Convert all trees of Kubernetes groups to batchsched PodGroups, and find the subgroup of each group's pods.
+    """Convert all CompositePodGroups to batchsched PodGroups, and find the subgroup of each group's pods.
 
     Args:
       groups: the groups of all trees.

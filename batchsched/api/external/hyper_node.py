@@ -114,7 +114,7 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
 
     @property
     def required_labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The keys of labels that each member has, with the permitted values; () for members by name or pattern."""
+        """The label keys that a selected node must have, with the permitted values; () for a name or a pattern."""
         if self.exact_match is not None or self.regex_match is not None or self.label_match is None:
             return ()
         return tuple(self.label_match.required_labels())

@@ -95,7 +95,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def unsupported_field(self) -> str:
-        """Return a sentence about a `minMember` that the subgroups below do not ensure; "" if there is none."""
+        """Return a sentence about a `minMember` that is larger than its subgroups ensure; "" if there is none."""
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
             if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):

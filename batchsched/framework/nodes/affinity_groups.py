@@ -20,7 +20,7 @@ LabelValue = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Pods with equal namespace, pod affinity and pod anti-affinity, counted by the node that they are on.
+    """Pods with equal namespace, pod affinity and pod anti-affinity, with their number on each node.
 
     Args:
       namespace, affinity: what the pods share.

@@ -47,7 +47,7 @@ class AssumedVolumes:
     _by_pod: dict[str, PodVolumeReservation] = field(default_factory=dict)
 
     def assume(self, pod: str, promise: PodVolumeReservation) -> None:
-        """Store the volumes and claims that the pod `namespace/name` has reserved."""
+        """Store the volumes and PersistentVolumeClaims that the pod `namespace/name` has reserved."""
         self._by_pod[pod] = promise
         self.claim_of.update(promise.volumes)
         self.node_of.update(promise.claims)
@@ -62,11 +62,11 @@ class AssumedVolumes:
                 self.assume(pod, promise)
 
     def get(self, pod: str) -> PodVolumeReservation:
-        """Return the volumes and claims that the pod `namespace/name` has reserved; an empty value if none."""
+        """Return the volumes and PersistentVolumeClaims that a pod has reserved; an empty value if there are none."""
         return self._by_pod.get(pod, PodVolumeReservation())
 
     def revert(self, pod: str) -> None:
-        """Release the volumes and claims that the pod `namespace/name` has reserved, if any."""
+        """Release the volumes and PersistentVolumeClaims that the pod `namespace/name` has reserved, if any."""
         promise = self._by_pod.pop(pod, None)
         if promise is None:
             return
@@ -78,7 +78,7 @@ class AssumedVolumes:
 
 @dataclass(frozen=True, slots=True)
 class PodReservations:
-    """What pods have reserved besides room on their nodes: volumes and devices."""
+    """The volumes and devices that pods have reserved, in addition to the resources of their nodes."""
 
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
@@ -293,7 +293,7 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R] of a pod on a node, and its requests for scoring [2], as `add_pods` received them.
+        """Return the requests [R] of a pod on a node, and its requests for scoring [2], as the node table counted them.
 
         Raises:
           KeyError: the pod is on no node.

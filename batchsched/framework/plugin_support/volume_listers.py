@@ -124,7 +124,7 @@ def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
 
 
 def claim_signature(pod: Pod) -> tuple[object, ...]:
-    """Return a hashable value for the claims of a pod, which is equal for pods that use the same claims.
+    """Return a hashable value that is equal for pods with the same PersistentVolumeClaims.
 
     It is unique to the pod if a claim is ephemeral.
     """
@@ -134,7 +134,7 @@ def claim_signature(pod: Pod) -> tuple[object, ...]:
 
 
 def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return the reason to refuse a pod that does not own the claim of its ephemeral volume; None if the pod owns it.
+    """Return why a pod may not use the claim of its ephemeral volume: it does not own the claim; None if it does.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """

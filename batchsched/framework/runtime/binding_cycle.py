@@ -47,7 +47,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
 
 
 def prepares_pods(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
-    """Return whether a PreBind plugin writes something for one of the pods that has to be undone if it is not bound.
+    """Return whether a PreBind plugin writes something for these pods, to be undone if they are not bound.
 
     Raises:
       PluginError: a plugin failed.

@@ -142,14 +142,14 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
 
 
 class AbandonedSession(BaseException):
-    """Raised in the thread of an abandoned session when the overdue plugin call finally returns.
+    """Raised in the thread of a session that was abandoned after a plugin deadline, when the plugin call returns.
 
     It is not an `Exception`, so that plugins do not catch it by accident.
     """
 
 
 class PluginCallCounter(PluginDeadline):
-    """Counts the calls of plugins, and skips calls that are known to exceed their deadline.
+    """Counts the plugin calls of a session, and skips calls that are known to exceed their deadline.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.
 

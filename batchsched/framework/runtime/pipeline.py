@@ -177,7 +177,7 @@ class Pipeline:
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def depends_on_requests_only(self, state: CycleState) -> bool:
-        """Return True if the Filters judge a pod class only by Node objects and by the requests on each node.
+        """Return True if the Filters for a pod class read only Node objects and the requests on each node.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
         cycle state skips do not count.
@@ -344,7 +344,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether each nodes[i] has room for counts[i] equal pods, for all i at the same time.
+        """Return whether each node nodes[i] has capacity for counts[i] equal pods, for all i at the same time.
 
         Return None if a Filter must be called for each pod.
         """

@@ -100,7 +100,7 @@ BYTES_PER_NODE: Final = 96
 
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the number of the latest node change that can outdate plugin results with the given result scope."""
+    """Return the number of the latest change to a node that may outdate plugin results of the given scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
@@ -234,7 +234,7 @@ class CachedScores:
         """[n] sum of the normalised scores of `_feasible`; None if raw scores or feasible nodes changed since."""
 
     def is_for_scorers(self, scorers: tuple[WeightedScorePlugin, ...]) -> bool:
-        """Return True if the cached scores were computed by the given Score plugins, and by no other."""
+        """Return True if the cached scores are those of exactly the given Score plugins."""
         return self._scorers == scorers
 
     def total_scores(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
