@@ -34,7 +34,7 @@ MAX_EXAMINED_GANGS: Final = 32
 
 
 def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
-    """Return the solution with further gangs: refused ones of several pod classes that fit in the remaining capacity.
+    """Add to a solution those refused gangs with several pod classes that fit in the remaining capacity.
 
     Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. A gang of a single class
     is not tried: for such a gang, the greedy finds a placement if there is one.
@@ -84,7 +84,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 
 
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
-    """Place the only gang of a problem: by the greedy algorithm, or by an exact search if it fails on a tree."""
+    """Place the only gang of a problem by the greedy algorithm, or, if that fails, by an exact search."""
     solution = solve_greedy(problem)
     if solution.taken[0] or not problem.gangs.allowed[0] or not find_searched_gangs(problem)[0]:
         return solution
@@ -94,7 +94,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 
 
 def add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
-    """Return the solution with the placements of one more gang, which a problem of its own has placed."""
+    """Add the placement of one gang, found in the problem of this gang alone, to the solution of the whole problem."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

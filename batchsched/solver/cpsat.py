@@ -26,7 +26,7 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpSatAnswer:
-    """The result of one CP-SAT call: the best values found for the variables, and a bound of the objective.
+    """The result of one CP-SAT call: the best values of the variables, and an upper bound of the objective.
 
     Args:
       values: [V] the best assignment, or None if none was found.
@@ -49,7 +49,7 @@ class CpSatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SolveLimits:
-    """Limits of one CP-SAT call: deterministic time, wall-clock time, and the relative gap at which it may stop.
+    """Limits of one CP-SAT call: deterministic time, wall-clock time, and the relative gap at which CP-SAT may stop.
 
     Args:
       deterministic: units of deterministic time; repeats across machines.
@@ -149,7 +149,7 @@ UNITS_PER_PAIR: Final = 2e-8
 
 
 def units_of_work(effort: float, variables: int, pairs: int) -> float:
-    """Return the effort of a part of the solve in one unit: the work of CP-SAT, plus an estimate of all other work.
+    """Return the work of a part of the solve as one number: that of CP-SAT plus an estimate of all other work.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
 
@@ -162,7 +162,9 @@ def units_of_work(effort: float, variables: int, pairs: int) -> float:
 
 
 class CpSatBudget:
-    """The CP-SAT time (deterministic, machine-independent) that remains for one solve. Each call of CP-SAT reduces it.
+    """The deterministic time (counted in operations, not in seconds) that CP-SAT may still use in one solve.
+
+    Each call of CP-SAT reduces it.
 
     Attributes:
       remaining: deterministic units that may still be spent.
@@ -202,7 +204,7 @@ class CpSatBudget:
 
 
 def relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
-    """Return an upper bound of Σ objective·x over all solutions of a model, computed as if x could be fractional.
+    """Return an upper bound of Σ objective·x over all solutions of a model, computed with fractional x.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.
@@ -326,7 +328,7 @@ class LpOptimum:
 
 
 class LinearProgram:
-    """A linear program that stays loaded in the GLOP solver, so that it can be solved again after bounds change.
+    """A linear program that stays loaded in the GLOP solver, to be solved again after its bounds change.
 
     `set_rows` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
     Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.

@@ -17,7 +17,7 @@ _UNREACHABLE: Final = np.int64(2**62)
 
 
 def level_costs(levels: int) -> tuple[int, ...]:
-    """Return for each topology level, the widest first, what the use of one more domain adds to the cost.
+    """Return for each topology level, the widest first, the network cost of using one more domain of the level.
 
     A hop that leaves the narrowest domain costs 2, of which `NODE_COST` is counted for the node. Each wider level
     doubles the cost of the hop.
@@ -26,7 +26,7 @@ def level_costs(levels: int) -> tuple[int, ...]:
 
 
 def rank_cost(paths: IndexArray, nodes: IndexArray) -> int:
-    """Return the cost of the hops between consecutive ranks on nodes, if ranks are assigned domain by domain.
+    """Return the network cost between pods of consecutive ranks on the given nodes, filled domain by domain.
 
     Args:
       paths: [L, N] domain of each node at each level, the widest first. A domain is identified by its whole path.
@@ -39,7 +39,7 @@ def rank_cost(paths: IndexArray, nodes: IndexArray) -> int:
 
 
 class DomainTree:
-    """The nodes of a cluster with their domains at nested topology levels, and the costs of using them.
+    """The nodes of a cluster in their nested topology domains, with the network cost of using nodes and domains.
 
     A layout of least cost is found by dynamic programming over the domains. At most one domain of an optimal layout is
     used in part; all others are used up to a number of pods at which their cost rises. Only these numbers are
@@ -61,7 +61,7 @@ class DomainTree:
         """Array elements that were computed."""
 
     def layout_cost(self, counts: IntArray) -> int:
-        """Return the cost of using the nodes with a count above 0; the first node and the first domains are free.
+        """Return the network cost of the nodes with a count above 0; the first node and its domains cost nothing.
 
         With occupied nodes, the first further domain costs, too.
         """
@@ -77,7 +77,7 @@ class DomainTree:
         return total if len(occupied) else total - paid_first
 
     def cover_at_least_cost(self, capacity: IntArray, pods: int) -> IntArray:
-        """Return how many pods each node [N] gets in a layout of least cost; among equal costs, in the fullest domains.
+        """Return how many pods each node [N] gets at the least network cost; on a tie, in the fullest domains.
 
         Args:
           capacity: [N] pods that fit on each node, > 0; together at least `pods`.
@@ -148,7 +148,7 @@ class _Leaf:
     occupied_count: int
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Assign pods to the nodes of this domain in order, and the last pods to the node that they fill best."""
+        """Assign pods to the nodes of this domain in order; the last pods go to the node that they fill best."""
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:
@@ -171,7 +171,7 @@ class _Domain:
     choices: list[IntArray]
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Divide pods among the child domains so that the cost is least."""
+        """Divide pods among the child domains so that the network cost is least."""
         for child, choice in zip(reversed(self.children), reversed(self.choices), strict=True):
             amount = int(choice[pods])
             if amount:

@@ -41,7 +41,7 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def allowance(self, share: float, most: float = float("inf")) -> float:
-        """Return the CP-SAT time for the next step: a share of the remaining time, but at most `most`."""
+        """Return the CP-SAT time that the next step may use: a share of the remaining time, at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
@@ -75,7 +75,7 @@ def solve_exact(
     hint: Solution | None = None,
     ceiling: Solution | None = None,
 ) -> Solution:
-    """Place gangs on nodes by CP-SAT, with one variable per pod class and node; optimal if the budget suffices.
+    """Place gangs by CP-SAT, with a variable for each pod class and node; optimal if the budget suffices.
 
     Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
     solution is lexicographically no worse than the hint. The bounds of `ceiling`, another solution, limit the tiers as
@@ -139,7 +139,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
 
 
 def optimize_secondary_objectives(climb: _Incumbent) -> None:
-    """Improve gang count, preferred topology levels and packing of the best solution, without lowering its objective.
+    """Improve gang count, preferred topology levels and packing, without lowering the objective.
 
     Compared are the number of gangs, then preferred topology levels, then packing and node scores.
     """
@@ -183,7 +183,7 @@ _EMPTINESS_PRICE: Final = 100
 
 
 def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Add variables for an objective that prefers more gangs, then fewer domains of their preferred topology level.
+    """Add variables for an objective that prefers more gangs, then fewer domains of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
     objectives count as equal (`scale_weights`).

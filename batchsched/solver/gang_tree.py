@@ -20,7 +20,7 @@ from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem
 
 
 def find_trees(problem: Problem) -> BoolArray:
-    """Return which gangs [G] have nested subgroups, optional subgroups or slices (trees)."""
+    """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices (trees)."""
     gangs, parts = problem.gangs, problem.subgroups
     trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
     # Single gangs are asked about thousands of times in a session.
@@ -32,7 +32,7 @@ def find_trees(problem: Problem) -> BoolArray:
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A gang or a subgroup with its pods, and the subgroups below it.
+    """A gang or a subgroup, with its pods and the subgroups directly below it.
 
     Args:
       subgroup: its number, NONE for the gang itself.
@@ -62,7 +62,7 @@ class TreeNode:
 
     @cached_property
     def is_running(self) -> bool:
-        """Whether the gang or subgroup has enough running pods already."""
+        """Whether the gang or subgroup already has enough running pods."""
         running = sum(child.is_running for child in self.children)
         return self.need == 0 and running >= self.min_children
 
@@ -73,7 +73,7 @@ class TreeNode:
 
     @cached_property
     def least_pods(self) -> int:
-        """The least number of further pods with which the gang or subgroup runs; more than exist if it cannot run."""
+        """The smallest number of further pods with which the gang or subgroup runs; too large if it cannot run."""
         below = sorted(child.least_pods for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
@@ -84,23 +84,23 @@ class TreeNode:
         return self.classes + tuple(c for child in self.children for c in child.all_classes)
 
     def iterate_subtree(self) -> Iterator["TreeNode"]:
-        """Yield this node of the tree and all subgroups below it."""
+        """Yield this gang or subgroup, and all subgroups below it."""
         yield self
         for child in self.children:
             yield from child.iterate_subtree()
 
     @property
     def started_slices(self) -> dict[int, int]:
-        """The number of slices with running pods in each topology domain, incomplete slices included."""
+        """The number of topology slices with running pods in each domain, also of incomplete slices."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
     def missing_slice_pods(self) -> dict[int, int]:
-        """The number of pods by topology domain that are missing in slices of which only some pods run."""
+        """The number of pods by topology domain that are missing in partly running topology slices."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def pods_to_complete_slices(self, pods: int) -> int:
-        """Return how many pods to add, at least `pods`, so that no slice of the group has only some of its pods."""
+        """Return the smallest number of pods, at least `pods`, that leaves no topology slice incomplete."""
         missing = sum(self.missing_slice_pods.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 

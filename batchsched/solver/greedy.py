@@ -19,7 +19,7 @@ def solve_greedy(problem: Problem) -> Solution:
 
 
 def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
-    """Place the gangs of a problem greedily; return the packing, that is, the nodes with the pods on them.
+    """Place the gangs of a problem greedily; return the packing, which is the nodes with the placed pods.
 
     `plain` is passed to `Packing`.
     """
@@ -39,7 +39,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def fill_packing(packing: Packing) -> None:
-    """Place every gang and elastic pod that still fits on partly filled nodes, the highest priority tier first.
+    """Place every gang and elastic pod that still fits in a packing, the gangs of the highest tier first.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
@@ -66,7 +66,7 @@ def fill_packing(packing: Packing) -> None:
 
 
 def number_equal_gangs(room: FreeCapacity) -> list[int]:
-    """Return a number for each gang [G]: interchangeable single-pod gangs share a number, all other gangs get -1.
+    """Return a number for each gang [G], equal for interchangeable single-pod gangs, and -1 for all others.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
     no level, row, cut or quota concerns. Placing them one by one or together gives the same result.

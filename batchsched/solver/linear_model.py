@@ -79,7 +79,7 @@ class LinearModel:
         lower: int = -HIGHEST,
         upper: int = HIGHEST,
     ) -> int:
-        """Add a constraint on a sum that one variable shifts: lower <= Σ x[columns] - factor·x[switch] <= upper.
+        """Add a constraint on a sum less a multiple of one variable: lower <= Σ x[columns] - factor·x[switch] <= upper.
 
         Returns the row index of the constraint.
         """
@@ -117,7 +117,7 @@ class LinearModel:
         lower: NDArray[np.integer],
         upper: NDArray[np.integer],
     ) -> None:
-        """Add n constraints in compressed sparse row format: `starts` says where the terms of each one begin.
+        """Add n constraints in compressed sparse row format; `starts` has the position of each one's first term.
 
         Constraint i has the terms starts[i]..starts[i+1] of `columns` and `coefficients` [Z].
 
@@ -170,7 +170,7 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return for each constraint its lower limit, its upper limit, and whether it always holds, [M] each.
+        """Return the lower and upper limits of all constraints, and a mask of the unconditional ones, [M] each.
 
         A constraint with a `when` variable holds only under its condition.
         """

@@ -33,7 +33,7 @@ Move = TypeVar("Move")
 
 @dataclass(slots=True)
 class RoomRequest:
-    """A request to the local search: make room for pods of one pod class that do not fit at present.
+    """A request to the local search: free enough capacity for pods of a pod class that do not fit now.
 
     Args:
       class_index: the class.
@@ -47,20 +47,20 @@ class RoomRequest:
 
 
 class Neighbourhood(Protocol[Move]):
-    """One kind of move of the local search: it makes room for a pod by moving other pods of the session.
+    """One kind of move of the local search: it frees capacity for a pod by moving other pods of the session.
 
     `LocalSearch` draws moves from `propose`, calls `apply` for each, and undoes those that fail.
     """
 
     def propose(self, request: RoomRequest) -> Iterator[Move]:
-        """Yield moves of placed pods that may make room for the requested pods.
+        """Yield moves of placed pods that may free capacity for the requested pods.
 
         The packing changes between two moves.
         """
         ...
 
     def apply(self, request: RoomRequest, move: Move) -> int | None:
-        """Make one move of the local search, and place requested pods in the room that it makes.
+        """Make one move of the local search, and place requested pods in the capacity that it frees.
 
         Returns:
           how many pods of the request were placed; None if the move is impossible. Then the caller rolls the packing
@@ -70,7 +70,7 @@ class Neighbourhood(Protocol[Move]):
 
 
 class PlacedPodCounts:
-    """A table of the number of pods of each pod class on each node, which is kept up to date with a packing.
+    """The number of pods of each pod class on each node, kept up to date with the solver's placements.
 
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
     withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.
@@ -107,7 +107,7 @@ class PlacedPodCounts:
         room.cut_back_listeners.append(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it includes placements that were undone: those after the first `length`.
+        """Mark the table as outdated if it includes changes after the first `length`, which have been undone.
 
         The first `length` changes were not undone.
         """
@@ -135,7 +135,7 @@ class PlacedPodCounts:
         self._read = len(trail)
 
     def nodes_with_exchange_group(self, group: int) -> IntArray:
-        """Return the nodes, ascending, that hold pods of a group: pod classes with equal requests and filters."""
+        """Return the nodes, ascending, that have pods with the same requests and filter results."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
         return self._holders[group]
@@ -505,14 +505,14 @@ class SwapNeighbourhood:
 
 
 class RepackingNeighbourhood:
-    """Moves of the local search that choose new nodes for all pods of a few nodes at once."""
+    """Moves of the local search that place all pods of a few nodes again, by an exact model."""
 
     def __init__(self, packing: Packing, placed: PlacedPodCounts, budget: CpSatBudget) -> None:
         self._packing, self._placed = packing, placed
         self._repacking = Repacking(packing, budget)
 
     def propose(self, request: RoomRequest) -> Iterator[RepackingMove]:
-        """Yield one new placement of the pods on the nodes of the request, if more pods fit with it."""
+        """Yield one new placement of the pods on the requested nodes, if more pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
         move = self._repacking.find_move(request.class_index, admitted, request.nodes, self._placed.by_class)
@@ -557,7 +557,7 @@ class LocalSearch:
             self._neighbourhoods += (RepackingNeighbourhood(packing, placed, budget),)
 
     def place_by_moving(self, class_index: int, want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods of a pod class in room that is made by moving other pods of the session.
+        """Place up to `want` pods of a pod class in capacity that is freed by moving other pods of the session.
 
         Args:
           class_index: the class.

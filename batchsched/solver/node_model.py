@@ -56,7 +56,7 @@ def count_fitting(problem: Problem) -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainChoice:
-    """The choice of one topology domain for all pods of some pod classes: at most one 0/1 variable is 1."""
+    """The choice of one topology domain for all pods of some pod classes: one 0/1 variable for each domain."""
 
     classes: NDArray[np.bool_]  # [C]
     level: int
@@ -66,7 +66,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """A constraint against repeating one placement that the plugins refused, described by its 0/1 variables.
+    """A constraint that forbids to repeat one placement that the plugins refused.
 
     For each count of the cut, one variable says that the count is below the refused value, and one that it is above; -1
     means that there is no such variable.
@@ -136,7 +136,7 @@ class NodeModel(LinearModel):
     def add_at_most(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Limit the sum of the marked pod counts to `limit` if the 0/1 variable `switch` is 1, otherwise to 0.
+        """Add a constraint: the marked pod counts add up to at most `limit` if `switch` is 1, and to 0 otherwise.
 
         The mask `which` marks the counts. It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is
         -1, it is Σ counts[which] <= limit.

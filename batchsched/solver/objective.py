@@ -31,12 +31,12 @@ TIER_TOLERANCE: Final = 1e-9
 
 
 def count_tiers(problem: Problem) -> int:
-    """Return the number T of tiers (gangs of equal entitlement class and priority); tier 0 is the highest."""
+    """Return the number T of tiers: sets of gangs with equal entitlement class and priority, the highest first."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
 def required_pods(problem: Problem) -> IntArray:
-    """Return how many pods must still be placed to reach the minimum of each gang [G] and of its subgroups.
+    """Return how many pods of each gang [G] must still be placed to reach its minimum and that of its subgroups.
 
     A gang with 0 is taken already.
     """
@@ -72,7 +72,10 @@ def least_requests(problem: Problem) -> IntArray:
 
 
 def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
-    """Return which gangs [G] exceed the quota of a queue even if no other gang is placed. No solution takes them."""
+    """Return a mask [G] of the gangs that exceed a queue limit even if no other gang is placed.
+
+    No solution takes them.
+    """
     beyond = np.zeros(len(problem.gangs.need), np.bool_)
     if not len(problem.quotas.gangs):
         return beyond
@@ -88,7 +91,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
 
 
 def find_unplaceable_classes(problem: Problem) -> BoolArray:
-    """Return which pod classes [C] have no node on which a pod fits, even if no other pod is placed."""
+    """Return a mask [C] of the pod classes with pods that fit on no node even if no other pod is placed."""
     demand, kind, free = problem.classes.demand, problem.classes.kind, problem.nodes.free
     unplaceable = np.zeros(len(kind), np.bool_)
     if not len(free):
@@ -106,7 +109,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
 
 
 def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
-    """Return which gangs [G] cannot reach their minimum number of pods if pods that fit on no node are left out."""
+    """Return a mask [G] of the gangs with too few pods that fit on some node to reach their minimum."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
     beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < required_pods(problem)
@@ -122,7 +125,7 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return the sum of the weights of the placed pods in each tier [T], which is the objective of that tier.
+    """Return the objective of each tier [T]: the sum of the weights of its placed pods.
 
     Args:
       problem: the problem.
@@ -155,7 +158,7 @@ def weights_by_gang(problem: Problem) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopologyPreference:
-    """A gang or a subgroup that should be in as few domains of a level as possible.
+    """A gang or a subgroup with pods that should be in as few domains of a topology level as possible.
 
     Args:
       classes: [C] the classes of its pods, those of the subgroups below included.
@@ -224,7 +227,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return an upper bound of each tier's objective [T]: its value if all pods that may be placed were placed."""
+    """Return an upper bound of the objective of each tier [T]: its value if all allowed pods were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 

@@ -21,7 +21,7 @@ from batchsched.solver.quota_selection import GangSubset, take_subset
 
 
 def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudget) -> Solution | None:
-    """Place the minimum of the gangs of a plan, tier by tier, as long as CP-SAT finds a placement for all of them.
+    """Place the minimum of all planned gangs by CP-SAT, tier by tier, until a tier has no placement.
 
     Args:
       problem: the problem, without rows and cuts.

@@ -40,7 +40,7 @@ ALL_NODES: Final = -1
 
 
 class Sense(IntEnum):
-    """Whether a linear constraint limits its left side from above (AT_MOST) or from below (AT_LEAST)."""
+    """Whether a linear constraint is an upper limit (AT_MOST) or a lower limit (AT_LEAST) of its left side."""
 
     AT_MOST = -1
     AT_LEAST = 1
@@ -48,7 +48,7 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintRow:
-    """A plugin's linear constraint on numbers of placed pods, applied to each node, each domain, or the whole cluster.
+    """A plugin's linear constraint on numbers of placed pods, for each node, each domain, or the whole cluster.
 
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
                         + Σ_j gang_coefficients[d, j] · y[gangs[j]]   (sense)   right[d]
@@ -76,7 +76,7 @@ class ConstraintRow:
         return coefficients
 
     def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return for each node [N] the domain in which this constraint counts its pods; -1 if it counts none."""
+        """Return for each node [N] the domain in which this constraint counts pods; -1 if it counts none there."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -86,7 +86,7 @@ class ConstraintRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement that the plugins refused and that no later solution may repeat: pod counts on nodes.
+    """A placement that plugins refused, as pod counts on nodes, which no later solution may repeat.
 
     Later solutions must differ from it in a count. The exact model turns a cut into a no-good over the named counts.
     The tiered model drops `gang` for the rest of the session when the same gang is cut again.
@@ -100,7 +100,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemTable:
-    """Base of the tables of a `Problem`: each field is an array with one value per item, such as one per gang."""
+    """Base of the tables of a `Problem`: all fields are arrays with one entry for each item, such as a gang."""
 
     def select_rows(self, rows: Positions) -> Self:
         """Return the table with only the items at these positions, in this order."""
@@ -149,7 +149,7 @@ class ProblemNodes:
         )
 
     def concatenate(self, other: "ProblemNodes") -> "ProblemNodes":
-        """Return a table of these nodes followed by those of `other`.
+        """Return a table with these nodes, followed by the nodes of `other`.
 
         Both tables have the same levels and partitions.
         """
@@ -163,7 +163,7 @@ class ProblemNodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemClassKinds(ProblemTable):
-    """The class kinds of a problem: pod classes with equal Filter results and equal scores are of one kind.
+    """The kinds of pod classes in a problem; classes with equal Filter results and scores are of one kind.
 
     Args:
       mask: [K, N] static Filter result: whether a pod of this kind may be on this node.
@@ -280,7 +280,7 @@ class ProblemSubgroups(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningSlices(ProblemTable):
-    """The running pods of gangs and subgroups with slices, by domain of the slices' level.
+    """The running pods of gangs and subgroups with topology slices, by domain of the slices' level.
 
     Args:
       gang: [V] index into `ProblemGangs`.
@@ -297,7 +297,7 @@ class RunningSlices(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedDomains(ProblemTable):
-    """The domains of preferred topology levels in which pods of a gang run already.
+    """The domains of preferred topology levels in which pods of a gang already run.
 
     More pods there cost no further domain.
 
@@ -316,7 +316,7 @@ class UsedDomains(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemQuotas(ProblemTable):
-    """The amounts that the limit of each queue still leaves to the gangs of the queue and of its descendants.
+    """The amounts that queue limits still allow for the gangs of each queue and its descendants.
 
     Args:
       covers: [Q, G] whether the gang counts against the quota.
@@ -329,7 +329,7 @@ class ProblemQuotas(ProblemTable):
     gangs: IntArray = field(default_factory=_amounts)
 
     def restrict_to_gangs(self, gangs: Positions) -> "ProblemQuotas":
-        """Return all quotas as they apply to the given gangs only."""
+        """Return the queue limits as they apply to the given gangs only."""
         # Without quotas `covers` may be 0 x 0, which has no columns to take.
         return replace(self, covers=self.covers[:, gangs]) if len(self.gangs) else self
 
@@ -424,7 +424,7 @@ class Problem:
 
 
 def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Group array positions by label: for each label below `groups`, return its positions in ascending order.
+    """Return for each label below `groups` the positions in an array that have this label, ascending.
 
     Negative labels belong to no group.
     """
@@ -434,7 +434,7 @@ def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
 
 
 def pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
-    """Return how many pods with this request fit into each set of free amounts [n], at most `most` each.
+    """Return how many pods with a given request fit into each set of free amounts [n], at most `most` each.
 
     Args:
       request: [R] request of one pod.
@@ -458,7 +458,7 @@ def _renumbered(kept: IntArray, size: int) -> IndexArray:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of the solver for one session: deterministic time, solve rounds, accepted gap, and size of exact models.
+    """The limits of the solver in one session: deterministic time, rounds, accepted gap, and size of exact models.
 
     Args:
       deterministic: CP-SAT's deterministic time over all calls; it repeats across machines and processes.
@@ -512,7 +512,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimProblem:
-    """The pending gang that needs room, and the running gangs and elastic pods (units) that may be evicted for it.
+    """A pending gang that lacks capacity, and the running gangs and elastic pods that may be evicted for it.
 
     Args:
       pending: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
@@ -551,11 +551,11 @@ class VictimProblem:
 
     @property
     def unit_count(self) -> int:
-        """The number U of units that may be evicted: whole running gangs, or single elastic pods."""
+        """The number U of running gangs and single elastic pods (units) that may be evicted."""
         return len(self.cost)
 
     def freed_by_unit(self) -> IntArray:
-        """Return the resources [U, R] that evicting each gang or elastic pod frees, summed over all nodes."""
+        """Return the resources [U, R] that the eviction of each gang or elastic pod frees, over all nodes."""
         freed = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
         np.add.at(freed, self.unit, self.freed)
         return freed

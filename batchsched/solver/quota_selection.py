@@ -57,7 +57,7 @@ class GangSubset:
     whole: Problem
 
     def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
-        """Pad values [T'] of the restricted problem's tiers with zeros to cover all tiers [T] of the whole problem."""
+        """Return the values [T'] of some tiers as values [T] of all tiers, with 0 for the other tiers."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
@@ -93,7 +93,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Tell whether quotas alone, not node capacity, kept the greedy solver from placing the pods that it left out."""
+    """Tell whether every pod that the greedy solver left out is prevented by queue limits, not by capacity."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
@@ -170,7 +170,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
 
 
 def merge_nodes(problem: Problem) -> Problem:
-    """Return a simpler problem: all nodes merged into one, without filters, scores, levels and plugin constraints."""
+    """Return a simpler problem with one node of the total capacity, and without filters, levels and constraints."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups
     return replace(

@@ -30,7 +30,7 @@ MAX_LAYOUT_WORK: Final = 40_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedClass:
-    """A pod class with ranked pods, of which consecutive ranks should be close together.
+    """A pod class with ranks, the topology levels that count for its network cost, and nodes with bound pods.
 
     Args:
       pod_class: index of the class in the problem.
@@ -44,13 +44,13 @@ class RankedClass:
 
 
 def layout_order(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> IntArray:
-    """Return the positions of nodes in the order in which ranks are assigned: domain by domain, then by node."""
+    """Return the order in which nodes get pods of ascending rank: domain by domain, then by node index."""
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
 
 
 def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedClass]) -> Solution:
-    """Return the solution with pods that have ranks moved, so that hops between consecutive ranks cost less.
+    """Move pods with ranks to nodes with a lower network cost between consecutive ranks; return the solution.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
     plugin's row or a cut reads its placement, or if its gang is a tree or has slices.
@@ -108,7 +108,7 @@ class _Layout:
         return frozenset(np.flatnonzero(fixed).tolist())
 
     def move_class(self, ranked: RankedClass) -> None:
-        """Move the pods of a class to a layout of least cost, if it costs less than the present layout."""
+        """Move the pods of a class to the nodes of least network cost, if that costs less than the present nodes."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
         if not pods:
@@ -201,5 +201,5 @@ class _Layout:
         )
 
     def to_solution(self) -> Solution:
-        """Return the solution with the new nodes; the same object if no class was moved."""
+        """Return the solution with the new nodes; the same object if no pod was moved."""
         return self._with_counts(self._counts) if self._moved else self._solution

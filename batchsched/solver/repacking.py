@@ -29,7 +29,7 @@ REPACKING_EFFORT: Final = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepackingMove:
-    """A new placement of all movable pods on some nodes.
+    """A new placement of the movable pods of the session on some nodes.
 
     Args:
       classes: [H] the classes.
@@ -60,7 +60,7 @@ class Repacking:
     def find_move(
         self, class_index: int, missing_pods: int, nodes: IntArray | None, placed: IndexArray
     ) -> RepackingMove | None:
-        """Return a new placement in which more pods of a class fit; None if there is none, or none is found.
+        """Return a new placement in which more pods of a pod class fit; None if CP-SAT finds none.
 
         Args:
           class_index: the class.

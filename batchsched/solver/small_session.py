@@ -34,7 +34,7 @@ FIRST_STEP_EFFORT: Final = 0.25
 def solve_small_session(
     problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
-    """Place gangs on nodes by the exact model; optimal if the budget suffices, and no worse than the floor.
+    """Place gangs by an exact model over single nodes; the result is no worse than the given solution.
 
     Args:
       problem: the problem.
@@ -70,11 +70,11 @@ class _Steps:
         self._settled = False  # whether the exact model has decided among solutions of equal value
 
     def is_proved(self) -> bool:
-        """Tell whether the objective of each tier is proved to be optimal, up to the accuracy of the tiered model."""
+        """Tell whether the objective of each tier is proved to be optimal, within the tolerance of the tiered model."""
         return bool((self.best.bound <= self.best.objective * (1 + TIER_GAP)).all())
 
     def is_finished(self) -> bool:
-        """Tell whether no further solve is needed."""
+        """Tell whether another call of CP-SAT is unnecessary."""
         return (self.is_proved() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:
@@ -83,7 +83,7 @@ class _Steps:
         self._adopt(solve_exact(self._problem, budget, self._seed, self.best, self._ceiling), exact=True)
 
     def solve_by_tiers(self, units: float, telemetry: Telemetry) -> BoolArray:
-        """Solve the tiered model: its bounds limit the exact model, and its solution may be better.
+        """Solve the tiered model, which gives bounds for the exact model, and perhaps a better solution.
 
         Returns the gangs [G] that its plan contains.
         """
@@ -97,7 +97,7 @@ class _Steps:
         return stage.planned_gangs()
 
     def place_planned(self, planned: BoolArray, units: float) -> None:
-        """Place the gangs of a plan [G] on nodes, tier by tier, as far as CP-SAT finds placements for whole tiers."""
+        """Place the planned gangs [G] on nodes by CP-SAT, tier by tier, until a tier has no placement."""
         spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
         answer = place_planned_gangs(self._problem, planned, spending)
         if answer is not None:

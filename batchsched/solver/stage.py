@@ -168,7 +168,7 @@ def _with_planned_gangs(
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
-    """Tell whether the greedy solution places every pod that may be placed, and no further solve can improve it."""
+    """Tell whether the greedy solution is optimal, because it places every pod that may be placed."""
     placed = count_placed_pods(problem, floor.classes, floor.counts)
     pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
     if bool((placed < pending).any()):

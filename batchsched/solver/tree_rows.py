@@ -21,7 +21,7 @@ ALWAYS: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceColumns:
-    """The variables of the node-level model for the slices of one gang or subgroup.
+    """The variables that describe the topology slices of one gang or subgroup, in the model over single nodes.
 
     Args:
       node: the group.
@@ -39,7 +39,7 @@ class SliceColumns:
 
 
 class TreeRows:
-    """The variables and constraints (rows) of one gang's tree of subgroups in a node-level model.
+    """The variables and constraints that describe the subgroup tree of one gang, in the model over single nodes.
 
     Args:
       model: the model; its first X variables are the counts.
@@ -198,7 +198,7 @@ class TreeRows:
     # ------------------------------------------------------------------------------------ values
 
     def set_values(self, values: IntArray) -> None:
-        """Fill in the entries of `values` for the subgroup tree, derived from its entries for the numbers of pods."""
+        """Compute the values of the subgroup variables from the numbers of pods, and store them in `values`."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)
         for node, domains, variables in self._choices:

@@ -56,7 +56,7 @@ class GangSearch:
 
 
 def find_searched_gangs(problem: Problem) -> BoolArray:
-    """Return which gangs [G] the greedy algorithm may fail to place although they fit, such as trees of subgroups."""
+    """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
     searched = find_trees(problem)
     parts = problem.subgroups
     searched[parts.gang[parts.required != NONE]] = True

@@ -10,7 +10,7 @@ from batchsched.solver.problem import NONE, Problem, Solution
 
 
 def is_tree(problem: Problem) -> list[bool]:
-    """Return which gangs [G] have nested subgroups, optional subgroups or slices."""
+    """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices."""
     gangs, parts = problem.gangs, problem.subgroups
     trees = [
         size > 0 or least != NONE

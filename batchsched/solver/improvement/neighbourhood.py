@@ -22,7 +22,7 @@ KEPT_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangNeighbourhood:
-    """The gangs that one step of the search decides again, as ascending indexes.
+    """The gangs that one improvement step of the solver places again, as ascending indexes.
 
     `complete` is True if they are all gangs of a tier and of the tiers below.
     """
@@ -32,7 +32,7 @@ class GangNeighbourhood:
 
 
 class NeighbourhoodSelection:
-    """Chooses which gangs each step of the search decides again; the same seed gives the same choices."""
+    """Chooses which gangs each improvement step of the solver places again; equal seeds, equal choices."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -53,7 +53,7 @@ class NeighbourhoodSelection:
     def choose_neighbourhood(
         self, tier: int, step: int, solution: Solution, *, everything: bool
     ) -> GangNeighbourhood:
-        """Return the gangs that a step decides again: all gangs of a tier and of the tiers below, or a part of them.
+        """Return the gangs that a step places again: all gangs of a tier and of lower tiers, or a part of them.
 
         Args:
           tier: the highest tier of the gangs.

@@ -36,7 +36,7 @@ IDLE_TURNS: Final = 2
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
-    """Divide the solver budget: return the part for solver rounds, and the effort units for the improvement."""
+    """Divide the solver budget into one part for solver rounds and one part for the improvement of the result."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
     return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short
@@ -45,7 +45,7 @@ def split_budget(budget: Budget) -> tuple[Budget, float]:
 def improve_solution(
     problem: Problem, solution: Solution, units: float, budget: Budget, seed: int
 ) -> Solution:
-    """Improve a solution by deciding subsets of its gangs again, until the units are spent or no step helps.
+    """Improve a solution by placing subsets of its gangs again, until the budget is used up or no step helps.
 
     Args:
       problem: the problem, without rows and cuts.
@@ -98,7 +98,7 @@ class _Search:
         self._problem, self._seed = problem, seed
 
     def take_step(self, neighbourhood: GangNeighbourhood, budget: Budget) -> tuple[bool, float]:
-        """Solve the gangs of a neighbourhood again; return whether the solution improved, and the gap that remains."""
+        """Place some gangs (a neighbourhood) again; return whether the solution improved, and the gap that remains."""
         solution = self.solution
         part = NeighbourhoodProblem(self._problem, solution, neighbourhood)
         answer = part.solve(budget, self._seed, NoTelemetry())

@@ -17,7 +17,7 @@ from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 
 
 class NeighbourhoodProblem:
-    """The problem of placing only the gangs of a neighbourhood again, with their present placements."""
+    """The problem of placing only some gangs again, while all other gangs keep their placements."""
 
     def __init__(self, problem: Problem, solution: Solution, neighbourhood: GangNeighbourhood) -> None:
         """Take the gangs out of the problem.
@@ -58,7 +58,7 @@ class NeighbourhoodProblem:
         return TieredStage(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
     def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
-        """Return the solution of the whole problem in which the gangs of the neighbourhood are placed as in `part`."""
+        """Return the solution of the whole problem with these gangs placed as in `part`."""
         rest, own = self._kept, self._subset.to_whole_problem(part)
         classes = np.concatenate([rest.classes, own.classes])
         nodes = np.concatenate([rest.nodes, own.nodes])

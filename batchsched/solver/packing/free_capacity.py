@@ -14,7 +14,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """One recorded step, kept for undo: pods placed on nodes, or (class index -1) a gang counted as placed."""
+    """One recorded change, so that it can be undone: placed pods, or a gang that is counted as placed."""
 
     class_index: int
     gang: int
@@ -24,7 +24,7 @@ class TrailEntry(NamedTuple):
 
 
 class FreeCapacity:
-    """Tracks the free capacity of nodes, quotas and plugin constraints while pods are placed; changes can be undone.
+    """The free capacity of nodes, queue limits and plugin constraints while pods are placed; changes can be undone.
 
     `checkpoint` and `roll_back_to` bracket an attempt. Minimums and domains are the subject of `Packing`.
     """
@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable_nodes(self, class_index: int) -> BoolArray:
-        """Return which nodes [N] pass the filters of a pod class, without those where plugins have refused it."""
+        """Return a mask [N] of the nodes that pass the filters of a pod class, without nodes where it was refused."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
@@ -104,7 +104,7 @@ class FreeCapacity:
         return placed
 
     def place_equal_gangs(self, classes: Sequence[int]) -> int:
-        """Place gangs of one pod each with equal requests, in the given order, while there is room.
+        """Place gangs of one pod each with equal requests, in the given order, while they fit.
 
         Quotas and rows are not checked: `group_equal_gangs` groups only gangs that they do not concern.
 
@@ -208,11 +208,11 @@ class FreeCapacity:
         self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
     def count_gang(self, gang: int) -> None:
-        """Count a gang as placed, both in queue limits on the number of gangs and in plugin constraints."""
+        """Count a gang as placed for the queue limits and plugin constraints that count gangs."""
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_trail_entry(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Make a recorded change (`entry`) and append it to the list of changes; with sign -1, undo it instead.
+        """Make a change and record it (sign 1), or undo a recorded change (sign -1).
 
         A caller that undoes an entry has removed it from the trail.
         """
@@ -242,11 +242,11 @@ class FreeCapacity:
             cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
-        """Undo all placements of some gangs and return them; placements of other gangs stay."""
+        """Remove all placed pods of some gangs, and return the removed placements."""
         return self._withdraw(lambda entry: entry.gang in gangs)
 
     def withdraw_classes(self, classes: Collection[int]) -> list[TrailEntry]:
-        """Undo all placements of some pod classes and return them; their gangs still count as placed."""
+        """Remove all placed pods of some pod classes, and return the removed placements; gangs stay counted."""
         return self._withdraw(lambda entry: entry.class_index in classes)
 
     def _withdraw(self, leaves: Callable[[TrailEntry], bool]) -> list[TrailEntry]:

@@ -26,7 +26,7 @@ def limits_every_node(row: ConstraintRow) -> bool:
 
 
 class QuotaLedger:
-    """The amounts that remain of each quota while gangs are placed and placements are undone."""
+    """The amounts that each queue limit still allows while gangs are placed and placements are undone."""
 
     def __init__(self, problem: Problem) -> None:
         quota, gang = np.nonzero(problem.quotas.covers)
@@ -44,11 +44,11 @@ class QuotaLedger:
             self._of_gang[g].append(q)
 
     def is_limited(self, gang: int) -> bool:
-        """Tell whether the quota of any queue may refuse the gang."""
+        """Tell whether the limit of any queue may prevent the gang from being placed."""
         return bool(self._of_gang[gang])
 
     def admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
-        """Return how many of `want` pods with this request the quotas of the gang's queues admit."""
+        """Return how many of `want` pods with this request the limits of the gang's queue and its ancestors admit."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in pod_request:
@@ -57,7 +57,7 @@ class QuotaLedger:
         return want
 
     def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
-        """Subtract the requests of a gang's pods from the remaining amounts of the gang's quotas.
+        """Subtract the requests of a gang's pods from the amounts that its queue limits still allow.
 
         A negative number of pods undoes the subtraction.
         """
@@ -68,14 +68,14 @@ class QuotaLedger:
                     remaining[r] -= amount * pods
 
     def admits_gang(self, gang: int) -> bool:
-        """Tell whether the limits on running gangs of a gang's queue and its ancestors admit the gang.
+        """Tell whether a gang's queue and all ancestors may have one more running gang.
 
         A gang with running members is counted already.
         """
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def admits_minimum(self, gang: int) -> bool:
-        """Tell whether the quotas may admit a gang's minimum number of pods; only the answer False is certain.
+        """Tell whether queue limits may admit a gang's minimum number of pods; only the answer False is certain.
 
         None of the gang's pods may be placed already.
 
@@ -116,7 +116,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowLedger:
-    """The values of the left sides of the plugins' linear constraints (rows), kept up to date while pods are placed.
+    """The present values of the plugins' linear constraints (left sides), updated as pods are placed.
 
     Rows that limit every node by itself are left out.
     """
@@ -159,7 +159,7 @@ class RowLedger:
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
 
     def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Reduce `caps`, the maximum pods of a pod class on each node, to what plugin constraints admit.
+        """Reduce `caps`, the maximum number of pods of a class on each node, to what plugin constraints admit.
 
         Only AT_MOST rows reduce them.
         """
@@ -172,7 +172,7 @@ class RowLedger:
         return caps
 
     def missing_pods_by_domain(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
-        """Return how many pods of a pod class each domain still needs to meet plugin constraints with a lower limit.
+        """Return how many pods of a class each domain lacks for plugin constraints with a lower limit.
 
         For each such row, the result has the domains of the nodes, and the missing pods of each domain.
         """

@@ -26,7 +26,7 @@ PACK_LEVELS: Final = 64
 
 
 class NodeOrder:
-    """Computes the order in which nodes are filled with pods of a pod class; it does not record placed pods."""
+    """Computes the order in which nodes are filled with pods of a pod class."""
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Collect the device sizes that are requested; `plain` omits slot preservation, as in other schedulers."""
@@ -80,7 +80,7 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether pods of a class fill nodes in phases, which break up pairs or quads of free devices last.
+        """Tell whether pods of a class fill nodes in phases, so that pairs or quads of free devices are used last.
 
         Otherwise all pods that fit are placed at once.
         """
@@ -89,7 +89,7 @@ class NodeOrder:
     def phase_limits(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield for each phase how many pods each node may take; only later phases break up sets of free devices.
+        """Yield for each phase the maximum number of pods on each node; later phases break up pairs of free devices.
 
         Args:
           class_index: the class.
@@ -142,7 +142,7 @@ class NodeOrder:
         return spare
 
     def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return the nodes in the order in which to fill them, at most `most` of them, as positions in `nodes`.
+        """Return at most `most` nodes, as positions in `nodes`, in the order in which they are to be filled.
 
         Args:
           class_index: the class.
@@ -222,7 +222,7 @@ class NodeOrder:
 
 
 def augmented_demand(problem: Problem) -> IntArray:
-    """Return the requests of one pod of each class [C, R + E] for R resources, and E per-node limits of plugins.
+    """Return the requests of one pod of each class [C, R + E]: R resources, then E per-node plugin limits.
 
     Each of the E rows limits every node by itself, so that it acts as one more resource.
     """
@@ -233,7 +233,7 @@ def augmented_demand(problem: Problem) -> IntArray:
 
 
 def augmented_free(problem: Problem) -> IntArray:
-    """Return what is free on each node [R + E, N]: R resources, then E per-node limits of plugins.
+    """Return the free amounts of each node [R + E, N]: R resources, then E per-node plugin limits.
 
     They are the columns of `augmented_demand`.
     """

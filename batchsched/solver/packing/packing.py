@@ -16,7 +16,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_p
 
 @dataclass(frozen=True, slots=True)
 class SubgroupMembers:
-    """The pods of one subgroup of a gang; index -1 stands for the pods of the gang that belong to no subgroup."""
+    """The pod classes of one subgroup of a gang; index -1 stands for pods that belong to no subgroup."""
 
     index: int
     need: int
@@ -28,7 +28,7 @@ class SubgroupMembers:
 
 @dataclass(frozen=True, slots=True)
 class GangMembers:
-    """The pod classes of a gang, the largest pods first, and its subgroups, those with a required level first."""
+    """The pod classes and the subgroups of a gang, in the order in which the solver places them."""
 
     classes: tuple[int, ...]
     parts: tuple[SubgroupMembers, ...]
@@ -86,7 +86,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnGangs:
-    """The placements of gangs that were removed from a packing, and the topology domains of these gangs."""
+    """The placements of gangs that were removed from the nodes, with the topology domains of these gangs."""
 
     entries: list[TrailEntry]
     domains: dict[int, int]
@@ -130,7 +130,7 @@ class Packing:
         self.room.roll_back_to(mark)
 
     def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
-        """Remove all pods of some gangs from their nodes; `reinstate` puts them back if the room is still free."""
+        """Remove all pods of some gangs from their nodes; `reinstate` puts them back while the capacity is free."""
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {subgroup for g in gangs for subgroup in self._parts_of[g]}
@@ -293,7 +293,7 @@ class Packing:
         return placed >= need or self.place_any(members.classes, need - placed, nodes) >= need - placed
 
     def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods in total, one given pod class after the other; return how many were placed."""
+        """Place up to `want` pods in total, from one pod class after the other; return how many were placed."""
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
@@ -410,14 +410,14 @@ class Packing:
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
     def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the nodes of some topology domains, ascending; only the nodes in `cell` unless it is None."""
+        """Return the nodes of some topology domains, ascending; if `cell` is given, only the nodes in `cell`."""
         nodes = self.domain_nodes(level, domains[0])
         if len(domains) > 1:
             nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
     def count_fitting_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
-        """Return how many pods of a pod class fit in each topology domain [D], on the nodes in `cell` or on all."""
+        """Return how many pods of a class fit in each topology domain [D], on all nodes or only those in `cell`."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.nodes_with_room(class_index, cell)
@@ -428,7 +428,7 @@ class Packing:
     def fitting_domains(
         self, members: GangMembers, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Return the domains of a topology level that may each hold `need` pods of a gang, the tightest fit first."""
+        """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
         # With all pods needed, each class must fit as a whole; otherwise only the sum counts.

@@ -8,7 +8,7 @@ from batchsched.solver.problem import IntArray
 
 
 def divide_slices(slices: int, capacity: IntArray, started: Mapping[int, int]) -> dict[int, int] | None:
-    """Return how many slices to add to each topology domain, or None if the domains have too little room.
+    """Return how many topology slices to add to each domain, or None if the domains have too little capacity.
 
     The fewest domains are used. No domain that gets a slice has two slices more than another domain in use; without
     running slices the numbers of two domains in use differ by at most one. Of several domains that would do, those

@@ -25,7 +25,7 @@ MAX_ATTEMPTS: Final = 4000
 
 
 class DomainPacking(Protocol):
-    """The part of the interface of `Packing` that the placement of trees uses."""
+    """The methods of a packing that are needed to place a gang with a tree of subgroups."""
 
     problem: Problem
     room: FreeCapacity
@@ -54,7 +54,7 @@ class _PodDemand:
 
 
 class TreePacking:
-    """Places the pods of one gang that has a tree of subgroups on the cluster nodes of a packing."""
+    """Places the pods of one gang with a tree of subgroups on the nodes of a cluster."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:
         self._packing, self._gang = packing, gang
@@ -265,7 +265,7 @@ class TreePacking:
     # ------------------------------------------------------------------------------------ elastic pods
 
     def place_elastic_pods(self, tree: TreeNode) -> int:
-        """Place as many pods beyond the minimum as fit: subgroups as a whole, then single pods and whole slices."""
+        """Place as many pods beyond the minimum as fit: whole subgroups, then single pods and whole slices."""
         return self._extend(tree, None, tree.pods)
 
     def _extend(self, node: TreeNode, cell: IntArray | None, most: int) -> int:

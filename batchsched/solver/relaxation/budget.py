@@ -26,19 +26,19 @@ NODES_PER_UNIT: Final = 16
 
 
 def probe_work(problem: Problem) -> float:
-    """Return the estimated work, in units of about a microsecond, of one test whether the gang of a problem fits."""
+    """Return the estimated work (in microseconds) of testing once whether the gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 
 
 def solving_work(solution: Solution) -> float:
-    """Return the estimated work of CP-SAT for a solution, in units of about a microsecond."""
+    """Return the estimated work (in microseconds) that CP-SAT did for a solution."""
     work_per_variable = WORK_PER_POOL_VARIABLE if solution.stage == "aggregated" else WORK_PER_VARIABLE
     return WORK_PER_EFFORT * solution.effort + work_per_variable * solution.variables
 
 
 class ExplanationBudget:
-    """The amount of computing work that remains for explaining the refusals of one session.
+    """The amount of computing work that may still be used to explain the refusals of one session.
 
     Work is counted, not timed, so that equal sessions have equal explanations. Once the budget is spent, refusals keep
     their cause and name no change that would admit the gang.
@@ -67,7 +67,7 @@ class ExplanationBudget:
 
     @contextmanager
     def limited_to(self, units: float) -> Iterator[None]:
-        """Limit the remaining budget to a number of units until the context ends."""
+        """Limit the remaining budget to a number of units within a `with` block."""
         withheld = max(0.0, self.remaining - units)
         self.remaining -= withheld
         try:
@@ -76,5 +76,5 @@ class ExplanationBudget:
             self.remaining += withheld
 
     def spend_effort(self, deterministic: float) -> None:
-        """Subtract work that CP-SAT did for an explanation, given in its units of deterministic time."""
+        """Subtract the work of CP-SAT for an explanation, given as deterministic time."""
         self.remaining -= deterministic * WORK_PER_EFFORT

@@ -133,7 +133,7 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
 
 
 def halve_change(change: Relaxation) -> Relaxation | None:
-    """Return a change with half of each amount (nodes, pods, resources), rounded down; None if all become 0."""
+    """Return a change with half of each amount (nodes, pods, resources), rounded down; None if all are 0 then."""
     return resize_change(change, lambda amount: amount // 2)
 
 
@@ -201,7 +201,7 @@ def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
 
 
 def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:
-    """Return amounts [R] as an array, each reduced to at most UNLIMITED, because larger ones could overflow.
+    """Return amounts [R] reduced to at most UNLIMITED, so that sums of them do not overflow.
 
     64 bits do not hold every sum.
     """

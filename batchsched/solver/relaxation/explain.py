@@ -107,7 +107,7 @@ def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedGang:
-    """A problem that contains only one gang, with the indexes that its parts have in the whole problem.
+    """The problem of one gang without all others, with the original indexes of its pod classes and subgroups.
 
     In its own problem, the gang has number 0.
 
@@ -125,7 +125,7 @@ class IsolatedGang:
     rows: IntArray
 
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Translate the indexes in a change, such as the quota to raise, from the one-gang to the whole problem."""
+        """Translate a change for the problem of one gang, such as a raised quota, to indexes of the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
@@ -143,7 +143,7 @@ class IsolatedGang:
 
 
 class GangProblems:
-    """Creates problems of single gangs from a problem with all gangs."""
+    """Creates for single gangs the problem that contains no other gang."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -248,7 +248,7 @@ class RefusalEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchEvidence:
-    """The result of an exact search for a placement of a refused gang with nested subgroups, slices or levels.
+    """The result of an exact search for a placement of a refused gang, and whether it proves that none exists.
 
     Args:
       proved: there is provably no placement on what is free.
@@ -341,7 +341,7 @@ class RefusalExplainer:
         return SearchEvidence(proved)
 
     def fits_without_plugins_and_level(self, gang: int) -> bool:
-        """Tell whether a refused gang would fit without plugin constraints and without its required topology level."""
+        """Tell whether a refused gang fits if plugin constraints and its required level are ignored."""
         problem = self._after.isolate(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()

@@ -45,7 +45,7 @@ _BUDGET: Final = Budget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """The numbers of pods, among those of a gang's minimum, that fit in each topology domain.
+    """The number of pods of a gang's minimum that fit in each topology domain.
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -59,17 +59,17 @@ class FitCounts:
 
     @property
     def shortfall(self) -> IntArray:
-        """The number of pods [D, C] of the gang's minimum for which a topology domain has no room, by pod class."""
+        """The number of pods [D, C] of the gang's minimum that do not fit in each topology domain, by pod class."""
         return self.minimum_by_class - self.placed
 
     @property
     def fits(self) -> bool:
-        """Whether some topology domain has room for the gang's minimum number of pods."""
+        """Whether the gang's minimum number of pods fits in some topology domain."""
         return bool((self.placed.sum(axis=1) >= self.minimum_by_class.sum()).any())
 
     @property
     def best_domain_position(self) -> int:
-        """The position in `domains` of the topology domain that has room for the most pods of the minimum."""
+        """The position in `domains` of the topology domain in which most pods of the minimum fit."""
         return int(np.argmin(self.shortfall.sum(axis=1)))
 
 
@@ -89,7 +89,7 @@ class _Cells:
 
 
 class ResidualProblem:
-    """The placement problem of one refused gang on the capacity that other gangs leave; its results are cached.
+    """The problem of placing one refused gang in the capacity that other gangs leave, with cached results.
 
     Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
     problem is another `ResidualProblem`.
@@ -148,7 +148,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """How many pods of the gang's minimum fit in each topology domain, if the largest pods are placed first.
+        """The number of pods of the gang's minimum that fit in each topology domain, the largest pods first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -300,7 +300,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counting decides if the gang fits, because no plugin constraint and no subgroup level applies."""
+        """Whether counts of fitting pods show if the gang fits: no plugin constraint and no subgroup level applies."""
         return (
             not self.problem.rows
             and not find_trees(self.problem)[0]
@@ -349,7 +349,7 @@ class ResidualProblem:
 
     @cached_property
     def missing_pods(self) -> IntArray:
-        """The number of pods of each pod class [C] that do not exist yet and that the gang's minimum needs."""
+        """The number of pods of each pod class [C] that the gang's minimum needs and that do not exist yet."""
         classes = self.problem.classes
         missing = np.zeros(len(classes.count), np.int64)
         for subgroup, need in enumerate(self._subgroup_needs):
@@ -431,7 +431,7 @@ class ResidualProblem:
         return short
 
     def resource_shortage(self) -> IntArray:
-        """Return the amounts [R] that the gang's minimum lacks in the domain that takes the most of its pods.
+        """Return the amounts [R] that the gang's minimum lacks in the topology domain with the best fit.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """

@@ -32,7 +32,7 @@ _MAX_FACTOR: Final = 16
 
 
 class RefusalCause(StrEnum):
-    """The constraint that refuses a gang."""
+    """The constraint that prevents a refused gang from being placed."""
 
     NOT_ALLOWED = "not allowed"
     TOO_FEW_PODS = "too few pods"
@@ -48,7 +48,7 @@ class RefusalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeFamily:
-    """Changes of different size that loosen one constraint of a refused gang, such as 1, 2 or 3 more nodes.
+    """Changes of increasing size that loosen one constraint of a refused gang, such as 1, 2 or 3 more nodes.
 
     Args:
       cause: the constraint that the changes loosen.
@@ -114,7 +114,7 @@ class AdmissionProbe:
 
 
 def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
-    """Return the smallest change of increasing size with which the refused gang fits; None if it never does.
+    """Try changes of increasing size; return the smallest one with which the refused gang fits, or None.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
     halved as long as its half admits too: at least half of the result then does not.
@@ -159,7 +159,7 @@ def propose_change_families(
     node_types: Sequence[IntArray],
     wider: Sequence[int],
 ) -> Iterator[ChangeFamily]:
-    """Yield families of changes that may admit a refused gang, such as more nodes, the least disruptive first.
+    """Yield kinds of changes that may admit a refused gang, such as more nodes, the least disruptive first.
 
     Args:
       residual: the gang's own problem on what is left.
@@ -192,7 +192,7 @@ def propose_change_families(
 
 
 def combine_changes(*parts: Relaxation) -> Relaxation:
-    """Merge changes, such as more nodes and a raised quota, into one change; a single one is returned as it is."""
+    """Merge changes, such as more nodes and a raised quota, into one change."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 

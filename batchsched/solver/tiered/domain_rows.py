@@ -31,7 +31,7 @@ MAX_GANG_SETS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalGangs:
-    """Gangs that each need one domain of a topology level, with their sizes and the sizes of the domains.
+    """Gangs that compete for the domains of a topology level: their sizes, and the sizes of the domains.
 
     Args:
       gangs: [I] the gangs, ascending.
@@ -48,7 +48,7 @@ class RivalGangs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalRow:
-    """A linear constraint on which rival gangs are placed (y = 1): Σ factors·y[gangs] <= right."""
+    """A linear constraint on gangs that compete for domains: Σ factors·y[gangs] <= right, with y = 1 if placed."""
 
     gangs: IntArray
     factors: IntArray

@@ -38,7 +38,7 @@ MAX_SCATTERED_DOMAINS: Final = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainCell:
-    """The nodes that a gang or a subgroup may use if a certain topology domain is chosen for it.
+    """The nodes that a gang or a subgroup may use if the solver chooses a certain topology domain for it.
 
     Args:
       areas: (level, domain) pairs; their rows count the cell's pods.
@@ -77,7 +77,7 @@ class CandidateDomains:
         return tuple(result)
 
     def cells_of_gang(self, gang: int, members: GangMembers, every: bool = False) -> list[DomainCell]:
-        """Return the topology domains in which the model may place a gang, each as a set of nodes (a cell).
+        """Return the candidate topology domains of a gang, each as the set of its nodes (a cell).
 
         With `every`, there is a single cell of all domains that may hold the gang.
         """
@@ -89,7 +89,7 @@ class CandidateDomains:
     def cells_of_subgroup(
         self, gang: int, part: SubgroupMembers, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
-        """Return the topology domains in which the model may place a subgroup, each as a set of nodes (a cell).
+        """Return the candidate topology domains of a subgroup, each as the set of its nodes (a cell).
 
         The cells are inside `outer`. `every` is as in `cells_of_gang`.
         """

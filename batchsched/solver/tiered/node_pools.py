@@ -55,7 +55,7 @@ class NodePools:
 
 
 def build_pools(packing: Packing) -> NodePools:
-    """Divide the nodes of a problem into pools of similar nodes.
+    """Divide the nodes of a problem into pools of similar nodes, so that the model counts pods by pool.
 
     Pools are also divided along the domains of rows and by free devices, as long as there are few enough pools.
     """
@@ -109,7 +109,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotRow:
-    """A capacity limit of a set of nodes as a linear constraint on pod counts x: Σ factors·x <= right.
+    """A linear constraint on the pod counts x of a set of nodes, given by its capacity: Σ factors·x <= right.
 
     `size` is the resource and the request size of a simple row.
     """
@@ -120,7 +120,7 @@ class SlotRow:
 
 
 class SlotSupply:
-    """Computes how many requests of one size a set of nodes can hold.
+    """Computes how many requests of one size, such as 4 GPUs, fit on a set of nodes.
 
     Devices without enough CPU and memory do not count.
     """
@@ -169,7 +169,7 @@ class SlotSupply:
         return np.unique(np.append(sizes, unit)) if sizes.size else sizes
 
     def total_slots(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
-        """Return how many requests of each size the nodes hold: Σ_n floor(free_n / size) over the nodes."""
+        """Return how many requests of each size fit on the nodes: Σ_n floor(free_n / size)."""
         held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return held
 
@@ -200,7 +200,7 @@ class SlotSupply:
         yield from self._paired(demand, most, nodes)
 
     def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return F functions that map requests and free amounts to whole slots; each one gives a capacity constraint.
+        """Return F functions that convert amounts to whole requests; each one gives a capacity constraint.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
 

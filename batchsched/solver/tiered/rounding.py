@@ -37,7 +37,7 @@ MAX_EJECTED_GANGS: Final = 16
 
 
 class GangEjection:
-    """Makes room for a gang by removing gangs of lower priority tiers that this session placed and has not bound."""
+    """Frees capacity for a gang by removing gangs of lower tiers that this session placed and has not bound."""
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
@@ -219,7 +219,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """The number of pods of a pod class that the solver planned to place but that did not fit on the nodes."""
+    """The number of pods of a pod class that the tiered solve chose and that do not fit on the nodes."""
 
     gang: int
     class_index: int
@@ -228,7 +228,7 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """The nodes with the planned pods that were placed on them, and the planned pods that did not fit at first.
+    """The nodes with the pods that the tiered solve chose, and the chosen pods that did not fit at first.
 
     Room may have been found for these pods later.
     """
@@ -302,7 +302,7 @@ def round_to_nodes(
 
 
 def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
-    """Return the solution with more elastic pods of higher tiers, which replace gangs of lower tiers if needed.
+    """Add elastic pods of higher tiers to a solution, in place of gangs of lower tiers if needed.
 
     The search moves gangs, so that elastic pods of a gang that it does not decide again may fit in place of others.
 

@@ -41,14 +41,14 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """Earlier solutions that the tiered solve must match or improve on, and the best of them."""
+    """Earlier solutions that the result of the tiered solve must not be worse than, and the best of them."""
 
     best: Solution
     placed: tuple[IntArray, ...]
 
 
 class TieredStage:
-    """The tiered solve of one problem, in rounds: choose gangs, place them on nodes, exclude what did not fit."""
+    """Solves a large problem in rounds: choose gangs, place them on nodes, exclude choices that did not fit."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class TieredStage:
         return self._result()
 
     def planned_gangs(self) -> BoolArray:
-        """Return the gangs [G] of the first plan: the best ones for the node pools, whether or not nodes hold them."""
+        """Return a mask [G] of the gangs that the first round chose, before their pods are placed on nodes."""
         full, plan = self._full.aggregate, self._first_plan
         return np.zeros(len(full.y), np.bool_) if plan is None else plan.values[full.y] > 0
 
@@ -137,7 +137,7 @@ class TieredStage:
         return self._budget.deterministic - units_of_work(spending.spent, spending.variables, pairs)
 
     def with_bounds(self, solution: Solution) -> Solution:
-        """Add upper bounds of the tiers' objectives to a solution that another component found."""
+        """Add an upper bound for each tier's objective to a solution that another component found."""
         spending = self._spending
         effort, variables = solution.effort - spending.spent, solution.variables - spending.variables
         self.best = solution

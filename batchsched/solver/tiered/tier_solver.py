@@ -36,7 +36,7 @@ MAX_TIE_EFFORT: float = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TieredSolution:
-    """The result of solving a tiered model: variable values, pods by node pool, and bounds of the objectives [T]."""
+    """The result of the tiered model: values of the variables, pods by node pool, and objective bounds [T]."""
 
     values: IntArray
     split: PoolSplit
@@ -53,11 +53,11 @@ class _TierChoice:
     bound: int
 
     def objective_value(self, objective: IntArray) -> int:
-        """The value of the tier's objective for this choice; -1 if no choice was found."""
+        """Return the value of the tier's objective for this choice of gangs; -1 if no choice was found."""
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Whether this choice is better than another: a choice that fits, or else the one of higher objective."""
+        """Whether this choice of gangs is better: it fits and the other does not, or its objective is higher."""
         return (self.fits, self.objective_value(objective)) > (other.fits, other.objective_value(objective))
 
 
@@ -85,7 +85,7 @@ class _Ascent:
     fits: bool = False
 
     def adopt_choice(self, choice: _TierChoice) -> None:
-        """Adopt the choice that was made for a tier: the next tier starts from it."""
+        """Fix the gangs that were chosen for a tier; the next tier starts from this choice."""
         assert choice.values is not None
         self.values, self.split = choice.values, choice.split
         self.solved, self.fits = True, choice.split.short == 0.0
@@ -145,7 +145,7 @@ class TierSolver:
         return self._ascend(hint, floors, ceiling, None)
 
     def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return an upper bound of each tier's objective [T]; the pods of higher tiers are fixed to `placed` [C].
+        """Return an upper bound of each tier's objective [T], given the placed pods [C] of the higher tiers.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """

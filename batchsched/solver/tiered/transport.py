@@ -39,7 +39,7 @@ _CUT_SCALE = 2.0**34
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolSplit:
-    """How many pods of each pod class are assigned to each pool of similar nodes [C, P]; the numbers may be fractions.
+    """The number of pods of each pod class in each pool of similar nodes [C, P]; numbers may be fractions.
 
     `short` is the weighted shortage.
     """
@@ -204,14 +204,14 @@ class PoolTransport:
 
     @property
     def has_tightened_rows(self) -> bool:
-        """Whether `tighten` has made the capacity constraint of any node pool stricter.
+        """Whether `tighten` has reduced the capacity of any node pool.
 
         New cuts are then not valid for bounds.
         """
         return bool((self._right < self._original_right).any())
 
     def tighten(self, class_index: int, pods: FloatArray) -> None:
-        """Reduce the capacity of each node pool by the pods [P] that were planned there but did not fit.
+        """Reduce the capacity of each node pool by the number of pods [P] that were planned there and did not fit.
 
         The pods are subtracted from the slot rows of their size and of smaller sizes.
         """

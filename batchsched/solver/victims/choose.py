@@ -21,7 +21,7 @@ Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
 def choose_by_unit(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict gangs and elastic pods one by one until the pending gang fits, lowest cost per freed resource first.
+    """Evict gangs and elastic pods one by one until the pending gang fits, the cheapest per freed resource first.
 
     Only resources that the pending gang requests count.
     """
@@ -43,7 +43,7 @@ def choose_by_unit(search_input: VictimSearchInput) -> VictimState | None:
 
 
 def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
-    """Clear nodes of evictable pods until the pending gang fits; the cost of each node is computed once, at the start.
+    """Remove all victims from one node after the other until the gang fits; costs are computed once, at the start.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
     """
@@ -56,7 +56,7 @@ def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
 
 
 def choose_by_node(search_input: VictimSearchInput) -> VictimState | None:
-    """Clear nodes of evictable pods until the pending gang fits; the cheapest node is determined again each time.
+    """Remove all victims from one node after the other until the gang fits; the next node is always the cheapest.
 
     Units that are evicted already cost nothing.
     """
@@ -79,7 +79,7 @@ GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
 
 
 def restore_unneeded_victims(ground: VictimState) -> None:
-    """Undo evictions, the most costly first, that the pending gang does not need in order to fit.
+    """Undo evictions that are not needed for the pending gang to fit, the most costly ones first.
 
     In the end, every evicted unit is needed.
     """
@@ -105,7 +105,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] the least possible cost of evictions that make room for one more pod of a pod class.
+    """Return for each node [S] the least possible eviction cost for one more pod of a pod class to fit.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -123,7 +123,7 @@ def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArra
 
 
 def cost_lower_bound(search_input: VictimSearchInput) -> float:
-    """Return a lower bound of the cost of the evictions that the pending gang needs; 0 if no bound is known."""
+    """Return a lower bound of the cost of all evictions that the pending gang needs; 0 if unknown."""
     if not search_input.rigid:
         return 0.0
     return max((_bound_class_cost(search_input, c) for c in range(len(search_input.count))), default=0.0)
@@ -143,7 +143,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
 
 
 def cost_with_required_units(search_input: VictimSearchInput) -> IntArray:
-    """Return the eviction cost of each gang or elastic pod [U], plus that of the victims that it requires."""
+    """Return the eviction cost of each gang or elastic pod [U] and of those evicted with it."""
     problem = search_input.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
@@ -299,11 +299,11 @@ class _Search:
 
     @property
     def guard_fired(self) -> bool:
-        """Whether the wall-clock guard ended a call of CP-SAT."""
+        """Whether a call of CP-SAT ended early because of the wall-clock limit."""
         return self.spending.guard
 
     def try_greedies(self, search_input: VictimSearchInput) -> None:
-        """Run all greedy heuristics and keep the cheapest set of victims."""
+        """Run all greedy algorithms for victims, and keep the cheapest set that they find."""
         for greedy in GREEDIES:
             ground = greedy(search_input)
             if ground is None:

@@ -42,7 +42,7 @@ class VictimModel(LinearModel):
         self._cutoff: int | None = None
 
     def solve(self, hint: VictimState | None, below: int, budget: CpSatBudget, gap: float) -> CpSatAnswer:
-        """Find the cheapest set of victims that costs less than `below`.
+        """Find the cheapest set of victims that the model allows, if it costs less than `below`.
 
         The first U values of the answer say which units are evicted.
         """

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSearchInput:
-    """The constant data of a search for victims: it does not change while victims are evicted and restored.
+    """The data that stay constant while a search evicts and restores victims for one pending gang.
 
     Args:
       problem: the problem.
@@ -153,7 +153,7 @@ class VictimState:
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return some victims with all further victims that they require, except the already evicted ones.
+        """Return victims, with all further victims that must be evicted with them and are not evicted yet.
 
         They are in no particular order.
         """
@@ -167,7 +167,7 @@ class VictimState:
         return list(closure)
 
     def evict_units(self, units: Iterable[int]) -> bool:
-        """Mark victims, and those that must leave with them, as evicted in the search, unless a limit forbids it.
+        """Mark victims, and those that must be evicted with them, as evicted, unless a limit forbids it.
 
         Returns:
           True, or False if a limit forbids it. Then nothing has changed.
@@ -188,7 +188,7 @@ class VictimState:
         self._move(unit, -1)
 
     def is_required(self, unit: int) -> bool:
-        """Tell whether the eviction of another victim requires this one, so that this one must stay evicted."""
+        """Tell whether another evicted victim requires the eviction of this one, so that it must stay evicted."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:
@@ -204,7 +204,7 @@ class VictimState:
 
     @property
     def is_known_insufficient(self) -> bool:
-        """Whether an earlier attempt has shown that the victims evicted so far do not make enough room."""
+        """Whether an earlier attempt has shown that the pending gang does not fit after these evictions."""
         return any(not np.delete(self.evicted, cut).any() for cut in self.problem.cuts)
 
     def gang_fits(self) -> bool:
