@@ -82,7 +82,7 @@ class DecisionBuilder:
                 self.head = None
 
     def add_head_reservation(self) -> None:
-        """Add to the decision the reserved start of the first gang that does not fit.
+        """Add the reserved start of the first gang that does not fit (the head) to the decision.
 
         It is omitted if the gang's pods have nominated nodes already.
         """
@@ -93,7 +93,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight of the gangs that the solver placed, and its upper bound, to the sums of each tier."""
+        """Add the weight of the gangs that the solver placed, and its upper bound, to the sums of their tiers."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -109,7 +109,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def compute_tier_accounts(self) -> None:
-        """Set `tiers` (placed weight and its upper bound, by tier) and `gap` (the relative gap between their sums)."""
+        """Set the decision's `tiers` (placed weight and upper bound of each) and its relative `gap`."""
         self.tiers = tuple(
             TierAccount(
                 share=tier[0].share_name,

@@ -44,7 +44,7 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
 
 
 class LevelFeasibility(FeasibilityItem, frozen=True):
-    """How many pods of one pod class fit in each domain of one topology level, the domain for the most pods first.
+    """How many pods of one pod class fit in each domain of a topology level, the domain with most pods first.
 
     Nodes without the level's label are left out.
     """
@@ -54,7 +54,7 @@ class LevelFeasibility(FeasibilityItem, frozen=True):
 
 
 class PartFeasibility(FeasibilityItem, frozen=True):
-    """How many of the pending pods that a gang has in one subGroup and one pod class fit, and in which domains.
+    """How many of a gang's equal pending pods in one subGroup fit on nodes, and in which topology domains.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -100,7 +100,7 @@ class GangFeasibility(FeasibilityItem, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Report where a gang would fit once a decision has been carried out; return None if no such gang exists.
+    """Report where a gang fits after a decision has been carried out; None if there is no such gang.
 
     Args:
       snapshot: the cluster that the decision was made for.

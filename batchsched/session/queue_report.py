@@ -110,7 +110,7 @@ class QueueTreeReport(QueueReportItem, frozen=True):
 
 
 def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTreeReport:
-    """Return a report on all queues and pending gangs, as the next session finds them.
+    """Return a report on all queues and pending gangs at the beginning of the next session.
 
     Args:
       snapshot: the cluster.
@@ -126,7 +126,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
 def report_pending_gangs(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> tuple[PendingGangReport, ...]:
-    """Return a report on the pending gangs in the gang order, as the next session finds them.
+    """Return a report on all pending gangs in the order in which the next session tries them.
 
     Args:
       snapshot: the cluster.

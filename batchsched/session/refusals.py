@@ -57,7 +57,7 @@ NOT_PROVED: Final = "; not proved: the search for a placement was ended by its b
 
 
 class RefusalMessages:
-    """Writes refusal messages for the gangs of one solver problem, from the causes and amounts that the solver found.
+    """Writes the refusal messages for the gangs of a solver problem, from the causes that the solver found.
 
     Args:
       context: for names of levels, domains and nodes.
@@ -100,7 +100,7 @@ class RefusalMessages:
         return f"{fit}; missing: {missing}" if missing else fit
 
     def proof_message(self, search: SearchEvidence) -> str:
-        """Return the clause which states whether an exact search has proved that a refused gang has no placement."""
+        """Return the clause which states whether it is proved by an exact search that a gang has no placement."""
         slices = ""
         if search.slice_level != NONE:
             owner = (
@@ -111,7 +111,7 @@ class RefusalMessages:
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
-        """Return the message for a gang that a rule between its pods restricts to one topology domain."""
+        """Return the message for a gang with pods that a plugin's rule requires to be in one topology domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
@@ -293,7 +293,7 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang with its reason, assuming that no other gang starts, moves or ends."""
+    """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
 
     def explain() -> Refusal:
         formulation = formulate(context, [gang], gang.created)
@@ -303,7 +303,7 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal, with its reason, of the gang in a solver problem that contains no other gang."""
+    """Return the refusal, with its reason, of the only gang in a solver problem."""
     explainer = RefusalExplainer(
         formulation.problem,
         solution,
@@ -433,7 +433,7 @@ def no_nodes_refusal(members: PodGroupState) -> Refusal:
 
 
 def outside_window_refusal(members: PodGroupState, window: int) -> Refusal:
-    """Return the refusal of a gang that the session did not try, because `sessionWindow` gangs come before it."""
+    """Return the refusal of a gang that was not tried, because `sessionWindow` other gangs come before it."""
     return Refusal(
         pod_group=members.key,
         reason="OutsideWindow",

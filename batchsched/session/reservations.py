@@ -30,7 +30,7 @@ from batchsched.solver.problem import EVERY_NODE, UNLIMITED, ConstraintRow, Prob
 
 @dataclass(slots=True, eq=False)
 class HeadReservation:
-    """The earliest start of the head (the first gang that does not fit), with the resources free at that time.
+    """The earliest start of the first gang that does not fit (the head), with the resources free at that time.
 
     Args:
       start: seconds since 1970 at which the head can start.
@@ -45,7 +45,7 @@ class HeadReservation:
     needs: IntArray
 
     def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract a backfilling gang's requests from the resources at the reserved start, if the head still fits then.
+        """Subtract a later gang's requests from the resources at the reserved start, if the head still fits then.
 
         Return True if it fits. Otherwise nothing is subtracted.
         """
@@ -57,7 +57,7 @@ class HeadReservation:
         return True
 
     def capacity_beside_head(self) -> IntArray:
-        """Return the resources [N, R] that the gang with the reservation leaves free at its reserved start.
+        """Return the resources [N, R] that the gang with the reserved start leaves free at that time.
 
         Using them does not delay the head.
         """
@@ -69,7 +69,7 @@ class HeadReservation:
 
 
 def fits_single_gang(problem: Problem, free: IntArray) -> bool:
-    """Return True if the only gang of a solver problem fits into the free resources `free` [N, R]."""
+    """Return True if the only gang of a solver problem fits on nodes with the free resources `free` [N, R]."""
     available = np.maximum(0, free)
     # Equal pods without topology or rows: counting slots is exact and far cheaper than a solve, and it is asked often.
     simple = (
@@ -88,7 +88,7 @@ def fits_single_gang(problem: Problem, free: IntArray) -> bool:
 
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
-    """Return the entry of a decision for a gang's reserved start, rounded up to seconds. It is never too early."""
+    """Return the decision's record of a gang's reserved start, in whole seconds (rounded up). It is never too early."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
@@ -157,7 +157,7 @@ def compute_reservation(
 
 
 class PresumedPlacements:
-    """An estimate of which gangs start now and on which nodes: each gang takes the first nodes on which it fits.
+    """Estimates which gangs start now and where: each gang takes the first nodes on which it fits.
 
     Nothing is reserved.
 
@@ -174,7 +174,7 @@ class PresumedPlacements:
         """The gangs that start."""
 
     def add_gang(self, gang: PendingGang) -> None:
-        """Add a gang to the estimate if it fits on what the gangs before it leave free; otherwise do nothing."""
+        """Add a gang to the estimate, if it fits in the capacity that earlier gangs leave free."""
         if not (gang.needs <= self._free_total).all():
             return
         problem = problem_at_later_time(self._context, gang)
@@ -250,7 +250,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """Decides which reserved starts a session announces, and which earlier announced starts it must keep.
+    """Decides which reserved starts are announced in the decision, and which announced ones must be kept.
 
     Args:
       now: seconds since 1970.
@@ -265,7 +265,7 @@ class ReservationRules:
 
     @classmethod
     def from_profile(cls, profile: Profile, previous: Iterable[Reservation], now: float) -> Self:
-        """Create the object from the `backfill` setting of a profile and the reservations of the previous decision.
+        """Create the rules from the `backfill` setting of a profile and the reservations of the previous decision.
 
         Starts are kept only with `backfill: kept`.
         """
@@ -273,11 +273,11 @@ class ReservationRules:
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
     def should_announce(self, gang: PendingGang) -> bool:
-        """Return True if the decision is to announce the reserved start of a gang."""
+        """Return True if the decision is to state the reserved start of a gang."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def is_kept(self, members: PodGroupState) -> bool:
-        """Return True if an earlier session announced a start for the gang, and this start has to be kept."""
+        """Return True if an earlier decision stated a reserved start for the gang that must not be delayed."""
         return self.slowdown is not None and members.key in self.before
 
     def put_reserved_gangs_first(
@@ -289,7 +289,7 @@ class ReservationRules:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return the pending gangs reordered: gangs with a kept start or nominated pods come first in their tier.
+        """Return the pending gangs reordered: in each tier, gangs with a kept start or nominated pods come first.
 
         The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
 
@@ -338,7 +338,7 @@ RESERVATION: Final = "reservation"
 
 @dataclass(slots=True, eq=False)
 class ReservedHead:
-    """A gang with a reserved start, and the rules that keep gangs behind it from delaying this start.
+    """The gang with a reserved start, and the rules by which later gangs do not delay this start.
 
     Args:
       gang: the head.
@@ -372,7 +372,7 @@ class ReservedHead:
         sticky: ReservationRules,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
-        """Return the first gang that must wait for running gangs to end, or that an earlier session gave a reservation.
+        """Return the first gang that must wait for running gangs to end, or that already has a reservation.
 
         A gang of the second kind is returned even if it can start now: no gang behind it may displace it. The result
         includes the earliest start of the gang as a reservation. None if no known end makes room for a gang, or if the
@@ -429,7 +429,7 @@ class ReservedHead:
         return None
 
     def restricts(self, gang: PendingGang) -> bool:
-        """Return True if a gang may use only resources that the gang with the reservation leaves free."""
+        """Return True if a gang may only use resources that the gang with the reserved start does not need."""
         if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
             return False
         # Surplus of a gang ahead of the head is not ahead itself: it may wait.
@@ -484,7 +484,7 @@ class ReservedHead:
             np.add.at(self.reservation.free, nodes, sign * requests)
 
     def try_place_after_eviction(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
-        """Record that a gang replaces the pods evicted for it, unless the gang would delay the reserved start.
+        """Record that a gang takes the resources of its victims, unless that would delay the reserved start.
 
         Return True if it is recorded, False if the start would be delayed.
 
@@ -502,7 +502,7 @@ class ReservedHead:
         )
 
     def runs_beyond_start(self, identity: str) -> bool:
-        """Return True if a running gang is expected to run beyond the reserved start, or if its end is unknown."""
+        """Return True if a running gang is expected to end after the reserved start, or if its end is unknown."""
         tables = self.context.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 

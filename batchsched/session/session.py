@@ -79,7 +79,7 @@ class Session:
 
     @classmethod
     def without_claims(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
-        """Return a session for forecasts: it omits refusals, and never places pods with ResourceClaims."""
+        """Return a session for forecasts, which omits refusals and does not place pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
         return cls(snapshot, profile, pipeline, past, brief=True)
@@ -114,7 +114,7 @@ class Session:
         self._held = held
 
     def choose_policy(self, label: str) -> None:
-        """Set which candidate the gang order `auto` uses; under any other gang order, do nothing."""
+        """Set which candidate gang order the policy `auto` uses; without `auto`, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.use_candidate(label)
@@ -130,7 +130,7 @@ class Session:
         self.tables.refused_evictions = frozenset(pods)
 
     def spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
-        """Return the set of spec numbers of the given pods; specs that no plugin can tell apart share a number."""
+        """Return numbers for the specs of the given pods; specs that are equal to every plugin have one number."""
         return {self.tables.specs.signature_of(pod) for pod in pods}
 
     def decide(
@@ -178,7 +178,7 @@ class Session:
         return decision
 
     def list_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
-        """Decide another session only to get its refusals, even if this object is set to omit refusals."""
+        """Return the refusals of another session over the same tables, also if this object omits refusals."""
         brief, self._brief = self._brief, False
         try:
             return self.decide(now, seed).refusals

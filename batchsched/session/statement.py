@@ -30,7 +30,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPods:
-    """The nodes proposed for interchangeable pods of a gang: those of one subGroup and one pod class.
+    """The nodes proposed for equal pods of a gang: those of one subGroup and one pod class.
 
     These are counts[i] pods on nodes[i], in the order of the pods.
     """
@@ -224,7 +224,7 @@ class Statement:
             placement.refusal = status
 
     def keep_if_complete(self, placement: GangPlacement) -> bool:
-        """Keep a gang if its placed pods reach its minimum number of pods, otherwise roll it back.
+        """Keep the placement of a gang if its pods reach its minimum, otherwise roll it back.
 
         Pods of a subGroup that does not run with them are taken back first. Return whether the gang is kept.
         """
@@ -254,7 +254,7 @@ class Statement:
             waiting.remove_gang(identity)
 
     def apply_permit_answers(self) -> None:
-        """Release each gang at Permit if plugins have allowed all its pods; roll it back if they have rejected it."""
+        """Finish the placement of each gang that all plugins allow at Permit; roll back rejected gangs."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity

@@ -132,7 +132,7 @@ class _Examination:
 
 
 class RefusalVerifier:
-    """Finds what would help the refused gangs of one session, by deciding the session on changed inputs.
+    """Finds what would help the refused gangs of a session: it decides the session again on changed inputs.
 
     Args:
       decided: the session.
@@ -231,7 +231,7 @@ class RefusalVerifier:
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
     def can_continue(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
-        """Return whether the explanation of a refusal is incomplete, and the budget allows another decision."""
+        """Return whether the explanation of a refusal is incomplete and the budget allows to decide once again."""
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
             return False

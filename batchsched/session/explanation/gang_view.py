@@ -39,7 +39,7 @@ def build_session_tables(
 
 @dataclass(frozen=True, eq=False)
 class GangView:
-    """A gang with pending pods in the tables of a cluster, from which its refusal is explained.
+    """A pending gang in the tables of a session, as the explanation of its refusal reads it.
 
     Args:
       tables: the tables of the cluster.
@@ -76,12 +76,12 @@ class GangView:
 
     @cached_property
     def distinct_pods(self) -> tuple[Pod, ...]:
-        """One pending pod of each distinct spec."""
+        """One pending pod for each distinct pod spec in the gang."""
         return tuple({id(pod.spec): pod for pod in self.pods}.values())
 
     @cached_property
     def selected_nodes(self) -> BoolArray:
-        """An array [D, N]: True where the nodeSelector of one of the D distinct pods selects a node."""
+        """A mask [D, N]: True where the nodeSelector of one of the D distinct pods selects a node."""
         table = self.tables.node_table
         return np.array(
             [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
@@ -89,7 +89,7 @@ class GangView:
 
     @cached_property
     def tolerated_nodes(self) -> BoolArray:
-        """An array [D, N]: True where one of the D distinct pods tolerates the taints of a node."""
+        """A mask [D, N]: True where one of the D distinct pods tolerates the taints of a node."""
         table, pods = self.tables.node_table, self.distinct_pods
         return np.array(
             [untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0 for pod in pods]
@@ -97,7 +97,7 @@ class GangView:
 
     @cached_property
     def filter_results(self) -> tuple[FilterResult | None, ...]:
-        """The result of the Filter plugins for each part [P] of the gang; None if a plugin failed."""
+        """The results of the Filter plugins for each of the gang's P groups of equal pods; None if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
     def _filter_result(self, part: GangPart) -> FilterResult | None:
@@ -108,7 +108,7 @@ class GangView:
 
     @cached_property
     def feasible_nodes(self) -> BoolArray:
-        """An array [P, N]: True where all Filter plugins accept a pod of a gang part on a node."""
+        """A mask [P, N]: True where all Filter plugins accept the pods of one of the P groups of equal pods."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):
             if result is not None and result.status.ok:
@@ -124,7 +124,7 @@ class GangView:
 
     @cached_property
     def required_levels(self) -> tuple[TopologyLevel, ...]:
-        """The existing topology levels that the gang or one of its subGroups requires."""
+        """All topology levels that the gang or one of its subGroups requires and that exist."""
         group = self.gang.members.group
         if group is None:
             return ()
@@ -155,7 +155,7 @@ class GangView:
 
     @property
     def requested(self) -> dict[str, int]:
-        """The least amount of each resource, except `pods`, that the gang needs to reach its minimum."""
+        """The smallest amount of each resource, except `pods`, with which the gang reaches its minimum."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)
@@ -163,7 +163,7 @@ class GangView:
         }
 
     def remaining_amount(self, row: int, resource: str) -> int | None:
-        """Return the amount of a resource that a limit still allows: None without a limit, negative if exceeded."""
+        """Return how much of a resource a limit still allows: None if unlimited, negative if the limit is exceeded."""
         column = self.tables.node_table.column.get(resource)
         if column is None:
             return None

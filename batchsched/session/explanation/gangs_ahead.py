@@ -24,7 +24,7 @@ SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 @dataclass(frozen=True, slots=True)
 class OrderPosition:
-    """The position of a pending gang in the gang order of a session, and the gang's entitlement class.
+    """The position of a pending gang in the gang order of a session, with its entitlement class.
 
     Args:
       place: its position, from 0.
@@ -38,7 +38,7 @@ class OrderPosition:
 def list_order_positions(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
-    """Return the positions in the gang order of the pending gangs that may use their queues, by `namespace/name`."""
+    """Return the positions in the gang order of all pending gangs that may use their queues, by their keys."""
     gangs = report_pending_gangs(snapshot, profile, now, pause)
     return {gang.pod_group: OrderPosition(place, gang.share) for place, gang in enumerate(gangs)}
 

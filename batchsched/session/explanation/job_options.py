@@ -31,7 +31,7 @@ MEBIBYTE: Final = 2**20
 
 
 def job_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
-    """Return the options that change the gang itself: toleration, selector, constraint, level, size, queue."""
+    """Return options that change the gang: tolerations, node selector, constraints, topology level, size, queue."""
     return [
         *_tolerations(view),
         *_selectors(view),
@@ -212,7 +212,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def size_steps(view: GangView) -> dict[str, int]:
-    """Return for each too large request the amount by which one step of an option lowers it, by resource."""
+    """Return by how much one step of an option lowers each request that is too large, by resource."""
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
         return {}
     steps = {}

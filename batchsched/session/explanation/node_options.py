@@ -16,7 +16,7 @@ MAX_COPIES: Final = 4096
 
 
 def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
-    """Return the options that add nodes like existing ones; node types that accept most of the gang come first.
+    """Return options that add nodes like existing ones, the node types that fit most of the gang's pods first.
 
     Args:
       view: the gang after the decision of its session.
@@ -34,7 +34,7 @@ def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     total = np.maximum(1, table.allocatable.sum(axis=0))
 
     def rank(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
-        """Return the sort key of a node type: types that accept more parts of the gang come first."""
+        """Return the sort key of a node type: types that accept more of the gang's pods come first."""
         index = nodes[0]
         return (
             -int(passes[:, index].sum()),

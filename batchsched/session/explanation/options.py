@@ -41,5 +41,5 @@ Choice = dict[ChangeOption, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return the changes of the input that the chosen options make, each with its number of steps."""
+    """Return the changes of the input for the chosen options, each with its chosen number of steps."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))

@@ -26,7 +26,7 @@ _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
 class SnapshotRequests:
-    """Sums and common units of the resource requests of all pods in a session, shared by all refusals.
+    """The sum and the common unit of all pods' requests by resource, shared by the explanations of a session.
 
     Args:
       snapshot: the input of the session.
@@ -47,12 +47,12 @@ class SnapshotRequests:
         return sum(count * requests.get(resource, 0) for count, requests in self._requests)
 
     def common_unit(self, resource: str) -> int:
-        """Return the largest amount of which the request of every pod is a multiple; 0 if no pod requests any."""
+        """Return the largest amount that divides the request of each pod for a resource; 0 if no pod requests it."""
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
 
 def queue_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
-    """Return the options that lift limits of queues, those of the gang's own queue first.
+    """Return options that raise limits of queues, those of the gang's own queue first.
 
     Args:
       view: the gang after the decision of its session, when other gangs have their places.

@@ -15,7 +15,7 @@ NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 
 @dataclass(slots=True)
 class ChangeSearch:
-    """Searches the smallest set of changes that admits one gang.
+    """Searches the smallest set of input changes with which the session places one refused gang.
 
     Args:
       verifier: decides again.
@@ -28,7 +28,7 @@ class ChangeSearch:
     smallest: bool = False
 
     def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
-        """Try options of the job, then of queues, then of nodes, first one alone and then several together."""
+        """Try options of the job, of queues and of nodes, in this order: first one alone, then several together."""
         try:
             choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
             if choice_found is not None:

@@ -27,7 +27,7 @@ MAX_NAMED = 3
 
 
 def names_text(names: Sequence[str], *, complete: bool = True) -> str:
-    """Return the first names of a list as text, with the number of further names if the list is complete."""
+    """Return the first names of a list as text, and the number of further names if the list is complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
         shown.append(f"{len(names) - MAX_NAMED} more" if complete else "others")
@@ -38,7 +38,7 @@ def names_text(names: Sequence[str], *, complete: bool = True) -> str:
 
 
 class ExceededLimit(NamedTuple):
-    """A limit that a gang exceeds even in an empty cluster, as a sentence, with the reason of its refusal."""
+    """A limit that a gang exceeds even in an empty cluster, as a sentence, with the reason code for the refusal."""
 
     reason: str
     sentence: str

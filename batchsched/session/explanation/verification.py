@@ -81,7 +81,7 @@ class DecidedInput:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDecision:
-    """The part of a decision that the verification of a change reads: the assignments and the solver's work.
+    """The part of a decision that is needed to verify a change: the assignments and the solver's work.
 
     Args:
       assignments: the pods that get a node.
@@ -112,7 +112,7 @@ def decide_assignments(
 
 
 def cluster_work(snapshot: Snapshot) -> float:
-    """Estimate the part of a decision's computing work that the nodes and queues of a Snapshot cause."""
+    """Estimate the part of a decision's computing work that depends on the number of nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
@@ -142,7 +142,7 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
 
 
 def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> float:
-    """Return the computing work that one refused gang may use in the first pass over all refusals."""
+    """Return the computing work for each refused gang in the first pass over all refusals of a session."""
     return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.estimated_work)
 
 
@@ -151,7 +151,7 @@ class OutOfBudget(Exception):
 
 
 def require_work(budget: ExplanationBudget, units: float) -> None:
-    """Check that the budget for explanations allows a further amount of computing work.
+    """Raise `OutOfBudget` unless the budget for explanations allows a further amount of computing work.
 
     Raises:
       OutOfBudget: less remains.
@@ -193,7 +193,7 @@ class PlacementVerifier:
         """Whether the gang can start on the emptied cluster with unused queues."""
 
     def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the session on the changed input places the gang, with all other gangs competing as before.
+        """Return whether the session places the gang on the changed input, in competition with all other gangs.
 
         Raises:
           OutOfBudget: too little of the budget remains.
@@ -234,7 +234,7 @@ class PlacementVerifier:
 
 
 def emptied_cluster(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
-    """Return the Snapshot with only the given pods, and without waiting gangs, reservations and past usage."""
+    """Return the Snapshot with only the given pods; waiting gangs, reservations and past usage are removed."""
     pods = tuple(pod for pod in snapshot.pods if pod.key in members)
     gangs = {gang_identity(pod) for pod in pods}
     return replace(

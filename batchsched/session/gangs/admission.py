@@ -28,7 +28,7 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks what a gang must have before its placement is tried: queue, topology level, enough ungated pods, one user.
+    """Checks that a gang may be tried: its queue and levels exist, enough pods are ungated, and it has one user.
 
     Args:
       tables: the tables.
@@ -49,7 +49,7 @@ class Admission:
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
     def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
-        """Return a gang with its pods in queue order and without gated pods, or the refusal of the gang."""
+        """Return a gang without gated pods and with its pods in queue order, or the refusal of the gang."""
         cached = members.cache.admission
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
             return cached[2]

@@ -30,7 +30,7 @@ _TURNS_AHEAD_GROWTH: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionQueues:
-    """The queues of a session: the usage, the entitlement and the sharing policy of each, when the session begins.
+    """The usage, the entitlement and the sharing policy of each queue at the beginning of a session.
 
     Args:
       shares: the tree of queues as a table of Q rows, with the usage of running pods.
@@ -44,7 +44,7 @@ class SessionQueues:
 
 
 class GangPositions:
-    """The position of each gang under each gang order policy (`GangOrderPolicy`); queues may use different policies.
+    """The positions of gangs under each gang order policy (`GangOrderPolicy`) that a queue or the profile uses.
 
     Args:
       columns: attributes of the G gangs, the input of policies.
@@ -129,7 +129,7 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """An iterator over gangs in fair-share order, in which each returned gang counts as usage of its queue.
+    """Yields pending gangs in fair-share order; each gang counts as used by its queue once it is yielded.
 
     This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
     the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the
@@ -432,7 +432,7 @@ def _lines(
 
 
 def minimum_requests(gang: PendingGang) -> IntArray:
-    """Return the requests [R] of the pods that a gang lacks to start, or of one pod if it has already started."""
+    """Return the requests [R] of the pods that a gang needs to start; of one pod if it has already started."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 

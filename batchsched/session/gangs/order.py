@@ -105,7 +105,7 @@ class QueuePolicies:
 
 
 def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> bool:
-    """Return whether priorities are compared before the gang order of the profile or of a queue.
+    """Return whether priorities precede the gang order of the profile or of a queue.
 
     Selection `ordered` without entitlements does not compare them: only the order counts.
 
@@ -123,7 +123,7 @@ def measure_queues(
     scheduler_name: str,
     past: Usage,
 ) -> SessionQueues:
-    """Measure usage and requests of the queues, and compute their entitlements.
+    """Return the usage and the requests of all queues, and the entitlements that follow from them.
 
     Args:
       tables: the tables, with all bound pods on their nodes.
@@ -171,7 +171,7 @@ def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
 
 
 class GangOrder:
-    """Sorts pending gangs by the fair shares of their queues; without entitlements, only the profile's policy counts.
+    """Sorts pending gangs by the fair shares of queues; if no queue has entitlements, by the profile's policy only.
 
     Args:
       tables: the tables; their queues do not change during the life of this object.
@@ -203,14 +203,14 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `iterate_gang_indexes`."""
 
     def check_queue_settings(self) -> None:
-        """Find guarantees above that of the parent queue, and resources that no node offers, for `set_aside`."""
+        """Find guarantees above that of the parent queue, and resources that no node offers."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = invalid_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """The unusable fields of Queues: resources that no node offers, guarantees above the parent's, bad policies."""
+        """The fields of Queues that are ignored: resources that no node offers, too large guarantees, bad policies."""
         return self._misfits + (self.policies.set_aside if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:
@@ -271,7 +271,7 @@ class GangOrder:
         )
 
     def iterate_gang_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
-        """Yield the index of each pending gang in fair-share order; the order is computed lazily, gang by gang.
+        """Yield the index of each pending gang in fair-share order; each index is computed when it is needed.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.

@@ -22,7 +22,7 @@ BoolArray = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLimits:
-    """The limits of all queues, and the amounts that each limit still allows.
+    """The limits of all queues, with the amounts that each limit still allows.
 
     Args:
       limits: Q limits.
@@ -61,7 +61,7 @@ class QueueLimits:
     def first_exceeded_queue(
         self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
     ) -> str:
-        """Return the first queue with a limit that forbids these further requests [R] or gangs; "" if no limit does."""
+        """Return the first queue with a limit that does not allow these further requests [R] or gangs, or ""."""
         if not self.limits:
             return ""
         rows = self.finder.queue_limit_indexes(tables, owner)
@@ -70,7 +70,7 @@ class QueueLimits:
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
 
     def after_placements(self, tables: SessionTables, placements: Sequence[GangPlacement]) -> Self:
-        """Return the queue limits less the requests of the placed gangs."""
+        """Return the queue limits, reduced by the requests of the placed gangs."""
         if not self.limits or not placements:
             return self
         rows_by_gang = [
@@ -95,7 +95,7 @@ class QueueLimits:
         )
 
     def after_evictions(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the queue limits after running pods of one user in one queue are evicted.
+        """Return the queue limits, raised by what evicted pods of one user in one queue used.
 
         That frees `freed` [R] and ends `gangs` gangs.
         """
@@ -164,7 +164,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 
 
 def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count as usage of queues, grouped by queue and user, then by gang identity.
+    """Return the running pods that count as usage, by queue and user, then by gang identity.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -219,7 +219,7 @@ def _available_to_others(
 
 
 class LimitIndex:
-    """Finds the queue limits that apply to a gang.
+    """Finds the queue limits that apply to the gangs of a queue and user.
 
     Args:
       limits: Q limits.
@@ -235,7 +235,7 @@ class LimitIndex:
                 self._plain.setdefault(limit.name, []).append(row)
 
     def queue_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits that may prevent a user's gangs in a queue from starting."""
+        """Return the indexes of the limits that may prevent gangs of a queue and user from starting."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:
             chain = tables.queues.queue_and_ancestors(owner[0])
@@ -245,7 +245,7 @@ class LimitIndex:
         return rows
 
     def usage_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
-        """Return the indexes of the limits against which the running pods of a user in a queue count.
+        """Return the indexes of the limits that count the running pods of a queue and user.
 
         Guarantees kept for the queue are among them.
         """

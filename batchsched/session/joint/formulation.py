@@ -41,7 +41,7 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFeasibility:
-    """The nodes that the pipeline accepts for one pod class, and the scores of these nodes.
+    """The nodes that Filter plugins accept for one pod class, with the scores of these nodes.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
@@ -66,7 +66,7 @@ class ClassFeasibility:
 
 
 class FeasibilityByClass:
-    """The accepted nodes and their scores for each pod class of a session, computed on first use.
+    """The accepted nodes and their scores for each pod class of a session, computed when first needed.
 
     Answers depend on the pods on the tables. After pods landed, make a new object.
 
@@ -99,7 +99,7 @@ class FeasibilityByClass:
         return entry[1]
 
     def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, so that metrics count it in this stage."""
+        """Compute the accepted nodes and scores of pod classes now, so that metrics count this time separately."""
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
@@ -154,7 +154,7 @@ AGE_BONUS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formulation:
-    """A solver problem, with lists that map its indexes to gangs, groups of equal pods, tiers and queue limits.
+    """A solver problem, with the gangs, equal pods, tiers and queue limits to which its indexes refer.
 
     Args:
       problem: the tables of the solver.
@@ -180,7 +180,7 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """The state of a session after the placements so far, from which solver problems are formulated.
+    """The tables, settings and remaining queue limits of a session, from which solver problems are formulated.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 
@@ -201,16 +201,16 @@ class SessionContext:
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the session's state after the given placements, which count against the limits of their queues."""
+        """Return the context after the given placements, which count against the limits of their queues."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:
-        """Return the session's state without cached Filter results and scores: newly placed pods have outdated them."""
+        """Return the context without cached Filter results and scores, which newly placed pods have outdated."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
 def age_factor(created: float, youngest: float) -> float:
-    """Return the factor by which age raises the weight of a gang: 1 for the youngest gang, 1.5 if it is a day older.
+    """Return the factor by which a gang's age raises its weight: 1 if it is the youngest, 1.5 if a day older.
 
     The factor is 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
 
@@ -546,7 +546,7 @@ def _domains_of(
 def domain_of_bound_pods(
     context: SessionContext, members: PodGroupState, level: int, subgroups: Collection[str]
 ) -> int:
-    """Return the domain of a topology level that has the most bound pods of a gang; NONE if no bound pod is in one.
+    """Return the domain of a topology level with most bound pods of a gang; NONE if no bound pod is in one.
 
     Args:
       context: the levels.

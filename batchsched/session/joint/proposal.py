@@ -53,7 +53,7 @@ def solver_budget(settings: SolverSettings) -> Budget:
 
 
 class JointPlacer:
-    """Solves a problem and calls the plugins for each placement; it forbids rejected placements and solves again."""
+    """Solves a problem, places the gangs through all plugins, excludes rejected placements and solves again."""
 
     def __init__(
         self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
@@ -195,7 +195,7 @@ class JointPlacer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Add a gang that plugins had rejected, and that was then placed pod by pod, to the outcome of a solver round."""
+    """Add a gang to the outcome of a round that was placed pod by pod after plugins rejected its placement."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement
@@ -225,7 +225,7 @@ def _weight_of(weights: Mapping[tuple[int, int], float], number: int, placement:
 
 
 def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[int, list[PlannedPods]]:
-    """Return the nodes that a solution assigns to the pods of each gang, by the gang's index in the problem.
+    """Return the nodes that the solver chose for the pods of each gang, by the gang's index in the problem.
 
     There is one entry for each gang part. Pods with ranks get the nodes domain by domain, in the order of their ranks.
     """

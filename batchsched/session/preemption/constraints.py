@@ -13,7 +13,7 @@ from batchsched.solver.problem import VictimProblem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvictionOption:
-    """Pods of a running gang that may be evicted together for a pending gang, with the eviction reason.
+    """Pods of a running gang that may be evicted together for a pending gang, with the reason for the eviction.
 
     Args:
       unit: the pods.
@@ -25,7 +25,7 @@ class EvictionOption:
 
 
 class EvictionConstraints:
-    """Limits on the pods that the solver may evict, by disruption budgets and by entitlements of other queues.
+    """Limits on what the solver may evict: disruption budgets, and the entitlements of the victims' queues.
 
     Args:
       options: the U units among which the solver chooses.
@@ -48,7 +48,7 @@ class EvictionConstraints:
     def tighten(
         self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
     ) -> None:
-        """Tighten the eviction limits so that the solver cannot choose again victims that fair shares forbid together.
+        """Tighten the limits on evictions, so that the solver does not choose a set of victims again that is not fair.
 
         Args:
           eligibility: measures how far queues are above their entitlement.

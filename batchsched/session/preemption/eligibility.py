@@ -54,7 +54,7 @@ RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementCl
 
 
 def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
-    """Return True if a gang's highest pod priority is system-critical and above the priority of the evicting gang.
+    """Return True if the highest pod priority of a gang is system-critical and above that of the evicting gang.
 
     Its own priority does not say so if its PodGroup lowers that, and reclaim does not compare priorities.
     """
@@ -78,7 +78,7 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
-    """Return the entry of a decision for an evicted pod: its gang, the gang that takes its room, and the reason."""
+    """Return the decision's record of an evicted pod: its gang, the gang for which it is evicted, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
 
@@ -104,7 +104,7 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElasticPodPreference:
-    """Chooses which pods of an elastic gang are beyond its minimum: those of lowest `rank`, then the youngest.
+    """Chooses which pods of a gang exceed its minimum and are evicted first: by lowest `rank`, then the youngest.
 
     Args:
       rank: returns the rank of a pod on a node, by its index.
@@ -140,7 +140,7 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """The gang's pods in groups that are evicted together: each elastic pod alone, all other pods at once."""
+        """The gang's pods in groups that are evicted together: each elastic pod alone, all others as one group."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
 
@@ -150,7 +150,7 @@ class VictimCandidate:
 
 
 class EvictionUnits:
-    """Groups the bound pods of gangs into units that are evicted together, and computes the cost of each unit.
+    """Divides the bound pods of gangs into groups that are evicted together, each with the cost of its eviction.
 
     It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
 
@@ -169,7 +169,7 @@ class EvictionUnits:
         self._largest = np.maximum(1, largest)
 
     def terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
-        """Return the terminating pods of a gang as one unit; None if no pod of the gang is terminating."""
+        """Return the terminating pods of a gang as one group; None if no pod of the gang is terminating."""
         bound = sorted(members.bound.items())
         pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
         if not pods:
@@ -179,7 +179,7 @@ class EvictionUnits:
     def list_units(
         self, members: PodGroupState, factor: int, preference: ElasticPodPreference
     ) -> tuple[EvictionUnit, ...]:
-        """Return the units of a gang that are evicted together: each elastic pod, then the pods of the minimum.
+        """Return the groups of a gang's pods that are evicted together: each elastic pod, then all pods of the minimum.
 
         Args:
           members: the gang.
@@ -345,7 +345,7 @@ def _amounts_by_gang(units: Iterable[EvictionUnit]) -> dict[tuple[str, str], Int
 
 
 class EvictionEligibility:
-    """Decides which pending gang may evict which running gang, and tracks the usage of queues during evictions.
+    """Decides which running gangs a pending gang may evict, and tracks the usage of queues during evictions.
 
     Args:
       tables: for queues and priority classes.
@@ -443,7 +443,7 @@ class EvictionEligibility:
         return unit.members.identity in self._protected
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
-        """Return True if a pending gang may evict all these groups of pods together, not only each one by itself.
+        """Return True if a pending gang may evict all these groups of pods, also considered together.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
@@ -489,7 +489,7 @@ class EvictionEligibility:
         return True
 
     def protected_usage_above_guarantee(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how much of each resource a queue's protected gangs use beyond the guarantee of the queue.
+        """Return how much of each resource a queue's protected gangs use above the queue's guarantee.
 
         The resources are those of `usage_above_entitlement`.
         """
@@ -503,7 +503,7 @@ class EvictionEligibility:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how much a pending gang may reclaim of a queue's usage: what exceeds its guarantee or fair share.
+        """Return how much a queue uses above its guarantee or fair share, which a pending gang may reclaim.
 
         It is the guarantee if the gang stays inside the guarantee of its own queue, else the fair share.
 

@@ -16,7 +16,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedPods:
-    """A context manager that adds nominated pods to the node table, and removes them at the end of the `with` block.
+    """A context manager: nominated pods are in the node table within its `with` block, and removed at its end.
 
     Args:
       tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
@@ -57,7 +57,7 @@ class NominatedPods:
 
     @property
     def nominated_pods_outside_session(self) -> list[tuple[Pod, int]]:
-        """The nominated pods of gangs that take no part in the session, with their node indexes.
+        """The nominated pods of gangs that do not take part in the session, with their node indexes.
 
         Only pods in the node table are listed.
         """
@@ -86,7 +86,7 @@ class NominatedPods:
         return gang.members.identity in self._nominated
 
     def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs in batches that end with nominated gangs, so that the caller can then reserve their nodes.
+        """Yield gangs in batches that end with nominated gangs, so that their nodes can be reserved in between.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
 

@@ -56,7 +56,7 @@ class GangPriorities:
         """Highest priority of the pods of each gang, by identity."""
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority of a pod's gang, which holds for all pods of the gang. A gang is placed as a whole."""
+        """Return the priority of a pod's gang, which is used for all pods of the gang. A gang is placed as a whole."""
         identity = gang_identity(pod)
         priority = self._priorities.get(identity)
         if priority is None:
@@ -162,7 +162,7 @@ class PodPreemption:
         return answer
 
     def drop_nominations(self, gang: PendingGang) -> None:
-        """Drop the nominations of a gang that was refused for a reason other than lack of room.
+        """Drop the nominations of a gang that was refused for another reason than too few free resources.
 
         They would block nodes.
         """

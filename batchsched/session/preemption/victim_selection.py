@@ -62,7 +62,7 @@ OVERDUE_SECONDS: Final = 600.0
 
 
 class VictimSelection:
-    """A context manager that selects victims for unplaced gangs, and restores the node table at its end.
+    """A context manager that selects victims for unplaced gangs; at its end the node table is as before.
 
     Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
     and it contains the gangs that get their room. When the block ends, with or without an exception, the table is as
@@ -470,7 +470,7 @@ def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPo
 def list_consolidation_options(
     gang: PendingGang, candidates: Iterable[VictimCandidate]
 ) -> list[EvictionOption]:
-    """Return the running gangs that consolidation may move to other nodes for a pending gang.
+    """Return the running gangs that consolidation may move elsewhere to free nodes for a pending gang.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
     system-critical pods of a higher priority.
@@ -486,7 +486,7 @@ def list_consolidation_options(
 
 
 def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if all gangs that consolidation would move fit together on the free resources of the nodes.
+    """Return True if all gangs that consolidation would move still fit on the free resources of nodes.
 
     Args:
       context: the session; its node table is without the units.

@@ -46,7 +46,7 @@ GangShape = tuple[int, tuple[tuple[int, int], ...]]
 
 
 class AttemptResult(Enum):
-    """The result of an attempt to start one gang when gangs are selected in strict order."""
+    """Whether a gang started, was refused or must wait, when gangs are selected in strict order."""
 
     STARTED = "started"
     FULL = "full"

@@ -41,7 +41,7 @@ from batchsched.solver.problem import NONE
 
 
 class AllowedDomains:
-    """The topology domains that the pods of one gang may use.
+    """The topology domains in which the pods of one gang and its subGroups may be placed.
 
     Index -1 stands for the gang's own level, indexes from 0 for its subGroups. `above` are the subGroups above each.
     """
@@ -96,7 +96,7 @@ class AllowedDomains:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def list_alternatives(self) -> "Iterator[AllowedDomains]":
-        """Yield one `AllowedDomains` for each domain of the next required level, restricted to this domain.
+        """Yield one `AllowedDomains` for each domain of the next required level, limited to that domain.
 
         The level is the first one without a chosen domain.
         """

@@ -41,7 +41,7 @@ class SelectionStrategy(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SelectionRun:
-    """The inputs of a session and what it has decided so far, shared by the components that select gangs.
+    """The inputs of a session and its decision so far, shared by the components that select gangs.
 
     Args:
       tables: nodes, gangs and classes.
@@ -76,7 +76,7 @@ class SelectionRun:
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def context(self) -> SessionContext:
-        """Return the session's present state for the solver; gangs placed so far count against their queues' limits."""
+        """Return what the solver needs of the session now; placed gangs count against the limits of their queues."""
         free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
             self.tables,
@@ -94,7 +94,7 @@ class SelectionRun:
         return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
     def admit(self, members: PodGroupState) -> PendingGang | None:
-        """Return a gang with the pods that may be placed now; None if it has no such pods or is refused."""
+        """Return a gang with only the pods that may be placed now; None if it has none or is refused."""
         with self.telemetry.time_gang(members.key):
             admitted = self.admission.admit_gang(members)
         if isinstance(admitted, Refusal):

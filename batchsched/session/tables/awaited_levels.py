@@ -21,7 +21,7 @@ class _WaitingGroup:
 
 
 class AwaitedLevels:
-    """The PodGroups that state how long they wait for a preferred level, with the levels that are required now.
+    """The PodGroups with `preferredWaitSeconds`, and which of their preferred levels are required at present.
 
     Args:
       topologies: all Topologies.
@@ -32,7 +32,7 @@ class AwaitedLevels:
         self._waiting: dict[str, _WaitingGroup] = {}
 
     def put_group(self, group: PodGroup) -> None:
-        """Add or replace a PodGroup; remove it if it does not wait for a preferred topology level."""
+        """Add or replace a PodGroup that waits for a preferred topology level; forget a PodGroup that does not."""
         self.remove_group(group.key)
         spec = group.spec
         names = [
@@ -47,7 +47,7 @@ class AwaitedLevels:
             self._waiting[group.key] = _WaitingGroup(group, ends, (False,) * len(ends))
 
     def remove_group(self, key: str) -> None:
-        """Remove the PodGroup with this `namespace/name`, if it states a wait."""
+        """Forget the PodGroup with this `namespace/name`, if it is known."""
         self._waiting.pop(key, None)
 
     def _requires_as_narrow(self, name: str, topology: TopologyRequest | SubGroupTopology | None) -> bool:
@@ -61,7 +61,7 @@ class AwaitedLevels:
         return required is None or preferred is None or required >= preferred
 
     def changed_groups(self, now: float) -> Iterator[PodGroup]:
-        """Yield the PodGroups with required levels at `now` that differ from those at the last call.
+        """Yield each PodGroup with a preferred level that begins or ceases to be required at the time `now`.
 
         Args:
           now: seconds since 1970.
@@ -75,7 +75,7 @@ class AwaitedLevels:
                 yield _with_required_levels(waiting.group, required)
 
     def wait_sentence(self, key: str) -> str:
-        """Return a sentence that states until when a PodGroup waits for a preferred level; "" if it does not wait."""
+        """Return a sentence that states how long a PodGroup waits for a preferred level; "" if it does not wait."""
         waiting = self._waiting.get(key)
         if waiting is None or not any(waiting.required):
             return ""

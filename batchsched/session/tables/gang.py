@@ -22,7 +22,7 @@ from batchsched.solver.problem import UNLIMITED, Problem, pods_that_fit
 
 
 class EntitlementClass(IntEnum):
-    """Whether a gang is inside its queue's guarantee, inside its fair share, or borrows; ALL without entitlements.
+    """Whether a gang is within its queue's guarantee or fair share, or borrows; ALL without entitlements.
 
     The members are in order of precedence.
     """
@@ -40,7 +40,7 @@ class EntitlementClass(IntEnum):
 
 @dataclass(slots=True)
 class GangCache:
-    """Cached values that were computed from the pods of one gang.
+    """Results that are computed from the pods of one gang, cached until one of these pods or the PodGroup changes.
 
     A new cache replaces this one when a pod or the PodGroup changes.
 
@@ -222,7 +222,7 @@ class PodGroupState:
             self.cache.running = None
 
     def is_complete_without(self, pod: Pod, count: GangPodCounts) -> bool:
-        """Return True if after the removal of a pod no subGroup and no slice has only a part of its pods.
+        """Return True if every subGroup and topology slice still has its minimum of pods without the given pod.
 
         Args:
           pod: a bound pod of the gang.
@@ -312,14 +312,14 @@ class PodCountsByGang:
         return count
 
     def find_count(self, pod: Pod) -> GangPodCounts | None:
-        """Return the pod counts of a pod's gang, or None for the nameless example pod of a pod class.
+        """Return the pod counts of a pod's gang; None for the pod without a name that represents a pod class.
 
         Such a pod class may have pods of several gangs.
         """
         return self.count_for_pod(pod) if pod.metadata.name else None
 
     def invalidate_counts(self, identity: str) -> None:
-        """Drop the cached pod counts of a gang after its pods changed; the next reader counts again."""
+        """Drop the cached pod counts of a gang, because its pods changed."""
         self._counts.pop(identity, None)
 
 
@@ -340,14 +340,14 @@ class GangPart:
     pods: tuple[Pod, ...]
 
     def count_fitting_pods(self, free: IntArray) -> IntArray:
-        """Return how many pods of this part fit into each of n sets of free amounts [n, R]."""
+        """Return how many pods of this group fit into each of n free amounts [n, R], such as those of n nodes."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
         return pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingGang:
-    """A gang with pending pods, as one session sees it: pods by class, priority, and pods needed to start.
+    """A gang with pending pods in one session: its pods by class, its priority, and the pods that it needs to start.
 
     Args:
       members: the record of the gang.
@@ -384,7 +384,7 @@ class PendingGang:
 
     @property
     def tier(self) -> tuple[bool, EntitlementClass, int]:
-        """The sort key of the gang's tier: partially bound gangs first, then by entitlement class and by priority.
+        """The gang's tier as a sort key: partially bound gangs come first, then entitlement class and priority decide.
 
         The nodes of a partially bound gang do no work until the gang is complete.
         """
@@ -405,12 +405,12 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for an object that has only the elastic pods of a gang."""
+        """True if no pod of the gang is bound yet; False for a record of only the elastic pods of a gang."""
         return not self.members.bound and not self.follows
 
 
 def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """Return for each resource [R] the sum of the `need` smallest requests among the pods of these gang parts."""
+    """Return for each resource [R] the sum of the `need` smallest requests among the pods of these groups."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:
@@ -432,7 +432,7 @@ def creation_sort_key(pod: Pod) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningGang:
-    """What the bound pods of a gang use on which nodes, and when the gang is expected to end.
+    """A running gang: the resources that its bound pods use on each node, and the time of its expected end.
 
     Args:
       end: seconds since 1970 at which the gang is expected to end; infinity without an estimate.

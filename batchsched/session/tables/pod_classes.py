@@ -27,7 +27,7 @@ from batchsched.session.tables.gang import GangPart, PodCountsByGang, PodGroupSt
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
-    """The values that are computed once for all pods with the same spec, such as requests.
+    """What is computed once for all pods with the same spec, such as their requests.
 
     Args:
       spec: the spec; the reference keeps its id from being used again.
@@ -53,7 +53,7 @@ class PodSpecInfo:
 
     @property
     def is_refused(self) -> bool:
-        """Whether pods with this spec are refused without a search for nodes, because the spec cannot be handled."""
+        """Whether pods with this spec are always refused, because the spec is invalid or not supported."""
         return self.failure is not None or bool(self.exceeded_limit or self.unsupported_field)
 
 
@@ -84,7 +84,7 @@ class PodSpecIndex:
         return info
 
     def signature_of(self, pod: Pod) -> int:
-        """Return a number that is equal for specs that no plugin can tell apart; -1 for a spec that is invalid."""
+        """Return a number for a pod's spec that is equal for specs equal to every plugin; -1 if the spec is invalid."""
         try:
             return self.info_of(pod).signature
         except InvalidQuantity:
@@ -155,7 +155,7 @@ def spec_key(pod: Pod) -> Hashable:
 
 
 def same_template(pod: Pod, other: Pod) -> bool:
-    """Return True if two pods differ in nothing but their names, as pods of one template do."""
+    """Return True if two pods differ only in their names, like pods that were created from one template."""
     metadata, other_metadata = pod.metadata, other.metadata
     return (
         pod.spec is other.spec
@@ -168,7 +168,7 @@ def same_template(pod: Pod, other: Pod) -> bool:
 
 
 def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) -> Pod:
-    """Return a pod without a name that has the fields which all pods of a pod class have in common.
+    """Return a pod without a name, with the fields that all pods of a pod class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
     the controller: its selector counts for default spreading.
@@ -275,7 +275,7 @@ class PodClassTable:
         return vectors
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
-        """Return the pod class of a pod; pods that no plugin can tell apart share a class."""
+        """Return the pod class of a pod; pods that are equal to every plugin share a class."""
         info = self._specs.info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
         kind = (pod.metadata.namespace, info.signature, visible_metadata, self._claim_states.state_of(pod))
@@ -302,7 +302,7 @@ class PodClassTable:
         return pod_class
 
     def forget_classes_with_claims(self) -> None:
-        """Forget the classes of pods with ResourceClaims, because the pod that represents one of them may be gone."""
+        """Forget the pod classes with ResourceClaims, because the pod that represents one may no longer exist."""
         for identity in self._classes_with_claims:
             self._classes.pop(identity, None)
         self._classes_with_claims.clear()

@@ -61,7 +61,7 @@ Pause = Callable[[], None]
 
 
 def do_not_pause() -> None:
-    """Do nothing: the default callback between the parts of long work, for a thread that does not yield to others."""
+    """Do nothing; this is the default callback between the parts of a long computation."""
 
 
 class SessionTables:
@@ -149,7 +149,7 @@ class SessionTables:
         spec_numbers = count()
 
         def requests_of(pod: Pod) -> dict[str, int]:
-            """Return the requests of a pod; this is called once for each distinct spec, which takes 100 µs or more."""
+            """Return the requests of a pod, which are computed once for each distinct spec."""
             if next(spec_numbers) % PODS_BETWEEN_PAUSES == 0:
                 pause()
             return self.specs.requests(pod)
@@ -174,7 +174,7 @@ class SessionTables:
             return None
 
     def unoffered_resources(self, requests: Iterable[str]) -> list[str]:
-        """Return those requested resources that no node offers and that the Filter for resources does not ignore."""
+        """Return the requested resources that no node offers and that NodeResourcesFit does not ignore."""
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
@@ -339,7 +339,7 @@ class SessionTables:
             self._set_group(group)
 
     def refresh(self) -> None:
-        """Bring the pending gangs and the indexes of gangs up to date; every session begins with this."""
+        """Update the pending gangs and the indexes of gangs after changes; every session begins with this."""
         self.plugin_failures = dict(self._lasting_failures)
         if self._are_classes_too_wide:
             # The parts of all gangs refer to classes. Once for all pods that were added: each may read other labels.
@@ -462,6 +462,6 @@ class SessionTables:
         return members.cache.running
 
     def dominant_share(self, requests: IntArray) -> float:
-        """Return the dominant share of requests [R]: the largest ratio to the cluster's cpu, memory or GPUs."""
+        """Return the dominant share of requests [R]: the largest fraction of the cluster's cpu, memory or GPUs."""
         columns = self._measured_columns
         return float((requests[columns] / self._total[columns]).max(initial=0.0))

@@ -13,12 +13,12 @@ from batchsched.solver.problem import NONE, IndexArray
 
 
 class UnknownLevel(Exception):
-    """A PodGroup names a Topology or a topology level that does not exist; the message names it."""
+    """Raised if a PodGroup names a Topology or a topology level that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedLevels:
-    """The required, the preferred and the slice level of a gang or a subGroup, as numbers; NONE for no level."""
+    """The indexes of the required, preferred and slice levels of a gang or subGroup; NONE for no level."""
 
     required: int = NONE
     preferred: int = NONE
