@@ -69,7 +69,7 @@ class LongestStep(Telemetry):
         yield
 
     @override
-    def report_progress(self, done: int, total: int, unit: str) -> None:
+    def on_progress(self, done: int, total: int, unit: str) -> None:
         """Record progress."""
         self._record(f"in {unit}")
 

@@ -37,7 +37,7 @@ class Stages:
     def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def report_progress(self, done: int, total: int, what: str) -> None:
+    def on_progress(self, done: int, total: int, what: str) -> None:
         """Progress is of no interest here."""
 
     def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:

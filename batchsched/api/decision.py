@@ -42,7 +42,7 @@ NODE_REASONS: Final = frozenset(
 """Reasons of refusals that additional nodes may remove. With any other reason, new nodes leave the gang pending."""
 
 
-class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class DecisionBase(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base class of `Decision` and of all values that a decision contains."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class DecisionItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return content
 
 
-class _PodEntry(DecisionItem, frozen=True):
+class _PodEntry(DecisionBase, frozen=True):
     """What a decision says about one pod."""
 
     namespace: str
@@ -66,7 +66,7 @@ class _PodEntry(DecisionItem, frozen=True):
         return f"{self.namespace}/{self.pod}"
 
 
-class ClaimAssignment(DecisionItem, frozen=True, omit_defaults=True):
+class ClaimAssignment(DecisionBase, frozen=True, omit_defaults=True):
     """A ResourceClaim of an assigned pod, with the devices that the claim gets unless it has an allocation.
 
     Args:
@@ -106,14 +106,14 @@ PRECEDENCES: Final = {
 """Rights by which a gang goes before a refused one, with their meanings. The list is closed."""
 
 
-class PrecedingGang(DecisionItem, frozen=True):
+class PrecedingGang(DecisionBase, frozen=True):
     """A gang that holds resources which a refused gang lacks, with the reason why it precedes the refused gang."""
 
     pod_group: str
     because: str
 
 
-class InputChange(DecisionItem, frozen=True, omit_defaults=True):
+class InputChange(DecisionBase, frozen=True, omit_defaults=True):
     """A change of the input that may admit a refused gang: one field that is set, or nodes that are added.
 
     Args:
@@ -133,7 +133,7 @@ class InputChange(DecisionItem, frozen=True, omit_defaults=True):
     count: int = 0
 
 
-class Refusal(DecisionItem, frozen=True):
+class Refusal(DecisionBase, frozen=True):
     """A gang that is not placed: the reason, the missing resources, and changes that would admit the gang.
 
     Args:
@@ -178,7 +178,7 @@ def new_nodes_may_help(refusal: Refusal) -> bool:
     return refusal.reason in NODE_REASONS and not needs_queue
 
 
-class Reservation(DecisionItem, frozen=True):
+class Reservation(DecisionBase, frozen=True):
     """A gang for which capacity is kept free, and its earliest start (RFC 3339)."""
 
     pod_group: str
@@ -191,7 +191,7 @@ class Nomination(_PodEntry, frozen=True):
     node: str
 
 
-class Waiting(DecisionItem, frozen=True):
+class Waiting(DecisionBase, frozen=True):
     """A gang that waits at Permit, with the plugin that answered Wait and the deadline (RFC 3339).
 
     The nodes of its pods are nominations.
@@ -202,7 +202,7 @@ class Waiting(DecisionItem, frozen=True):
     until: str
 
 
-class SetAside(DecisionItem, frozen=True):
+class SetAside(DecisionBase, frozen=True):
     """An invalid object that was ignored, with the invalid field and a message."""
 
     file: str
@@ -211,7 +211,7 @@ class SetAside(DecisionItem, frozen=True):
     message: str
 
 
-class TierAccount(DecisionItem, frozen=True):
+class TierAccount(DecisionBase, frozen=True):
     """The solver's objective value, and its upper bound, for the gangs of one entitlement class and priority."""
 
     share: str
@@ -220,7 +220,7 @@ class TierAccount(DecisionItem, frozen=True):
     bound: float
 
 
-class SolverAccount(DecisionItem, frozen=True):
+class SolverAccount(DecisionBase, frozen=True):
     """The record of the solver's work: objective value and upper bound by tier of gangs, relative gap, and time.
 
     `seconds` and `stages` are durations that the caller measured and added; they are 0 and empty otherwise, so that
@@ -234,7 +234,7 @@ class SolverAccount(DecisionItem, frozen=True):
     stages: dict[str, float] = {}
 
 
-class Decision(DecisionItem, frozen=True):
+class Decision(DecisionBase, frozen=True):
     """The result of a session: pods to bind, pods to evict, gangs that wait at Permit, and refused gangs.
 
     Lists are sorted, so equal decisions are equal bytes.

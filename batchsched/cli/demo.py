@@ -193,7 +193,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
                 workload,
                 contender.profile,
                 RunSettings(contender.name, SEED),
-                lambda done, total: stopwatch.report_progress(done, total, contender.name),
+                lambda done, total: stopwatch.on_progress(done, total, contender.name),
             )
     finally:
         stopwatch.close()

@@ -301,7 +301,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     ):
         try:
             made = execute_missing_runs(
-                runs, folder, crew, lambda done, total: stopwatch.report_progress(done, total, "runs")
+                runs, folder, crew, lambda done, total: stopwatch.on_progress(done, total, "runs")
             )
         except KeyboardInterrupt:
             finished = len(runs) - len(missing_runs(runs, folder))
@@ -328,12 +328,12 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     finished = planned = 0
     with closing(Stopwatch()) as stopwatch, open_workers(address, processes) as crew:
 
-        def report_progress(done: int, total: int) -> None:
+        def on_progress(done: int, total: int) -> None:
             nonlocal finished, planned
             finished, planned = done, total
-            stopwatch.report_progress(done, total, "runs")
+            stopwatch.on_progress(done, total, "runs")
 
-        resources = TuningResources(folder, crew, report_progress)
+        resources = TuningResources(folder, crew, on_progress)
         try:
             result = tune(scenario, resources)
         except KeyboardInterrupt:

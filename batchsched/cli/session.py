@@ -313,7 +313,7 @@ class Stopwatch(Telemetry):
         return nullcontext()
 
     @override
-    def report_progress(self, done: int, total: int, unit: str) -> None:
+    def on_progress(self, done: int, total: int, unit: str) -> None:
         if not sys.stderr.isatty():
             self._log_progress(done, total, unit)
             return

@@ -382,7 +382,7 @@ def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list[
     with closing(Stopwatch()) as stopwatch, open_workers(None, min(processes, len(runs))) as pool:
         for index, outcome in map_runs(partial(_outcome, drawn=drawn), runs, pool):
             outcomes[index] = outcome
-            stopwatch.report_progress(len(outcomes), len(runs), "runs")
+            stopwatch.on_progress(len(outcomes), len(runs), "runs")
     return [outcomes[index] for index in range(len(runs))]
 
 

@@ -178,7 +178,7 @@ def read_manifests(
                 cluster.add_document(error)
                 continue
             while cluster.add_documents(islice(source_documents, _STEP)):
-                listener.report_progress(cluster.seen, 0, f"objects of {source.name}")
+                listener.on_progress(cluster.seen, 0, f"objects of {source.name}")
         return cluster.build_result()
 
 

@@ -73,8 +73,8 @@ class MetricsTelemetry(Telemetry):
             self.gangs[pod_group] = self.gangs.get(pod_group, 0.0) + perf_counter() - begun
 
     @override
-    def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Ignore a report of progress, because a running scheduler has no progress display."""
+    def on_progress(self, done: int, total: int, unit: str) -> None:
+        """Do nothing, because a running scheduler does not display the progress of a session."""
 
     @override
     @contextmanager

@@ -150,8 +150,8 @@ class Telemetry(Protocol):
         """
         ...
 
-    def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Report the progress of a long stage: the number of steps that are done, and the total number."""
+    def on_progress(self, done: int, total: int, unit: str) -> None:
+        """Receive the progress of a long stage: the number of steps that are done, and the total number."""
         ...
 
     def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
@@ -177,8 +177,8 @@ class NoTelemetry:
         """Return a context manager that does nothing: `NoTelemetry` does not record the time for a gang."""
         return _NOT_MEASURED
 
-    def report_progress(self, done: int, total: int, unit: str) -> None:
-        """Ignore a report of progress."""
+    def on_progress(self, done: int, total: int, unit: str) -> None:
+        """Do nothing: `NoTelemetry` does not record progress."""
 
     @contextmanager
     def time_call(self, plugin: str, point: str) -> Iterator[None]:

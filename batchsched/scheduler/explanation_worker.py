@@ -145,7 +145,7 @@ class ExplanationGate(Telemetry):
         yield
 
     @override
-    def report_progress(self, done: int, total: int, unit: str) -> None:
+    def on_progress(self, done: int, total: int, unit: str) -> None:
         self._check()
 
 

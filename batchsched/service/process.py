@@ -31,11 +31,11 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.lease import LeaseElection, LeaseTimes
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.connections import raise_descriptor_limit
 from batchsched.observability.http.server import reload_on_change
 from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
-from batchsched.observability.observer import Observer
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.service.reload import ConfigReload
@@ -245,7 +245,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
     configured_kubeconfig = configuration.client_connection.kubeconfig
     kubeconfig = options.kubeconfig or (Path(configured_kubeconfig) if configured_kubeconfig else None)
     async with Connection(Credentials(kubeconfig, options.context), clock) as connection:
-        observation = Observer(
+        observation = ActivityRecorder(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
         connection.on_request = observation.counting.count_request
@@ -312,7 +312,7 @@ class BackgroundTasks:
       file: The configuration file, None for the defaults.
     """
 
-    observation: Observer
+    observation: ActivityRecorder
     configuration: BatchSchedulerConfiguration
     file: Path | None
 

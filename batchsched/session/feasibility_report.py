@@ -23,11 +23,11 @@ from batchsched.session.tables.topology_levels import TopologyLevels
 DEFAULT_TOPOLOGY = "default"
 
 
-class FeasibilityItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class FeasibilityReportBase(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Base class of the objects in a feasibility report."""
 
 
-class DomainFeasibility(FeasibilityItem, frozen=True):
+class DomainFeasibility(FeasibilityReportBase, frozen=True):
     """How many pods of one pod class of a gang fit in one topology domain.
 
     Args:
@@ -43,7 +43,7 @@ class DomainFeasibility(FeasibilityItem, frozen=True):
     room: int
 
 
-class LevelFeasibility(FeasibilityItem, frozen=True):
+class LevelFeasibility(FeasibilityReportBase, frozen=True):
     """How many pods of one pod class fit in each domain of a topology level, the domain with most pods first.
 
     Nodes without the level's label are left out.
@@ -53,7 +53,7 @@ class LevelFeasibility(FeasibilityItem, frozen=True):
     domains: tuple[DomainFeasibility, ...]
 
 
-class PartFeasibility(FeasibilityItem, frozen=True):
+class PartFeasibility(FeasibilityReportBase, frozen=True):
     """How many of a gang's equal pending pods in one subGroup fit on nodes, and in which topology domains.
 
     Args:
@@ -77,7 +77,7 @@ class PartFeasibility(FeasibilityItem, frozen=True):
     levels: tuple[LevelFeasibility, ...]
 
 
-class GangFeasibility(FeasibilityItem, frozen=True):
+class GangFeasibility(FeasibilityReportBase, frozen=True):
     """Where the pending pods of a gang fit, by subGroup and pod class.
 
     Args:

@@ -29,11 +29,11 @@ Amounts = dict[str, int]
 """By resource, in base units; resources of which there is nothing are left out."""
 
 
-class QueueReportItem(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class QueueReportBase(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Base class of the objects in a queue report."""
 
 
-class PendingGangReport(QueueReportItem, frozen=True):
+class PendingGangReport(QueueReportBase, frozen=True):
     """A pending gang in a queue report: its queue, its requests and how long it has waited.
 
     Args:
@@ -55,7 +55,7 @@ class PendingGangReport(QueueReportItem, frozen=True):
     position: int = 0
 
 
-class QueueReport(QueueReportItem, frozen=True):
+class QueueReport(QueueReportBase, frozen=True):
     """The usage, the entitlement and the pending gangs of one queue, including all queues below it.
 
     Args:
@@ -95,7 +95,7 @@ class QueueReport(QueueReportItem, frozen=True):
     namespaces: str = ""
 
 
-class QueueTreeReport(QueueReportItem, frozen=True):
+class QueueTreeReport(QueueReportBase, frozen=True):
     """A report on all queues and all pending gangs.
 
     Args:

@@ -41,7 +41,7 @@ class Stopwatch:
     def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def report_progress(self, done: int, total: int, what: str) -> None:
+    def on_progress(self, done: int, total: int, what: str) -> None:
         return
 
     def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:

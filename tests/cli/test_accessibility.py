@@ -8,8 +8,8 @@ import pytest
 
 from batchsched.cli import run_command
 from batchsched.lab.result_pages import ResultPages
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.status_page import StatusPage
-from batchsched.observability.observer import Observer
 from tests.cli.test_serving import OPTIONS
 from tests.lab.scenarios import written
 from tests.service.town import Town, service_of
@@ -46,7 +46,7 @@ async def scheduler_page() -> str:
     )
     await town.turns(2)
     service = service_of(town)
-    observation = Observer(town.clock, 4)
+    observation = ActivityRecorder(town.clock, 4)
     observation.refusals = {refusal.pod_group: refusal for refusal in town.decisions[-1].refusals}
     return await StatusPage(service, observation).render()
 

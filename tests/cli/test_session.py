@@ -113,7 +113,7 @@ def test_calls_of_plugins_add_up_by_point():
 
 def test_progress_is_silent_without_a_terminal(capfd):
     watch = Stopwatch()
-    watch.report_progress(1, 2, "work")
+    watch.on_progress(1, 2, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
 
@@ -121,10 +121,10 @@ def test_progress_is_silent_without_a_terminal(capfd):
 def test_progress_lines_end_at_the_total(capfd, monkeypatch):
     watch = Stopwatch()
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
-    watch.report_progress(5, 6, "runs")
+    watch.on_progress(5, 6, "runs")
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 3600.0)
-    watch.report_progress(6, 6, "runs")
-    watch.report_progress(3, 3, "objects")
+    watch.on_progress(6, 6, "runs")
+    watch.on_progress(3, 3, "objects")
     assert capfd.readouterr().err == "runs: 5 of 6\nruns: 6 of 6\n"
 
 
@@ -133,8 +133,8 @@ def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatc
     monkeypatch.setattr("batchsched.cli.session._BAR_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     watch = Stopwatch()
-    watch.report_progress(1, 0, "objects of [bold]x.yaml")
-    watch.report_progress(2, 4, "objects of [bold]x.yaml")
+    watch.on_progress(1, 0, "objects of [bold]x.yaml")
+    watch.on_progress(2, 4, "objects of [bold]x.yaml")
     watch.close()
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -14,7 +14,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
-from batchsched.observability.observer import Observer
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.record.file import SessionRecord, compare_decisions, read_session_file
 from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.scheduler.explanation_worker import (
@@ -42,7 +42,7 @@ class Explaining(Town):
     worker: ExplanationWorker
     outcomes: list[ExplanationOutcome]
     reported: list[dict[str, Refusal]]
-    observer: Observer
+    observer: ActivityRecorder
 
     def __init__(self, snapshot: Snapshot, budget: ExplanationSettings | None = None) -> None:
         self.budget = budget or ExplanationSettings(cpu_share=1)
@@ -58,7 +58,7 @@ class Explaining(Town):
             lambda key: any(pod.key.startswith(key) for pod in self.cache.snapshot().pods),
             (self.outcomes.append,),
         )
-        self.observer = Observer(self.clock, 10)
+        self.observer = ActivityRecorder(self.clock, 10)
         super().lead(settings)
         self.profile_scheduler.recording = True
 

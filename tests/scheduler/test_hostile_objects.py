@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from batchsched.config.schema import Profile
 from batchsched.errors import Unreachable
 from batchsched.kube.clock import SystemClock
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_set_aside
 from tests.controlplane.objects import custom, node, pod, pod_group
@@ -184,7 +184,7 @@ async def test_metric_counts_the_objects_that_were_set_aside(failing):
     for manifest in PODS:
         failing.put(manifest)
     failing.event("Job", b'{"metadata":{"name":"j","namespace":"team","labels":7}}')
-    observer = Observer(SystemClock(), 0)
+    observer = ActivityRecorder(SystemClock(), 0)
     gauges = MetricsCollector(observer.metrics, failing.app.cache, failing.app.reflectors)
     await observer.scrape_metrics(failing.app, gauges)
     assert observer.metrics.registry.get_sample_value("batchsched_set_aside") == 3

@@ -21,8 +21,8 @@ DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMO
 POD_LEVEL: Final = ("cpu", "memory")
 
 
-class ResizeRule(Enum):
-    """Whether the requests of a pod that is resized in place are computed container by container or for the whole pod.
+class ResizedRequestRule(Enum):
+    """How the requests of a pod during an in-place resize are computed: by container, or for the whole pod.
 
     BY_CONTAINER: for each container. Source: component-helpers v0.36.3, `determineEffectiveRequests`.
     BY_POD: for the whole pod. If the pod's status has allocated amounts and amounts in use, they replace the sums
@@ -33,7 +33,7 @@ class ResizeRule(Enum):
     BY_POD = "byPod"
 
 
-def pod_requests(pod: Pod, resize: ResizeRule = ResizeRule.BY_CONTAINER) -> dict[str, int]:
+def pod_requests(pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER) -> dict[str, int]:
     """Return the total resource requests of a pod in base units, as a node accounts for them.
 
     Raises:
@@ -47,7 +47,9 @@ def requests_on_node(pod: Pod) -> dict[str, int]:
     return {**pod_requests(pod), "pods": 1}
 
 
-def nonzero_requests(pod: Pod, resize: ResizeRule = ResizeRule.BY_CONTAINER) -> tuple[int, int]:
+def nonzero_requests(
+    pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER
+) -> tuple[int, int]:
     """Return the CPU (milli-CPU) and memory (bytes) that a pod requests, with defaults for missing requests.
 
     Scoring assumes these defaults for containers without a request.
@@ -68,7 +70,7 @@ def scored_requests(pod: Pod) -> dict[str, int]:
     return _total(pod, DEFAULTS, pod_level=False)
 
 
-def _defaults(pod: Pod, resize: ResizeRule) -> Mapping[str, int]:
+def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
     """Return the defaults that scoring adds.
 
     With pod-level requests, a default applies only to resources that no container requests; otherwise it applies to
@@ -117,15 +119,17 @@ def _total(
     defaults: Mapping[str, int],
     *,
     pod_level: bool = True,
-    resize: ResizeRule = ResizeRule.BY_CONTAINER,
+    resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER,
 ) -> dict[str, int]:
     return {resource: amount for resource, amount in _sum(pod, defaults, pod_level, resize).items() if amount}
 
 
-def _sum(pod: Pod, defaults: Mapping[str, int], pod_level: bool, resize: ResizeRule) -> dict[str, int]:
+def _sum(
+    pod: Pod, defaults: Mapping[str, int], pod_level: bool, resize: ResizedRequestRule
+) -> dict[str, int]:
     """Sum up requests. A request of 0 is kept, because it still names the resource."""
     spec = pod.spec
-    if resize is ResizeRule.BY_POD and pod.node:
+    if resize is ResizedRequestRule.BY_POD and pod.node:
         largest = _maximum_of_pod(pod, defaults)
         largest.update(_pod_level_on_node(pod))
         _add(largest, _read(spec.overhead))

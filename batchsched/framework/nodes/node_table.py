@@ -242,10 +242,10 @@ class NodeTable:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
-        for resource, amount in pod_requests(pod, self.release.resize_rule).items():
+        for resource, amount in pod_requests(pod, self.release.resized_request_rule).items():
             if resource in self.column:
                 vector[self.column[resource]] += amount
-        return vector, np.asarray(nonzero_requests(pod, self.release.resize_rule), np.int64)
+        return vector, np.asarray(nonzero_requests(pod, self.release.resized_request_rule), np.int64)
 
     def add_pods(self, placements: Sequence[tuple[Pod, int]], requested: IntArray, nonzero: IntArray) -> None:
         """Add pods with equal requests to their nodes in the node table.

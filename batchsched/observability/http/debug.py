@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.logs import log_info, set_verbosity
-from batchsched.observability.observer import SessionHistory
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 from batchsched.scheduling_queue.entity import Entity

@@ -13,6 +13,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from batchsched.config.schema import CONFIG_API_VERSION, BatchSchedulerConfiguration, HttpsServerSettings
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.access import DelegatedAccess
 from batchsched.observability.http.debug import DebugHandlers
@@ -24,7 +25,6 @@ from batchsched.observability.http.server import (
 )
 from batchsched.observability.http.status_page import StatusPage
 from batchsched.observability.logs import log_info
-from batchsched.observability.observer import Observer
 from batchsched.scheduler.app import SchedulerApp
 
 _LOG: Final = logging.getLogger(__name__)
@@ -90,7 +90,10 @@ def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
 
 
 def build_server(
-    service: SchedulerApp, observation: Observer, serving: HttpsServerSettings, configuration: Configuration
+    service: SchedulerApp,
+    observation: ActivityRecorder,
+    serving: HttpsServerSettings,
+    configuration: Configuration,
 ) -> Server:
     """Return the HTTPS server of a scheduler, not yet started.
 
@@ -119,7 +122,9 @@ class SchedulerHandlers:
       configuration: Returns the configuration in force.
     """
 
-    def __init__(self, service: SchedulerApp, observation: Observer, configuration: Configuration) -> None:
+    def __init__(
+        self, service: SchedulerApp, observation: ActivityRecorder, configuration: Configuration
+    ) -> None:
         self._service = service
         self._observation = observation
         self._configuration = configuration

@@ -24,13 +24,13 @@ from batchsched.api.decision import Refusal, refusal_text
 from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.html_page import (
     content_security_policy,
     page_headers,
     reload_script,
     table_page_values,
 )
-from batchsched.observability.observer import Observer
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.state.podgroup_state import GangPods
@@ -375,7 +375,7 @@ class StatusPage:
       observation: The latest refusals and sessions of the scheduler.
     """
 
-    def __init__(self, service: SchedulerApp, observation: Observer) -> None:
+    def __init__(self, service: SchedulerApp, observation: ActivityRecorder) -> None:
         self._service = service
         self._observation = observation
 

@@ -97,7 +97,7 @@ def explain_refusals(
     for step in (verifier.examine_in_empty_cluster, explain_within_first_budget, explain_further):
         for done, refusal in enumerate(examined):
             if telemetry is not None:
-                telemetry.report_progress(done, len(examined), "refusals explained")
+                telemetry.on_progress(done, len(examined), "refusals explained")
             explained[refusal.pod_group] = _explain_safely(step, refusal, budget)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)

@@ -103,7 +103,7 @@ def decide_assignments(
 
     def pause() -> None:
         if telemetry is not None:
-            telemetry.report_progress(0, 1, "decisions")
+            telemetry.on_progress(0, 1, "decisions")
 
     session = Session(snapshot, profile, brief=True, pause=pause)
     pause()

@@ -127,13 +127,13 @@ class PodSpecIndex:
         """Return what a pod requests on its node now, including in-place resizes."""
         if not may_be_resized(pod):
             return self.info_of(pod).requests
-        return pod_requests(pod, self._pipeline.release.resize_rule)
+        return pod_requests(pod, self._pipeline.release.resized_request_rule)
 
     def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
         """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
         if not may_be_resized(pod):
             return self.info_of(pod).nonzero
-        return nonzero_requests(pod, self._pipeline.release.resize_rule)
+        return nonzero_requests(pod, self._pipeline.release.resized_request_rule)
 
 
 def has_ephemeral_volume(pod: Pod) -> bool:

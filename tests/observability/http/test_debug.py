@@ -6,10 +6,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess
 from batchsched.observability.http.debug import DebugHandlers
 from batchsched.observability.http.server import Server
-from batchsched.observability.observer import SessionHistory
 from tests.kube.virtual import Hurried
 
 SERVICE: Any = SimpleNamespace()

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.decision import Refusal, refusal_text
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
     PendingRow,
@@ -15,7 +16,6 @@ from batchsched.observability.http.status_page import (
     pending_rows,
     pod_counts,
 )
-from batchsched.observability.observer import Observer
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town, service_of
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, queue, topology
@@ -46,7 +46,7 @@ async def test_page_shows_the_text_of_refusals_that_commands_print():
     await town.turn()
     (refusal,) = town.decisions[-1].refusals
     service = service_of(town)
-    observation = Observer(town.clock, 0)
+    observation = ActivityRecorder(town.clock, 0)
     for shown in (refusal, replace(refusal, relaxation="1 more node like n0", verified=True)):
         observation.refusals = {shown.pod_group: shown}
         page = await StatusPage(service, observation).render()

@@ -1,4 +1,4 @@
-"""The observer of a scheduler: it updates the metrics, logs each session, and keeps the most recent sessions.
+"""The activity recorder of a scheduler: it updates the metrics, logs each session, and keeps the most recent sessions.
 
 A kept session has its complete input, for download and for `batchsched replay`.
 """
@@ -132,8 +132,8 @@ LONG_SESSION_SHOWN_SECONDS: Final = 600.0
 """Time for which the metric names the gang of the latest long session."""
 
 
-class Observer:
-    """Updates metrics and logs after each decision, binding and eviction, and keeps the most recent sessions.
+class ActivityRecorder:
+    """Records decisions, bindings and evictions in metrics and logs, and keeps the most recent sessions.
 
     Args:
       clock: The clock.

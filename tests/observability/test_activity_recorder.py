@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
+from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.observer import Observer
 from batchsched.record.file import compare_decisions, read_session_file
 from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -23,7 +23,7 @@ class Observed:
 
     def __init__(self, snapshot, kept=3) -> None:
         self.town = town = Town(snapshot)
-        self.seen = seen = Observer(town.clock, kept)
+        self.seen = seen = ActivityRecorder(town.clock, kept)
         profile_scheduler = ProfileScheduler(
             profile(), town.cache, runner=SessionRunner(profile(), telemetry=seen.telemetry(profile()))
         )
@@ -159,7 +159,7 @@ async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(cap
 
 @pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}, {"solver": {"enabled": False}}])
 def test_telemetry_measures_the_work_for_each_gang_that_takes_part(settings):
-    measured = Observer(Town(Snapshot()).clock, 0).telemetry(profile())
+    measured = ActivityRecorder(Town(Snapshot()).clock, 0).telemetry(profile())
     snapshot = cluster(nodes(1, gpu=2), gang("placed", 2), gang("refused", 3))
     decide(snapshot, profile(**settings), 0.0, 0, telemetry=measured)
     assert measured.gangs.keys() == {"team/placed", "team/refused"}
