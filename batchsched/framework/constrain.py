@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, ConstraintRow, Sense
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, UNLIMITED, ConstraintRow, Sense
 
 __all__ = ["ALL_NODES", "EVERY_NODE", "CandidatePods", "CandidateSet", "ConstraintRow", "Sense"]
 
@@ -30,6 +30,7 @@ class CandidatePods:
       count: the number of pending pods.
       rigid: either all of the pods are placed or none, because the gang has no surplus.
       fits: [N] nodes that no lasting refusal excludes; None if unknown. It makes rows tighter.
+      subgroup: the number of their subgroup in the problem; NONE for pods outside of subgroups.
     """
 
     index: int
@@ -38,6 +39,7 @@ class CandidatePods:
     count: int
     rigid: bool
     fits: BoolArray | None = None
+    subgroup: int = NONE
 
 
 class CandidateSet:
@@ -51,6 +53,8 @@ class CandidateSet:
         self.partitions: list[IndexArray] = []
         self.gathered: dict[int, str] = {}
         """Gangs with all pods in one domain of a node label: number of the gang → label."""
+        self.gathered_subgroups: dict[int, str] = {}
+        """Subgroups of other gangs with all pods in one domain of a node label: number of the subgroup → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
     def for_gangs(self, gangs: Set[int]) -> "CandidateSet":
@@ -59,11 +63,8 @@ class CandidateSet:
         Both sets share the registered partitions.
         """
         batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
-        batch.partitions, batch.gathered, batch._partition_numbers = (
-            self.partitions,
-            self.gathered,
-            self._partition_numbers,
-        )
+        batch.partitions, batch._partition_numbers = self.partitions, self._partition_numbers
+        batch.gathered, batch.gathered_subgroups = self.gathered, self.gathered_subgroups
         return batch
 
     def register_partition(self, domains: IndexArray) -> int:

@@ -105,6 +105,7 @@ class NodeModel(LinearModel):
         self.trees = tuple(self._add_trees())
         self._share()
         self._limit()
+        self._exclusions: list[tuple[IntArray, int]] = []
         for row in problem.rows:
             self._row(row)
         self.no_goods = tuple(filter(None, map(self._forbid, problem.cuts)))
@@ -253,6 +254,18 @@ class NodeModel(LinearModel):
                 self.add_row(names, factors, upper=max(0, right))
             elif len(names):
                 self.add_row(names, factors, lower=min(0, right))
+            if row.on_second_side is not None:
+                second = np.isin(self.classes[columns], row.classes[row.on_second_side])
+                self._exclude(columns[~second], columns[second])
+
+    def _exclude(self, first: IntArray, second: IntArray) -> None:
+        """Only one of two sets of counts may be above 0."""
+        if not len(first) or not len(second):
+            return
+        switch = int(self.add_booleans(1)[0])
+        for side, literal in ((first, switch), (second, ~switch)):
+            self.add_row(side, np.ones_like(side), upper=0, when=literal)
+        self._exclusions.append((first, switch))
 
     def _forbid(self, cut: Cut) -> NoGoodCut | None:
         columns = self.column[cut.classes, cut.nodes]
@@ -292,6 +305,8 @@ class NodeModel(LinearModel):
             values[choice.variables] = np.isin(choice.domains, present)
         for tree in self.trees:
             tree.set_values(values)
+        for first, switch in self._exclusions:
+            values[switch] = not values[first].any()
         for cut in self.no_goods:
             now = values[cut.columns]
             values[cut.below[cut.below >= 0]] = (now < cut.counts)[cut.below >= 0]

@@ -57,6 +57,9 @@ class ConstraintRow:
     minimum). Nodes outside every domain (domain id -1) belong to no row. A row must be valid: it may admit a
     placement that the pipeline then refuses, and it never refuses a placement that the pipeline allows. A row that
     is violated before anything is placed must not become more violated.
+
+    A row may also exclude two sides from each other: a domain then has pods of one side only. The linear inequality is
+    the relaxation of this rule.
     """
 
     partition: int  # ALL_NODES, EVERY_NODE, or an index into ProblemNodes.partitions
@@ -66,6 +69,7 @@ class ConstraintRow:
     sense: Sense = Sense.AT_MOST
     gangs: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))  # [J]
     gang_coefficients: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # [D, J]
+    on_second_side: BoolArray | None = None  # [I] side of each class, None without two sides
     plugin: str = ""
     reason: str = ""
 

@@ -120,11 +120,13 @@ class World:
 
 
 def batch_of(world: World, table: NodeTable, reach: BoolArray | None = None) -> CandidateSet:
+    """The candidates of all gangs, each in a subgroup of its own."""
     candidates: list[CandidatePods] = []
     for number, gang in enumerate(world.gangs):
         for one, count in gang.classes:
+            at = len(candidates)
             candidates.append(
-                CandidatePods(len(candidates), class_of(table, one), number, count, gang.rigid, reach)
+                CandidatePods(at, class_of(table, one), number, count, gang.rigid, reach, subgroup=at)
             )
     return CandidateSet(candidates)
 
@@ -215,6 +217,11 @@ def broken(row: ConstraintRow, batch: CandidateSet, placed: np.ndarray, taken: n
     if len(row.gangs):
         left += row.gang_coefficients @ taken[row.gangs]
     over = left > row.right if row.sense is Sense.AT_MOST else left < row.right
+    if row.on_second_side is not None:
+        sides = np.zeros((2, len(row.right)), np.int64)
+        for klass, second in zip(row.classes, row.on_second_side.astype(int), strict=True):
+            np.add.at(sides[second], place[place >= 0], placed[klass][place >= 0])
+        over |= (sides > 0).all(axis=0)
     return [int(d) for d in np.flatnonzero(over)]
 
 

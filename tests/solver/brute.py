@@ -113,6 +113,12 @@ def footprint(problem: Problem, gang: int, counts: Counts) -> np.ndarray:
         for row in problem.rows
         for d in range(len(row.right))
     ]
+    rows += [
+        pods
+        for row in problem.rows
+        for d in range(len(row.right))
+        for pods in side_pods(problem, row, d, counts)
+    ]
     named = [
         counts.get((int(c), int(n)), 0)
         for cut in problem.cuts
@@ -121,6 +127,15 @@ def footprint(problem: Problem, gang: int, counts: Counts) -> np.ndarray:
     return np.concatenate(
         [used.ravel(), (member[:, None] * asked).ravel(), member * int(counted), rows, named]
     ).astype(np.int64)
+
+
+def side_pods(problem: Problem, row: ConstraintRow, d: int, counts: Counts) -> tuple[int, ...]:
+    """The pods in a domain of each side of a row; nothing if the row has no sides."""
+    if row.on_second_side is None:
+        return ()
+    inside = row.domain_of_nodes(problem.nodes)
+    sides = [row.classes[row.on_second_side == second].tolist() for second in (False, True)]
+    return tuple(sum(k for (c, n), k in counts.items() if c in side and inside[n] == d) for side in sides)
 
 
 def row_left(problem: Problem, row: ConstraintRow, d: int, counts: Counts, taken: set[int]) -> int:
@@ -222,6 +237,8 @@ def legal(problem: Problem, counts: Counts) -> bool:
         for d in range(len(row.right)):
             left, nothing = row_left(problem, row, d, counts, taken), row_left(problem, row, d, {}, always)
             right = int(row.right[d])
+            if row.on_second_side is not None and all(side_pods(problem, row, d, counts)):
+                return False
             if row.sense == Sense.AT_MOST and left > max(right, nothing):
                 return False
             if row.sense == Sense.AT_LEAST and left < min(right, nothing):

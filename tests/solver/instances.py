@@ -200,7 +200,9 @@ def _row(rng: np.random.Generator, problem: Problem) -> ConstraintRow:
     domains = {ALL_NODES: 1, EVERY_NODE: nodes, 0: 3}[partition]
     some = np.flatnonzero(rng.random(classes) < 0.5).astype(np.int32)
     if rng.random() < 0.6:
-        return ConstraintRow(partition, some, rng.integers(1, 3, len(some)), rng.integers(0, 7, domains))
+        sides = rng.random(len(some)) < 0.5 if rng.random() < 0.3 else None
+        coefficients, right = rng.integers(1, 3, len(some)), rng.integers(0, 7, domains)
+        return ConstraintRow(partition, some, coefficients, right, on_second_side=sides)
     gang = rng.integers(0, len(problem.gangs.need), 1).astype(np.int32)
     share = -rng.integers(0, 2, (domains, 1))
     ones, zeros = np.ones(len(some), np.int64), np.zeros(domains, np.int64)

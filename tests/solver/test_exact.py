@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
+from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import NodeModel, count_fitting
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
-from batchsched.solver.problem import ALL_NODES, Budget, ConstraintRow, Cut, Problem, Solution
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Budget, ConstraintRow, Cut, Problem, Solution
 from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -150,6 +151,18 @@ def test_a_row_violated_without_placements_does_not_prevent_other_placements():
     solution = solve_exact(problem, BUDGET, seed=1)
     assert solution.taken.tolist() == [False, True]
     assert verify_solution(problem, solution) == ()
+
+
+@pytest.mark.parametrize("solve", [lambda problem: solve_exact(problem, BUDGET, seed=1), solve_greedy])
+def test_two_sides_of_a_row_are_not_on_one_node(solve):
+    sides = np.array([False, True])
+    row = ConstraintRow(
+        EVERY_NODE, np.arange(2, dtype=np.int32), np.ones(2, np.int64), np.full(2, 9), on_second_side=sides
+    )
+    gangs = [{"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
+    assert solve(problem_of([[3], [1]], gangs, rows=(row,))).taken.sum() == 1
+    assert solve(problem_of([[2], [2]], gangs, rows=(row,))).taken.tolist() == [True, True]
+    assert solve(problem_of([[3], [1]], gangs)).taken.tolist() == [True, True]
 
 
 def test_memory_in_bytes_does_not_overflow():

@@ -5,7 +5,7 @@ exclude each other in both orders are never in one domain at the end.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     term_matches,
     topology_keys,
 )
-from batchsched.solver.problem import UNLIMITED
+from batchsched.solver.problem import NONE, UNLIMITED
 
 PLUGIN = "InterPodAffinity"
 APART = "pods must not share a domain of {key}"
@@ -168,7 +168,8 @@ def _of_term(
     most.
     H excluding T, the targets in P and D:   |T|·Σ_H x + |H|·Σ_T x ≤ |H|·|T|,   |T| = 1 when all of T is in P.
 
-    Each row holds if either side is 0, and never are both sides above 0.
+    Each row holds if either side is 0, and never are both sides above 0. The last row states its two sides, since the
+    sum admits some pods of both.
     """
     namespace = holders[0].pod_class.pod.namespace
     matched = candidates.select_candidates(term.selection)
@@ -192,9 +193,10 @@ def _of_term(
         yield _row(domains, [(exclusive, weight), (free, 1)], weight, reason)
     if non_targets and targets:
         most = _count(targets) if free else 1
-        yield _row(
+        row = _row(
             domains, [(non_targets, most), (targets, _count(non_targets))], most * _count(non_targets), reason
         )
+        yield replace(row, on_second_side=np.isin(row.classes, [one.index for one in targets]))
 
 
 def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
@@ -247,17 +249,20 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
 def _register_colocation(
     candidates: AffinityCandidateIndex, terms: tuple[AffinityTerm, ...], members: Sequence[CandidatePods]
 ) -> None:
-    """Register gangs that end in one domain. This is no linear row, but the solver's required topology level.
+    """Register gangs and subgroups that end in one domain. This is no linear row, but a required topology level.
 
     No pod matches now, and only pods of K will. The first pod of K uses the exception, and every later one needs a
     pod of K in its domain, so all of K is in the domain of the first. This is registered for gangs if all their
-    classes are in K, and for the key with the most domains.
+    classes are in K, otherwise for their subgroups with all classes in K, and for the key with the most domains.
     """
     own = {one.index for one in members}
     split = {one.gang for one in candidates.batch.candidates if one.index not in own}
+    split_subgroups = {one.subgroup for one in candidates.batch.candidates if one.index not in own}
     finest = max(topology_keys(terms), key=lambda key: len(candidates.table.label_values(key)[1]))
     for gang in sorted({one.gang for one in members} - split):
         candidates.batch.gathered.setdefault(gang, finest)
+    for subgroup in sorted({one.subgroup for one in members if one.gang in split} - split_subgroups - {NONE}):
+        candidates.batch.gathered_subgroups.setdefault(subgroup, finest)
 
 
 def _count(candidates: Iterable[CandidatePods]) -> int:

@@ -254,6 +254,7 @@ def formulate(
                 len(part.pods),
                 gangs[number].size == gangs[number].need,
                 mask[kind[index]],
+                subs.subgroup_number(number, part.subgroup),
             )
             for index, (number, part) in enumerate(parts)
         ]
@@ -268,6 +269,10 @@ def formulate(
             choices[number] = replace(
                 choices[number], required=context.levels.add_label_level(key, tables.node_table)
             )
+    for number, key in batch.gathered_subgroups.items():
+        if subs.choices[number].required == NONE and gangs[subs.gang[number]].has_no_bound_pod:
+            level = context.levels.add_label_level(key, tables.node_table)
+            subs.choices[number] = replace(subs.choices[number], required=level)
     problem = Problem(
         nodes=ProblemNodes(
             # An overcommitted node offers nothing; a negative amount would free room elsewhere in sums.

@@ -21,6 +21,7 @@ def limits_every_node(row: ConstraintRow) -> bool:
         row.partition == EVERY_NODE
         and row.sense is Sense.AT_MOST
         and row.gangs.size == 0
+        and row.on_second_side is None
         and bool((row.coefficients >= 0).all())
     )
 
@@ -125,6 +126,7 @@ class RowLedger:
         self.rows = [row for row in problem.rows if not limits_every_node(row)]
         self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
+        self._sides = [_pods_by_side(row) for row in self.rows]
         self.of_class: dict[int, list[tuple[int, int]]] = {}
         self.of_gang: dict[int, list[tuple[int, int]]] = {}
         self.touching: dict[int, list[int]] = {}
@@ -157,6 +159,8 @@ class RowLedger:
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
+            if (sides := self._sides[i]) is not None:
+                np.add.at(sides[self._side(i, class_index)], domain[inside], counts[inside])
 
     def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Reduce `caps`, the maximum number of pods of a class on each node, to what plugin constraints admit.
@@ -168,8 +172,16 @@ class RowLedger:
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
                 continue
             room = np.maximum(0, self.right[i] - self.left_side[i]) // coefficient
+            if (sides := self._sides[i]) is not None:
+                room[sides[1 - self._side(i, class_index)] > 0] = 0
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
+
+    def _side(self, i: int, class_index: int) -> int:
+        """Return the side, 0 or 1, of a pod class in a row with two sides."""
+        row = self.rows[i]
+        assert row.on_second_side is not None
+        return int(row.on_second_side[row.classes == class_index][0])
 
     def missing_pods_by_domain(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
         """Return how many pods of a class each domain lacks for plugin constraints with a lower limit.
@@ -193,6 +205,11 @@ class RowLedger:
             if (over > 0).any() if self.rows[i].sense is Sense.AT_MOST else (over < 0).any():
                 return False
         return True
+
+
+def _pods_by_side(row: ConstraintRow) -> IntArray | None:
+    """Return the counter [2, D] of the pods that are placed of each side, None if the row has no sides."""
+    return None if row.on_second_side is None else np.zeros((2, len(row.right)), np.int64)
 
 
 def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:

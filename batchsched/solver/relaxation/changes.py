@@ -222,5 +222,5 @@ def _rule(problem: Problem, change: RowChange) -> Problem:
     row = problem.rows[change.row]
     by = change.by if row.sense == Sense.AT_MOST else -change.by
     rows = list(problem.rows)
-    rows[change.row] = replace(row, right=np.minimum(row.right + by, UNLIMITED))
+    rows[change.row] = replace(row, right=np.minimum(row.right + by, UNLIMITED), on_second_side=None)
     return replace(problem, rows=tuple(rows))

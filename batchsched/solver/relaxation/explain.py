@@ -203,6 +203,7 @@ def _own_terms(row: ConstraintRow, classes: IntArray, gang: int) -> ConstraintRo
         coefficients=row.coefficients[own_classes],
         gangs=np.zeros(int(own_gang.sum()), np.int32),
         gang_coefficients=row.gang_coefficients[:, own_gang] if len(row.gangs) else row.gang_coefficients,
+        on_second_side=None if row.on_second_side is None else row.on_second_side[own_classes],
     )
 
 

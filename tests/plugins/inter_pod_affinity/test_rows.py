@@ -27,6 +27,8 @@ def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, 
             own = [one.index for one in batch.candidates if one.gang == gang]
             there = placed[own].sum(axis=0) > 0
             assert len(set(table.label_values(key)[0][there].tolist())) <= 1
+        for subgroup, key in batch.gathered_subgroups.items():
+            assert len(set(table.label_values(key)[0][placed[subgroup] > 0].tolist())) <= 1
 
 
 NODES = (
@@ -82,6 +84,7 @@ def test_classes_that_exclude_each_other_do_not_both_fill_a_zone():
     world = world_of((apart(nb.ZONE, "a", "b"), 2), (nb.pod("b", {"app": "b"}), 3))
     assert admitted(world, [1, 1, 0, 0], [0, 0, 3, 0])
     assert not admitted(world, [1, 1, 0, 0], [3, 0, 0, 0])
+    assert not admitted(world, [1, 0, 0, 0], [1, 0, 0, 0])
 
 
 def test_a_domain_with_an_existing_pod_in_anti_affinity_is_closed():
@@ -114,7 +117,7 @@ def test_a_term_stated_twice_counts_once():
     assert admitted(world_of((twice, 2)), [1, 0, 1, 0])
 
 
-def test_a_gang_that_matches_its_own_affinity_is_gathered_in_one_domain_unless_a_pod_exists():
+def test_pods_that_match_their_own_affinity_are_gathered_in_one_domain_unless_such_a_pod_exists():
     series = nb.Gang(((together(nb.ZONE, "a", "a"), 2),), rigid=True)
     mixed = nb.Gang(((together(nb.ZONE, "b", "b"), 2), (nb.pod("c", {"app": "c"}), 1)), rigid=True)
     world = nb.World(NODES, (), (series, mixed), ())
@@ -122,6 +125,7 @@ def test_a_gang_that_matches_its_own_affinity_is_gathered_in_one_domain_unless_a
     batch = nb.batch_of(world, table)
     PLUGIN.constrain(batch, table.all_nodes_view())
     assert batch.gathered == {0: nb.ZONE}
+    assert batch.gathered_subgroups == {1: nb.ZONE}
     begun = nb.World(NODES, ((nb.pod("old", {"app": "a"}), 0),), (series,), ())
     table = begun.table()
     batch = nb.batch_of(begun, table)
