@@ -1,10 +1,16 @@
+import msgspec
+
 from batchsched.api.core.device import DeviceClass, DeviceClassSpec
 from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.snapshot import Snapshot
+from batchsched.framework.constrain import CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.nodes.node_table import LEADING, NodeTable
 from batchsched.framework.preemption import Nominations, PreemptionHandle, run_postfilters
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
+from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, node, pod, refusals, table
 
 
@@ -68,3 +74,49 @@ def test_a_node_must_name_extended_resources_that_only_device_plugins_serve():
         "a": ("cannot fit resource",),
         "b": ("cannot allocate all claims",),
     }
+
+
+def pod_with_claim(name, count, **constraints):
+    """A pod and its claim for some devices, created from a template for the pod."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
+    claim = devices.claim(
+        f"{name}-claim",
+        devices.request(count=count),
+        devices={"constraints": [constraints]} if constraints else {},
+        metadata={"ownerReferences": [owner]},
+    )
+    entries = [{"name": "r", "resourceClaimTemplateName": f"template-{count}"}]
+    statuses = [{"name": "r", "resourceClaimName": f"{name}-claim"}]
+    asking = pod(name, resourceClaims=entries)
+    metadata = msgspec.structs.replace(asking.metadata, uid=f"uid-{name}")
+    status = msgspec.convert({"resourceClaimStatuses": statuses}, type(asking.status))
+    return msgspec.structs.replace(asking, metadata=metadata, status=status), claim
+
+
+def test_rows_count_claims_with_equal_devices_by_value():
+    """Of 3 and 3 devices, one claim for 2 and one for 3 get equal ones, and no two claims for 3 and no claim for 4."""
+    roots = [devices.gpu(f"d{n}", attributes={"root": {"int": n // 3}}) for n in range(6)]
+    asking = [
+        pod_with_claim(f"p{count}", count, matchAttribute=f"{devices.DRIVER}/root") for count in (2, 3, 4)
+    ]
+    snapshot = Snapshot(
+        nodes=(node("a"),),
+        resource_slices=(devices.slice_of("a", roots),),
+        device_classes=(devices.device_class(),),
+        resource_claims=tuple(claim for _, claim in asking),
+    )
+    made = NodeTable(snapshot, LEADING)
+    batch = CandidateSet(
+        [CandidatePods(n, class_of(made, one), n, 4, False) for n, (one, _) in enumerate(asking)]
+    )
+    rows = DynamicResources().constrain(batch, made.all_nodes_view())
+
+    def admitted(*pods):
+        return all(sum(row.class_coefficients(3) * pods) <= row.right[0] for row in rows)
+
+    assert admitted(2, 0, 0)
+    assert admitted(1, 1, 0)
+    assert admitted(0, 2, 0)
+    assert not admitted(3, 0, 0)
+    assert not admitted(2, 1, 0)
+    assert not admitted(0, 0, 1)

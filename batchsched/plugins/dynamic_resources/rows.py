@@ -1,11 +1,13 @@
 """Linear rows that count devices: the solver plans pods with claims only where enough devices are free.
 
 For each kind of request, a row limits how many devices the pods on a node need, by the number of free devices of the
-node that such a request may get. The rows leave out what is not linear: alternatives, constraints between devices,
-counters, shared capacity. The pipeline checks each proposal pod by pod, so a row may allow too much.
+node that such a request may get. If the devices of a claim must be equal in an attribute, such as the PCIe root, more
+rows limit the number of claims by the free devices with each value. The rows leave out what is not linear:
+alternatives, counters, shared capacity. The pipeline checks each proposal pod by pod, so a row may allow too much.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +16,7 @@ import numpy as np
 from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE, Allocator
+from batchsched.devices.constraints import attribute_value
 from batchsched.devices.requests import AllocationError, Request, claim_requests
 from batchsched.framework.constrain import (
     EVERY_NODE,
@@ -24,7 +27,7 @@ from batchsched.framework.constrain import (
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects, equal_device_groups
-from batchsched.framework.status import IntArray
+from batchsched.framework.status import IndexArray, IntArray
 from batchsched.plugins.dynamic_resources.claims import ClaimRefused, claims_with_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
     extended_claim,
@@ -49,10 +52,42 @@ class DeviceDemand:
     Args:
       request: one of the requests.
       devices: index of the candidate → devices of each of its pods.
+      matched: attribute → the requests of which all devices have an equal value of it: index of the candidate → devices
+        by request of each of its pods.
     """
 
     request: Request
     devices: dict[int, int] = field(default_factory=dict)
+    matched: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+
+    def add_request(self, candidate: CandidatePods, request: Request, matched: Iterable[str]) -> None:
+        """Add a request of each pod of a candidate, given the attributes that its devices must be equal in."""
+        self.devices[candidate.index] = self.devices.get(candidate.index, 0) + request.count
+        for attribute in matched:
+            by_candidate = self.matched.setdefault(attribute, {})
+            by_candidate.setdefault(candidate.index, []).append(request.count)
+
+    def limits(self, table: NodeTable) -> Iterator[tuple[dict[int, int], IntArray]]:
+        """Yield coefficients by candidate, and limits [N] of the sum over the pods of each node.
+
+        A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
+        a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
+        """
+        free = _free_devices(self.request, table)
+        if free is not None:
+            yield self.devices, free
+        for attribute, requests in self.matched.items():
+            sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
+            rooms = _room_by_size(self.request, table, attribute, sizes)
+            for size, room in zip(sizes, rooms, strict=False):
+                yield (
+                    {
+                        index: parts
+                        for index, counts in requests.items()
+                        if (parts := sum(count // size for count in counts))
+                    },
+                    room,
+                )
 
 
 def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
@@ -79,11 +114,12 @@ def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[Cons
         if sum(pods[index] for index in demand.devices) <= 1:
             continue
         try:
-            free = _free_devices(demand.request, table)
+            rows += [
+                pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, coefficients, limit)
+                for coefficients, limit in demand.limits(table)
+            ]
         except AllocationError:
             continue  # the Filter refuses these pods
-        if free is not None:
-            rows.append(pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, demand.devices, free))
     return rows
 
 
@@ -112,8 +148,17 @@ def _add_demand(
         if len(alternatives) > 1 or request.parent or request.requests_all_matching_devices or request.admin:
             continue
         kind = request.device_class.metadata.name, request.expressions, request.tolerations
-        demand = demands.setdefault(kind, DeviceDemand(request))
-        demand.devices[candidate.index] = demand.devices.get(candidate.index, 0) + request.count
+        matched = _matched_attributes(claim, request)
+        demands.setdefault(kind, DeviceDemand(request)).add_request(candidate, request, matched)
+
+
+def _matched_attributes(claim: ResourceClaim, request: Request) -> set[str]:
+    """Return the attributes in which all devices of a request are equal because of the constraints of its claim."""
+    return {
+        constraint.match_attribute
+        for constraint in claim.spec.devices.constraints or ()
+        if constraint.match_attribute and request.name in (constraint.requests or (request.name,))
+    }
 
 
 def _free_devices(request: Request, table: NodeTable) -> IntArray | None:
@@ -121,24 +166,59 @@ def _free_devices(request: Request, table: NodeTable) -> IntArray | None:
 
     Return None if it takes too long to evaluate the expressions of the request.
     """
+    counts = _counts_by_value(request, table, "")
+    return None if counts is None else counts[0].sum(axis=1)[counts[1]]
+
+
+def _room_by_size(
+    request: Request, table: NodeTable, attribute: str, sizes: Sequence[int]
+) -> Sequence[IntArray]:
+    """Return for each size the number [N] of requests for so many devices with one value that fit on each node.
+
+    Return nothing if it takes too long to evaluate the expressions of the request.
+    """
+    counted = _counts_by_value(request, table, attribute) if sizes else None
+    if counted is None:
+        return ()
+    counts, inverse = counted
+    return [(counts // size).sum(axis=1)[inverse] for size in sizes]
+
+
+def _counts_by_value(
+    request: Request, table: NodeTable, attribute: str
+) -> tuple[IntArray, IndexArray] | None:
+    """Return the numbers of free devices by kind of node and value of an attribute, and the kind of each node [N].
+
+    Return None if it takes too long to evaluate the expressions of the request.
+
+    Args:
+      request: the devices that the request may get are counted.
+      table: the nodes.
+      attribute: the fully qualified name; "" counts all devices together.
+    """
     allocator = device_objects(table).allocator
-    numbers = equal_device_groups(table).group_numbers(request.attributes_read_by_selectors())
+    names = request.attributes_read_by_selectors()
+    if attribute and names is not None:
+        names |= {attribute.rpartition("/")[2]}
+    numbers = equal_device_groups(table).group_numbers(names)
     _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     examples = [table.nodes[int(node)] for node in first]
     devices = sum(len(allocator.inventory.candidate_devices_of(node)) for node in examples)
     if devices * request.evaluation_work() > MAX_STEPS_OF_ALL_GROUPS + SEARCH_STEPS_PER_DEVICE * devices:
         return None
-    counts = np.array([_count_free(request, node, allocator) for node in examples], np.int64)
-    result: IntArray = counts[inverse]
-    return result
+    by_value = [_count_free(request, node, allocator, attribute) for node in examples]
+    widest = max((len(values) for values in by_value), default=0)
+    counts = [[*values.values(), *[0] * (widest - len(values))] for values in by_value]
+    return np.array(counts, np.int64).reshape(len(examples), widest), inverse.astype(np.int32)
 
 
 UNLIMITED_SHARES: Final = 2**20
 """Stands for the allocations of a device that may have several; its capacity limits them, and no row does."""
 
 
-def _count_free(request: Request, node: Node, allocator: Allocator) -> int:
-    count = 0
+def _count_free(request: Request, node: Node, allocator: Allocator, attribute: str) -> Counter[object]:
+    """Count the free devices by value of an attribute; "" counts all together."""
+    count = Counter[object]()
     for pool in allocator.inventory.pools_of(node):
         if not pool.usable:
             continue
@@ -147,7 +227,9 @@ def _count_free(request: Request, node: Node, allocator: Allocator) -> int:
                 if allocator.ledger.use_of(device.key).exclusive:
                     continue
                 if device.is_accessible_from(node) and request.tolerates(device) and request.selects(device):
-                    count += UNLIMITED_SHARES if device.shareable else 1
+                    value = attribute_value(device, attribute) if attribute else ""
+                    if value is not None:
+                        count[value] += UNLIMITED_SHARES if device.shareable else 1
     return count
 
 
