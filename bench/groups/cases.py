@@ -1,32 +1,26 @@
 """Random gangs that are feasible by construction: each is planted on an empty cluster before the cluster is filled.
 
-A gang has pods of one or two sizes, levels, slices, and up to three levels of subgroups of which some may be optional.
-The planted places stay free; the rest of the cluster is filled at random up to the load. An infeasible candidate is the
-same gang on a cluster that is filled without regard to the planted places.
+A gang has pods of one or two sizes, levels, slices, up to three levels of subgroups of which some may be optional,
+affinity between its pods, or a ResourceClaim for each pod with GPUs. The planted places stay free; the rest of the
+cluster is filled at random up to the load. An infeasible candidate is the same gang on a cluster that is filled without
+regard to the planted places.
 """
 
 import random
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import msgspec
-
-from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod
-from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.crd.topology import Topology
-from batchsched.api.snapshot import Snapshot
+from typing import Final
 
 GPUS: Final = 8
 CPUS: Final = 96
 NODES_PER_RACK: Final = 8
 RACKS_PER_BLOCK: Final = 4
 LEVELS: Final = ("block", "rack")
-KINDS: Final = ("levels", "heterogeneous", "slices", "nested", "nested with slices")
+KINDS: Final = ("levels", "heterogeneous", "slices", "nested", "nested with slices", "affinity", "claims")
 POD_SIZES: Final = ((8, 8), (4, 4), (2, 4), (1, 2), (0, 16))
 """Sizes of pods: GPUs and CPUs."""
+ROOT_SIZE: Final = 4
+"""Devices behind one PCIe root. The devices of a claim for at most so many are behind one root."""
 
 
 @dataclass(slots=True)
@@ -40,6 +34,10 @@ class Group:
       minimum: how many of its own pods must run.
       children: the subgroups below it.
       min_children: how many of these must run.
+      together: whether required affinity keeps its pods in one rack.
+      apart: whether required anti-affinity allows one of its pods on a node.
+      near: the name of the subgroup with which required affinity keeps each of its pods in one block, "" for none.
+      away: the name of the subgroup with which required anti-affinity lets no pod of it share a rack, "" for none.
       planted: the nodes of its own pods in the planted placement; empty if it is left out there.
     """
 
@@ -51,6 +49,10 @@ class Group:
     minimum: int = 0
     children: list["Group"] = field(default_factory=list)
     min_children: int = 0
+    together: bool = False
+    apart: bool = False
+    near: str = ""
+    away: str = ""
     planted: list[int] = field(default_factory=list)
 
     def iterate(self) -> Iterator["Group"]:
@@ -59,24 +61,66 @@ class Group:
         for child in self.children:
             yield from child.iterate()
 
+    def iterate_pods(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the name, GPUs and CPUs of each of its own pods."""
+        for number, (gpus, cpus) in enumerate(self.pods):
+            yield f"{self.name}-pod-{number}", gpus, cpus
+
+
+@dataclass(slots=True)
+class NodeRoom:
+    """What is free on a node, or in use on it.
+
+    Attributes:
+      gpus: GPUs by PCIe root; one entry if they are an extended resource, for which roots do not matter.
+      cpus: CPUs.
+    """
+
+    gpus: list[int]
+    cpus: int
+
+    def fits(self, gpus: int, cpus: int) -> bool:
+        """Return whether a pod fits: up to `ROOT_SIZE` devices of a claim are behind one root."""
+        room = max(self.gpus) if gpus <= ROOT_SIZE else sum(self.gpus)
+        return room >= gpus and self.cpus >= cpus
+
+    def take(self, gpus: int, cpus: int, root: int | None = None) -> None:
+        """Subtract a pod that fits from what is free, at the fullest root that has room unless a root is given."""
+        self.cpus -= cpus
+        if root is None:
+            fitting = [at for at, free in enumerate(self.gpus) if free >= gpus]
+            root = min(fitting, key=lambda at: self.gpus[at]) if fitting else None
+        if root is not None:
+            self.gpus[root] -= gpus
+            return
+        for at, free in enumerate(self.gpus):
+            taken = min(free, gpus)
+            self.gpus[at] -= taken
+            gpus -= taken
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A cluster with one pending gang.
 
     Attributes:
+      number: the seed.
       kind: one of `KINDS`.
       load: the share of GPUs that is in use.
       gang: the gang.
-      snapshot: the input of a session.
-      free: free GPUs and CPUs of each node.
+      free: what is free on each node before the gang is placed.
     """
 
+    number: int
     kind: str
     load: float
     gang: Group
-    snapshot: Snapshot
-    free: tuple[tuple[int, int], ...]
+    free: tuple[NodeRoom, ...]
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether GPUs are devices of ResourceClaims instead of an extended resource."""
+        return self.kind == "claims"
 
 
 class Unplantable(Exception):
@@ -93,6 +137,7 @@ class CaseGenerator:
 
     def __init__(self, seed: int, *, feasible: bool = True) -> None:
         self._random = random.Random(seed)
+        self._seed = seed
         self._feasible = feasible
         self.kind = KINDS[seed % len(KINDS)]
 
@@ -111,22 +156,17 @@ class CaseGenerator:
         left = round((1 - load) * self._nodes * GPUS)
         self._budget = max(2, round(left * rng.uniform(0.2, 0.9)))
         gang = self._group_of_kind()
-        self._free = [[GPUS, CPUS] for _ in range(self._nodes)]
-        self._plant(gang, list(range(self._nodes)))
+        self._free = [self._empty_node() for _ in range(self._nodes)]
+        self._plant_all(gang)
         planted = sum(gpus for group in gang.iterate() for gpus, _ in group.pods[: len(group.planted)])
         if planted > left:
             raise Unplantable
-        fillers = self._fill(load)
-        pods = self._pods(gang, fillers)
-        snapshot = Snapshot(
-            nodes=tuple(map(_node, range(self._nodes))),
-            pods=pods,
-            pod_groups=(PodGroup.model_validate(_pod_group(gang)),),
-            topologies=(Topology.model_validate(_TOPOLOGY),),
-        )
-        free = tuple((GPUS - gpus, CPUS - cpus) for gpus, cpus in fillers)
-        used = sum(gpus for gpus, _ in fillers) / (self._nodes * GPUS)
-        return Case(self.kind, used, gang, snapshot, free)
+        free = self._fill(load)
+        used = 1 - sum(sum(room.gpus) for room in free) / (self._nodes * GPUS)
+        return Case(self._seed, self.kind, used, gang, tuple(free))
+
+    def _empty_node(self) -> NodeRoom:
+        return NodeRoom([ROOT_SIZE] * (GPUS // ROOT_SIZE) if self.kind == "claims" else [GPUS], CPUS)
 
     # ------------------------------------------------------------------------------------ gangs
 
@@ -135,12 +175,32 @@ class CaseGenerator:
         if self.kind == "slices":
             return self._sliced("gang", self._budget)
         if self.kind in ("levels", "heterogeneous"):
-            gang = Group("gang", required=rng.choice(["", "block"]))
-            count = rng.randint(2, 4)
-            gang.children = [self._leaf(f"s{n}", self._budget // count) for n in range(count)]
-            gang.min_children = count
-            return gang
+            return self._flat(required=rng.choice(["", "block"]))
+        if self.kind == "affinity":
+            return self._with_affinity()
+        if self.kind == "claims" and rng.random() < 0.5:
+            return self._flat(required=rng.choice(["", "block"]))
         return self._nested("gang", self._budget, 1)
+
+    def _flat(self, required: str = "") -> Group:
+        count = self._random.randint(2, 4)
+        children = [self._leaf(f"s{n}", self._budget // count) for n in range(count)]
+        return Group("gang", required=required, children=children, min_children=count)
+
+    def _with_affinity(self) -> Group:
+        """Return a gang of subgroups with affinity; a subgroup is near or away from one that comes before it."""
+        rng = self._random
+        gang = self._flat()
+        for at, group in enumerate(gang.children):
+            group.together, group.required = group.required == "rack", ""
+            group.apart = rng.random() < 0.4
+            before = [other.name for other in gang.children[:at]]
+            if before and rng.random() < 0.5:
+                # A pod must match all affinity terms to satisfy one of them, so that a group has one term at most.
+                group.near, group.together = rng.choice(before), False
+            if before and rng.random() < 0.3:
+                group.away = rng.choice(before)
+        return gang
 
     def _nested(self, name: str, budget: int, depth: int) -> Group:
         rng = self._random
@@ -186,16 +246,21 @@ class CaseGenerator:
 
     # ------------------------------------------------------------------------------------ planting
 
+    def _plant_all(self, gang: Group) -> None:
+        self._places: dict[str, list[int]] = {}
+        self._plant(gang, list(range(self._nodes)))
+
     def _plant(self, group: Group, nodes: list[int]) -> None:
         """Give the pods of a group places on some nodes."""
         rng = self._random
         if group.required:
             nodes = rng.choice(list(_by_domain(nodes, group.required).values()))
-        for child in rng.sample(group.children, group.min_children):
-            self._plant(child, nodes)
+        children = set(rng.sample(range(len(group.children)), group.min_children))
+        for at, child in enumerate(group.children):
+            if at in children:
+                self._plant(child, nodes)
         if not group.slice_size:
-            for gpus, cpus in group.pods:
-                group.planted.append(self._take(nodes, gpus, cpus))
+            self._plant_pods(group, self._nodes_by_affinity(group, nodes))
             return
         slices = len(group.pods) // group.slice_size
         domains = list(_by_domain(nodes, group.slice_level).values())
@@ -205,45 +270,56 @@ class CaseGenerator:
             for gpus, cpus in group.pods[: group.slice_size]:
                 group.planted.append(self._take(chosen[number % len(chosen)], gpus, cpus))
 
-    def _take(self, nodes: list[int], gpus: int, cpus: int) -> int:
+    def _plant_pods(self, group: Group, nodes: list[int]) -> None:
+        for gpus, cpus in group.pods:
+            node = self._take(nodes, gpus, cpus)
+            group.planted.append(node)
+            if group.apart:
+                nodes = [other for other in nodes if other != node]
+        self._places[group.name] = group.planted
+
+    def _nodes_by_affinity(self, group: Group, nodes: list[int]) -> list[int]:
+        """Return the nodes that the affinity of a group leaves, if one rack is drawn for pods that stay together."""
+        if group.near:
+            block = domain_of(self._random.choice(self._places[group.near]), "block")
+            nodes = [node for node in nodes if domain_of(node, "block") == block]
+        if group.away:
+            racks = {domain_of(node, "rack") for node in self._places[group.away]}
+            nodes = [node for node in nodes if domain_of(node, "rack") not in racks]
+        if group.together and nodes:
+            nodes = self._random.choice(list(_by_domain(nodes, "rack").values()))
+        return nodes
+
+    def _take(self, nodes: Sequence[int], gpus: int, cpus: int) -> int:
         """Reserve the place of a pod on a node; a used node is taken rather than another one."""
-        fitting = [n for n in nodes if self._free[n][0] >= gpus and self._free[n][1] >= cpus]
+        fitting = [n for n in nodes if self._free[n].fits(gpus, cpus)]
         if not fitting:
             raise Unplantable
-        used = [n for n in fitting if self._free[n][0] < GPUS]
+        used = [n for n in fitting if sum(self._free[n].gpus) < GPUS]
         node = self._random.choice(used if used and self._random.random() < 0.7 else fitting)
-        self._free[node][0] -= gpus
-        self._free[node][1] -= cpus
+        self._free[node].take(gpus, cpus)
         return node
 
-    def _fill(self, load: float) -> list[tuple[int, int]]:
-        """Fill the nodes up to the load; return the GPUs and CPUs in use on each."""
+    def _fill(self, load: float) -> list[NodeRoom]:
+        """Fill the nodes up to the load; return what is free then, the planted places included."""
         rng = self._random
-        free = [list(amounts) if self._feasible else [GPUS, CPUS] for amounts in self._free]
-        used = [[0, 0] for _ in free]
+        room = self._free if self._feasible else [self._empty_node() for _ in self._free]
+        free = [self._empty_node() for _ in self._free]
         target = round(load * self._nodes * GPUS)
         order = list(range(self._nodes))
         while target > 0 and order:
             node = rng.choice(order)
-            if not free[node][0]:
+            roots = [root for root, gpus in enumerate(room[node].gpus) if gpus]
+            if not roots:
                 order.remove(node)
                 continue
-            gpus = min(rng.choice([1, 1, 2, 4, 8]), free[node][0], target)
-            cpus = min(free[node][1], gpus * rng.randint(4, 11))
-            for amounts, sign in ((free[node], -1), (used[node], 1)):
-                amounts[0] += sign * gpus
-                amounts[1] += sign * cpus
+            root = rng.choice(roots)
+            gpus = min(rng.choice([1, 1, 2, 4, 8]), room[node].gpus[root], target)
+            cpus = min(room[node].cpus, gpus * rng.randint(4, 11))
+            for amounts in (room[node], free[node]):
+                amounts.take(gpus, cpus, root)
             target -= gpus
-        return [(gpus, cpus) for gpus, cpus in used]
-
-    def _pods(self, gang: Group, fillers: list[tuple[int, int]]) -> tuple[Pod, ...]:
-        pods = [_pod(f"busy-{n}", size, {}, f"n{n:03d}") for n, size in enumerate(fillers) if any(size)]
-        for group in gang.iterate():
-            labels = {"scheduling.batchsched.dev/pod-group": "gang"}
-            if group is not gang:
-                labels["scheduling.batchsched.dev/sub-group"] = group.name
-            pods += [_pod(f"{group.name}-pod-{n}", size, labels, "") for n, size in enumerate(group.pods)]
-        return tuple(pods)
+        return free
 
 
 def domain_of(node: int, level: str) -> str:
@@ -252,116 +328,8 @@ def domain_of(node: int, level: str) -> str:
     return f"rack-{rack:02d}" if level == "rack" else f"block-{rack // RACKS_PER_BLOCK}"
 
 
-def _by_domain(nodes: list[int], level: str) -> dict[str, list[int]]:
+def _by_domain(nodes: Sequence[int], level: str) -> dict[str, list[int]]:
     domains: dict[str, list[int]] = {}
     for node in nodes:
         domains.setdefault(domain_of(node, level), []).append(node)
     return domains
-
-
-def _node(number: int) -> Node:
-    labels = {f"example.com/{level}": domain_of(number, level) for level in LEVELS}
-    allocatable = {"cpu": str(CPUS), "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS)}
-    document = {
-        "metadata": {"name": f"n{number:03d}", "labels": labels},
-        "status": {"allocatable": allocatable},
-    }
-    return msgspec.convert(document, Node)
-
-
-def _pod(name: str, size: tuple[int, int], labels: dict[str, str], node: str) -> Pod:
-    gpus, cpus = size
-    requests = {"cpu": str(cpus), "memory": "1Gi"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
-    spec: dict[str, Any] = {
-        "schedulerName": "batchsched" if labels else "other",
-        "containers": [{"name": "main", "resources": {"requests": requests}}],
-    }
-    if node:
-        spec["nodeName"] = node
-    metadata = {"name": name, "namespace": "team", "uid": name, "labels": labels}
-    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
-
-
-_TOPOLOGY: Final = {
-    "metadata": {"name": "default"},
-    "spec": {"levels": [{"name": level, "nodeLabel": f"example.com/{level}"} for level in LEVELS]},
-}
-
-
-def _topology(group: Group) -> dict[str, Any]:
-    result: dict[str, Any] = {"required": group.required} if group.required else {}
-    if group.slice_size:
-        result["slices"] = {"level": group.slice_level, "size": group.slice_size}
-    return {"topology": result} if result else {}
-
-
-def _pod_group(gang: Group) -> dict[str, Any]:
-    spec: dict[str, Any] = _topology(gang)
-    if not gang.children:
-        spec["minMember"] = gang.minimum
-    elif gang.min_children < len(gang.children):
-        spec["minSubGroups"] = gang.min_children
-    spec["subGroups"] = [
-        _sub_group(child, parent, gang) for parent in gang.iterate() for child in parent.children
-    ]
-    return {"metadata": {"name": "gang", "namespace": "team"}, "spec": spec}
-
-
-def _sub_group(group: Group, parent: Group, gang: Group) -> dict[str, Any]:
-    result: dict[str, Any] = {"name": group.name, **_topology(group)}
-    if parent is not gang:
-        result["parent"] = parent.name
-    if not group.children:
-        result["minMember"] = group.minimum
-    elif group.min_children < len(group.children):
-        result["minSubGroups"] = group.min_children
-    return result
-
-
-def find_fault(case: Case, nodes: dict[str, int]) -> str:
-    """Return what is wrong with a placement of the gang; "" if nothing is. It shares no code with the scheduler.
-
-    Args:
-      case: the case.
-      nodes: the node of each placed pod, by the pod's name.
-    """
-    used: Counter[tuple[int, int]] = Counter()
-    for group in case.gang.iterate():
-        for number, (gpus, cpus) in enumerate(group.pods):
-            node = nodes.get(f"{group.name}-pod-{number}")
-            if node is not None:
-                used[node, 0] += gpus
-                used[node, 1] += cpus
-    if any(amount > case.free[node][resource] for (node, resource), amount in used.items()):
-        return "a node is overcommitted"
-    if not _runs(case.gang, nodes):
-        return "the gang does not run"
-    faults = (_fault_of_group(group, nodes) for group in case.gang.iterate())
-    return next((fault for fault in faults if fault), "")
-
-
-def _own_nodes(group: Group, nodes: dict[str, int]) -> list[int]:
-    names = (f"{group.name}-pod-{number}" for number in range(len(group.pods)))
-    return [nodes[name] for name in names if name in nodes]
-
-
-def _runs(group: Group, nodes: dict[str, int]) -> bool:
-    if len(_own_nodes(group, nodes)) < group.minimum:
-        return False
-    return sum(_runs(child, nodes) for child in group.children) >= group.min_children
-
-
-def _fault_of_group(group: Group, nodes: dict[str, int]) -> str:
-    inside = [node for below in group.iterate() for node in _own_nodes(below, nodes)]
-    if not inside:
-        return ""
-    if not _runs(group, nodes):
-        return f"{group.name} has pods and does not run"
-    if group.required and len({domain_of(node, group.required) for node in inside}) > 1:
-        return f"{group.name} is in several domains"
-    if group.slice_size:
-        pods = Counter(domain_of(node, group.slice_level) for node in inside)
-        slices = {count // group.slice_size for count in pods.values()}
-        if any(count % group.slice_size for count in pods.values()) or max(slices) - min(slices) > 1:
-            return f"{group.name} has slices that are not whole, or not even"
-    return ""

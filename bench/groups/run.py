@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
 from batchsched.session.session import decide
-from bench.groups.cases import KINDS, Case, CaseGenerator, find_fault
+from bench.groups import objects
+from bench.groups.cases import KINDS, Case, CaseGenerator
+from bench.groups.check import find_fault
 
 NOW = 1767225600.0
 PROVED = "proved: no placement"
@@ -65,13 +67,12 @@ PROFILES = {
 
 def _decide(case: Case, profile: Profile) -> tuple[Decision, float, str]:
     """Return the decision, its CPU time, and what is wrong with its placement."""
+    snapshot = objects.snapshot(case)
     start = time.process_time()
-    decision = decide(case.snapshot, profile, NOW, 0)
+    decision = decide(snapshot, profile, NOW, 0)
     seconds = time.process_time() - start
-    nodes = {
-        assignment.pod.rpartition("/")[2]: int(assignment.node[1:]) for assignment in decision.assignments
-    }
-    return decision, seconds, find_fault(case, nodes) if nodes else "refused"
+    fault = find_fault(case, objects.placement(decision)) if decision.assignments else "refused"
+    return decision, seconds, fault
 
 
 def _run_feasible(case: Case, tally: Tally, seed: int, names: list[str], faults: list[str]) -> None:
