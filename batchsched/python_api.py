@@ -62,7 +62,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
 
 
 def explain(cluster: ClusterInput, decision: Decision, only: Collection[str] | None = None) -> Decision:
-    """Return the decision with refusals that were examined by deciding again.
+    """Return the decision with refusals that state what would help, verified by deciding again on changed input.
 
     An examined refusal states whether the gang can ever start on this cluster, which gangs go first, and a smallest
     set of changes after which a session places the gang.

@@ -161,7 +161,7 @@ class Refusal(DecisionBase, frozen=True):
 
 
 def refusal_text(refusal: Refusal) -> str:
-    """Return the text of a refusal for users: whether the gang can ever start, why not now, and what would help."""
+    """Return the text of a refusal for users: whether the gang can ever start, why not now, and what would help it."""
     if not refusal.relaxation:
         return refusal.message.rstrip(".")
     unproved = "" if refusal.verified else " (not verified)"

@@ -170,7 +170,7 @@ class ResultFile:
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def write(self, source: Path | BytesIO) -> None:
-        """Write the file with the result of an equal run, under the names and labels of this run.
+        """Write the result file of this run from the result of an equal run, with this run's names and labels.
 
         Raises:
           OSError: The file cannot be written.
@@ -216,7 +216,7 @@ def find_result(folder: Path, key: str) -> Path | None:
 
 
 def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:
-    """Move the result files of all other runs out of `runs/`, so that queries read only these runs.
+    """Move all result files of other runs out of `runs/`, so that queries read only the runs of the plan.
 
     Files of other runs move to `earlier/`; those that a later plan contains return.
 

@@ -79,7 +79,7 @@ class PreemptionCandidate(NamedTuple):
 
 @dataclass(slots=True)
 class PreemptionSearchResult:
-    """The nodes on which evictions make room for a pod, and the reasons why other nodes are not suitable."""
+    """The nodes on which a pod fits after evictions, and the reasons why other nodes are not suitable."""
 
     candidates: list[PreemptionCandidate] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)

@@ -281,7 +281,7 @@ class HeadroomArgs(StrictModel):
 
 
 class HeadroomOrder:
-    """The gang with the smallest run time · dominant share comes first; long gangs must leave some capacity free.
+    """Tries the gang with the smallest run time · dominant share first; long gangs must leave some capacity free.
 
     This product, the area of a gang, shrinks with the slowdown of the gang. Short, wide gangs suffer most under other
     orders: a gang that runs for five seconds on 64 nodes and waits for a day has a slowdown of thousands. Therefore a

@@ -31,7 +31,7 @@ NO_USER: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """A limit that one queue imposes on its subtree, on one user, or on all queues outside its subtree.
+    """A limit that a queue imposes on its subtree, on one user, or (for a kept guarantee) on all other queues.
 
     Args:
       name: name of the queue.

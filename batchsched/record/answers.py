@@ -47,7 +47,7 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def to_external_calls(self) -> ExternalCalls:
-        """Return substitutes for extenders and for time limits of plugins, which give the recorded answers in a replay.
+        """Return substitutes for extenders and plugin deadlines, which give the recorded answers in a replay.
 
         No extender is called, and no clock is read.
         """

@@ -18,11 +18,11 @@ class ActiveQueue:
         self._heaps: dict[str, EntityHeap] = {}
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity to the active queue with its QueueSort key, or change the key of an entity in the queue."""
+        """Add a gang or single pod to the active queue with its QueueSort key, or change its key."""
         self._heaps.setdefault(entity.namespace, EntityHeap()).put(entity, key)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity from the active queue, if it is present."""
+        """Remove a gang or single pod from the active queue, if the queue contains it."""
         heap = self._heaps.get(entity.namespace)
         if heap is not None:
             heap.remove(entity)
@@ -30,11 +30,11 @@ class ActiveQueue:
                 del self._heaps[entity.namespace]
 
     def namespaces(self) -> frozenset[str]:
-        """Return the namespaces that have an entity in the active queue."""
+        """Return the namespaces that have a gang or single pod in the active queue."""
         return frozenset(self._heaps)
 
     def first(self, after_others: Container[str] = ()) -> Entity | None:
-        """Return the first entity in the order of QueueSort, or None if the active queue is empty.
+        """Return the first gang or single pod in the order of QueueSort, or None if the active queue is empty.
 
         Args:
           after_others: entities in these namespaces come after entities of the same priority in other namespaces.

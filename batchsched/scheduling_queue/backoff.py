@@ -27,7 +27,7 @@ class EntityHeap:
         self._serial = 0
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity to the heap, or change the sort key of an entity in the heap."""
+        """Add a gang or single pod to the heap, or change its sort key."""
         self._serial += 1
         self._live[entity.identity] = self._serial
         heapq.heappush(self._heap, (key, entity.arrival, self._serial, entity))
@@ -37,16 +37,16 @@ class EntityHeap:
             heapq.heapify(self._heap)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity from the heap, if it is present."""
+        """Remove a gang or single pod from the heap, if the heap contains it."""
         self._live.pop(entity.identity, None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the heap contains no entity."""
+        """Whether the heap contains no gang and no single pod."""
         return not self._live
 
     def first(self) -> Entity | None:
-        """Return the entity (gang or single pod) with the smallest sort key; None if the heap is empty."""
+        """Return the gang or single pod with the smallest sort key; None if the heap is empty."""
         entry = self.first_entry()
         return None if entry is None else entry[-1]
 
@@ -70,7 +70,7 @@ def backoff_seconds(failures: int) -> float:
 
 
 def backoff_end(entity: Entity) -> float | None:
-    """Return the time at which the backoff of an entity ends, in whole seconds, or None if it has no backoff.
+    """Return the time at which the backoff of a gang or single pod ends, in whole seconds; None without backoff.
 
     Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
     """
@@ -80,7 +80,7 @@ def backoff_end(entity: Entity) -> float | None:
 
 
 def is_in_backoff(entity: Entity, now: float) -> bool:
-    """Return whether an entity is still in backoff at the given time.
+    """Return whether a gang or single pod is still in backoff at the given time.
 
     The second in which the backoff ends is included.
     """
@@ -89,7 +89,7 @@ def is_in_backoff(entity: Entity, now: float) -> bool:
 
 
 class BackoffQueue:
-    """The entities in backoff, in one heap after a refusal and in another heap after an error.
+    """The gangs and single pods in backoff: one heap for those that were refused, one for those with an error.
 
     Refused entities with an end of backoff in the same second are ordered as in the active queue, because they may be
     popped from here if the active queue is empty.
@@ -100,7 +100,7 @@ class BackoffQueue:
         self._erred = EntityHeap()
 
     def put(self, entity: Entity, key: Any) -> None:
-        """Add an entity to the backoff queue, or update its sort key.
+        """Add a gang or single pod to the backoff queue, or update its sort key.
 
         Args:
           entity: the entity.
@@ -113,16 +113,16 @@ class BackoffQueue:
             self._erred.put(entity, end)
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity from the backoff queue, if it is present."""
+        """Remove a gang or single pod from the backoff queue, if the queue contains it."""
         self._refused.remove(entity)
         self._erred.remove(entity)
 
     def first_refused(self) -> Entity | None:
-        """Return the refused entity with the earliest end of backoff, or None if no refused entity is in backoff."""
+        """Return the refused gang or single pod with the earliest end of backoff; None if there is none."""
         return self._refused.first()
 
     def pop_expired(self, now: float) -> Iterable[Entity]:
-        """Remove and yield the entities with expired backoff, in the order of expiry."""
+        """Remove and yield the gangs and single pods with expired backoff, in the order of expiry."""
         for heap in (self._refused, self._erred):
             while (entity := heap.first()) is not None and not is_in_backoff(entity, now):
                 heap.remove(entity)

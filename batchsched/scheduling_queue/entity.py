@@ -17,7 +17,7 @@ from batchsched.errors import IllegalMove
 
 
 class QueueState(StrEnum):
-    """The state of an entity in the scheduling queue.
+    """The state of a gang or single pod in the scheduling queue, such as active or in backoff.
 
     All states except New, In flight and Gone are queues of the metric `pending_pods`.
     """
@@ -71,7 +71,7 @@ MOVES: Final = {
 
 
 def check_move(start: QueueState, end: QueueState) -> None:
-    """Check that an entity of the scheduling queue may change from one state to another.
+    """Check that a gang or single pod in the scheduling queue may change from one state to another.
 
     Raises:
       IllegalMove: the table of moves does not contain this change.
@@ -122,24 +122,24 @@ class Entity:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the entity's pods."""
+        """The namespace of the gang or single pod."""
         return gang_namespace(self.identity)
 
     @property
     def highest_pod_priority(self) -> int:
-        """The highest `spec.priority` of the entity's pods, 0 without pods."""
+        """The highest `spec.priority` among the pods of the gang; 0 without pods."""
         return max((pod.spec.priority or 0 for pod in self.pod_by_template().values()), default=0)
 
     @property
     def blocking_plugins(self) -> tuple[str, ...]:
-        """The plugins that gate the entity, or otherwise those that refused it in its last cycle.
+        """The plugins that gate the gang or single pod, or otherwise those that refused it in its last cycle.
 
         Their queueing hints decide which events move the entity.
         """
         return self.gated_by or self.refused_by
 
     def put_pod(self, pod: Pod) -> None:
-        """Add a pod to the entity, or replace the pod by a new version."""
+        """Add a pod to the gang in the scheduling queue, or replace it by a new version."""
         key, template = pod.key, template_digest(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
@@ -150,14 +150,14 @@ class Entity:
         self._equal.setdefault(template, {})[key] = pod
 
     def remove_pod(self, key: str) -> None:
-        """Remove the pod with this `namespace/name` from the entity."""
+        """Remove the pod with this `namespace/name` from the gang in the scheduling queue."""
         self.pods.pop(key, None)
         template = self._template_of.pop(key, None)
         if template is not None:
             self._leave(key, template)
 
     def remove_all_pods(self) -> None:
-        """Remove all pods from the entity."""
+        """Remove all pods from the gang in the scheduling queue."""
         self.pods.clear()
         self._template_of.clear()
         self._equal.clear()
@@ -169,7 +169,7 @@ class Entity:
             del self._equal[template]
 
     def pod_by_template(self) -> dict[bytes, Pod]:
-        """Return one pod of the entity for each pod template, by the digest of the template.
+        """Return one of the gang's pods for each pod template, by the digest of the template.
 
         An event that helps one pod of a template helps all of them.
         """

@@ -36,21 +36,21 @@ class InFlightEntities:
         self._dropped = 0
 
     def get(self, identity: str) -> Entity | None:
-        """Return the entity of a gang that is in flight, or None if the gang is not in flight."""
+        """Return the queue's entry of a gang that is in a scheduling cycle; None if the gang is in none."""
         entry = self._since.get(identity)
         return None if entry is None else entry[0]
 
     def begin_cycle(self, entity: Entity) -> None:
-        """Record that the scheduling cycle of an entity begins."""
+        """Record that the scheduling cycle of a gang or single pod begins."""
         self._since[entity.identity] = (entity, self._dropped + len(self._log))
 
     def record_event(self, occurrence: ObjectEvent) -> None:
-        """Record a cluster event if it may concern an entity in flight."""
+        """Record a cluster event if it may concern a gang or single pod in a scheduling cycle."""
         if occurrence.identity in self._since if occurrence.identity else self._since:
             self._log.append(occurrence)
 
     def end_cycle(self, entity: Entity) -> Sequence[ObjectEvent] | None:
-        """End the scheduling cycle of an entity and return the cluster events that arrived during the cycle.
+        """End the scheduling cycle of a gang or single pod, and return the cluster events since its beginning.
 
         Return None if the entity is not in flight.
         """

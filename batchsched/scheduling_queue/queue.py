@@ -153,7 +153,7 @@ class SchedulingQueue:
             self._group_changed(key, old, None, now)
 
     def process_object_change(self, resource: EventResource, old: Any, new: Any, now: float) -> None:
-        """Process a change of a node, bound pod or other object: retry the refused entities that the change may help.
+        """Process a change of a node, bound pod or other object: retry the refused gangs that it may help.
 
         Pending pods and PodGroups have methods of their own. None stands for an absent object.
         """
@@ -171,7 +171,7 @@ class SchedulingQueue:
             self.activate(keys, now)
 
     def process_failed_binding(self, assumed: Pod, now: float) -> None:
-        """Retry the refused entities that may use what an assumed pod had reserved, because it could not be bound."""
+        """Retry the refused gangs that may use the resources of an assumed pod that could not be bound."""
         self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
 
     def apply_change(self, change: Change, now: float) -> None:
@@ -212,11 +212,11 @@ class SchedulingQueue:
                 self.add_pod(pod, now)
 
     def active_namespaces(self) -> frozenset[str]:
-        """Return the namespaces that have an entity in the active queue."""
+        """Return the namespaces that have a gang or single pod in the active queue."""
         return self._active.namespaces()
 
     def pop(self, now: float, *, early: bool = True, after_others: Container[str] = ()) -> Entity | None:
-        """Begin the scheduling cycle of the next entity and return this entity, or None if no entity is ready.
+        """Begin the scheduling cycle of the next gang or single pod, and return its entry; None if none is ready.
 
         Args:
           now: time in seconds.
@@ -241,7 +241,7 @@ class SchedulingQueue:
         return entity
 
     def done(self, identity: str, now: float) -> None:
-        """End a scheduling cycle in which all pods of an entity were placed.
+        """End a scheduling cycle in which all pods of a gang were placed.
 
         Pods that were added during the cycle are queued.
         """
@@ -261,7 +261,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
     ) -> None:
-        """End a scheduling cycle in which pods of an entity were not placed, and queue these pods again.
+        """End a scheduling cycle in which pods of a gang were not placed, and queue these pods again.
 
         An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed
         in the cycle. If a binding fails after `done`, `pods` are the pods that return (default: all pods of the
@@ -293,7 +293,7 @@ class SchedulingQueue:
             self._move(entity, QueueState.UNSCHEDULABLE, ATTEMPT_FAILURE)
 
     def activate(self, keys: Iterable[str], now: float) -> None:
-        """Retry the entities of these pods (`namespace/name`) now, without waiting for their backoff or an event."""
+        """Retry the gangs of these pods (`namespace/name`) now, without waiting for their backoff or an event."""
         for identity in dict.fromkeys(self._identity_of[key] for key in keys if key in self._identity_of):
             entity = self._entities[identity]
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
@@ -302,7 +302,7 @@ class SchedulingQueue:
             self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
     def flush(self, now: float) -> None:
-        """Move entities with expired backoff to the active queue. Call this method once a second.
+        """Move gangs and single pods with expired backoff to the active queue. Call this method once a second.
 
         Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and the
         gangs that no longer wait for a preferred topology level.
@@ -322,11 +322,11 @@ class SchedulingQueue:
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
     def find(self, identity: str) -> Entity | None:
-        """Return the entity of a gang, queued or in flight, or None if the queue does not know the gang."""
+        """Return the queue's entry of a gang that is queued or in a scheduling cycle; None if the gang is unknown."""
         return self._entities.get(identity)
 
     def entities(self) -> Iterable[Entity]:
-        """Return all entities that are queued or in flight, in the order of arrival."""
+        """Return the entries of all gangs and single pods, queued or in a scheduling cycle, by arrival."""
         return self._entities.values()
 
     def pending_pod_counts(self) -> dict[str, int]:
@@ -338,7 +338,7 @@ class SchedulingQueue:
         return counts
 
     def moved_pod_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods moved to the active, backoff and unschedulable queue, by queue and event label."""
+        """Return how many pods entered each queue (active, backoff, unschedulable), by the event that caused it."""
         return dict(self._moved)
 
     def hint_failures(self) -> Mapping[str, int]:
@@ -475,7 +475,7 @@ class SchedulingQueue:
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the PreEnqueue plugins that keep all pods of an entity gated, or () if at least one pod is admitted.
+    """Return the PreEnqueue plugins that refuse all pods of a gang; () if at least one pod is accepted.
 
     A plugin that raises counts as refusing.
     """

@@ -157,7 +157,9 @@ class QueueingHints:
         return True
 
     def event_helps_entity(self, entity: Entity, occurrence: ObjectEvent, pod: Pod | None = None) -> bool:
-        """Return whether an event may help a refused entity. With `pod`, only this pod of the entity is considered.
+        """Return whether a cluster event may help a refused gang or single pod.
+
+        With `pod`, only this pod of the entity is considered.
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """

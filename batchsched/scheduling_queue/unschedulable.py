@@ -18,7 +18,7 @@ class TemplateEntities:
 
 
 class UnschedulableEntities:
-    """An index of unschedulable and gated entities by the plugin that refused them and by pod template.
+    """An index of unschedulable and gated gangs and pods, by refusing plugin and by pod template.
 
     Thousands of pending pods may share one template. The index lets a plugin's hint run once for each template that
     the plugin refused; plugins that did not register an event are not called.
@@ -31,7 +31,7 @@ class UnschedulableEntities:
         # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
     def put(self, entity: Entity) -> None:
-        """Add an entity, which is a gang or a single pod, to the index of unschedulable entities.
+        """Add a gang or single pod to the index of unschedulable ones.
 
         The plugins that refused it must not change while it is in the index.
         """
@@ -43,7 +43,7 @@ class UnschedulableEntities:
                 by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
-        """Remove an entity from the index, if it is present."""
+        """Remove a gang or single pod from the index, if the index contains it."""
         _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
         for plugin in plugins:
             by_template = self._refused[plugin]
@@ -55,7 +55,7 @@ class UnschedulableEntities:
                 del self._refused[plugin]
 
     def entities_helped_by(self, occurrence: ObjectEvent) -> list[Entity]:
-        """Return the unschedulable and gated entities that an event may help, in the order of arrival."""
+        """Return the unschedulable and gated gangs and pods that an event may help, by arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():
             hints = self._hints.hints(plugin, occurrence.event)
@@ -65,5 +65,5 @@ class UnschedulableEntities:
         return sorted(helped.values(), key=lambda entity: entity.arrival)
 
     def entities(self) -> Iterable[Entity]:
-        """Return all unschedulable and gated entities in the order in which they were added."""
+        """Return all unschedulable and gated gangs and pods in the order in which they were added."""
         return (entity for entity, _, _ in self._filed.values())

@@ -125,7 +125,7 @@ def compute_reservation(
     held: Sequence[tuple[Pod, int]] = (),
     presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
-    """Return the earliest start of a gang that does not fit now; None if no end of running gangs makes room for it.
+    """Return the earliest start of a gang that does not fit now; None if it does not fit after any known end.
 
     Args:
       context: the tables of the session.

@@ -125,7 +125,7 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return the objective of each tier [T]: the sum of the weights of its placed pods.
+    """Return the objective of each priority tier [T]: the sum of the weights of its placed pods.
 
     Args:
       problem: the problem.
@@ -139,7 +139,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 
 
 def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
-    """Compare the objectives [T] of two solutions tier by tier; the highest tier that differs decides.
+    """Compare the objectives [T] of two solutions; the highest priority tier in which they differ decides.
 
     Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
     """
@@ -227,7 +227,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return an upper bound of the objective of each tier [T]: its value if all allowed pods were placed."""
+    """Return an upper bound of the objective of each priority tier [T]: its value if all its pods were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 

@@ -340,7 +340,7 @@ class ProblemQuotas(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """One session as arrays: nodes, pod classes, gangs, quotas and constraints.
+    """One session as arrays: nodes, pod classes, gangs, queue limits and linear constraints.
 
     All integers are in base units (milli-CPU, bytes, devices, pods).
 
@@ -391,7 +391,7 @@ class Problem:
         )
 
     def restrict_to_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the solver problem of some gangs only, with all nodes and quotas, but no plugin constraints or cuts.
+        """Return the solver problem of some gangs only, with all nodes and queue limits, without constraints and cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
@@ -481,7 +481,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The pods that the solver places, as counts by pod class and node, with the objective and its bound for each tier.
+    """The pods that the solver places, as counts by pod class and node, with objective and bound of each tier.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).

@@ -108,7 +108,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
 
 
 def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
-    """Select gangs as if only quotas and the total capacity mattered, then place the selected gangs on nodes.
+    """Select gangs as if only queue limits and the total capacity mattered, then place them on nodes.
 
     Args:
       packing: the greedy's packing of the session. Gangs that are kept are withdrawn from it.

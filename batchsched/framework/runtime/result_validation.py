@@ -135,7 +135,7 @@ def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 
 def checked_scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
-    """Check that an answer has one score from 0 to 100 for each of `count` nodes, and return the scores [n]."""
+    """Check that a plugin's scores are one number from 0 to 100 for each of `count` nodes, and return them [n]."""
     numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
         made = numbers.astype(np.int64, copy=False)

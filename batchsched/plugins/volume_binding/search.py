@@ -284,7 +284,7 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return for each node [n] the free bytes in a CSIStorageCapacity that has room for a volume of `size` bytes.
+    """Return for each node [n] the free bytes in a CSIStorageCapacity with at least `size` free bytes.
 
     `NO_ROOM` stands for a node without such a CSIStorageCapacity of the StorageClass.
 

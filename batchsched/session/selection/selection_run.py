@@ -103,7 +103,7 @@ class SelectionRun:
         return admitted if admitted.parts else None
 
     def eviction_may_help(self, pending: OrderedGangs) -> bool:
-        """Return True if evictions, or pods that are being deleted, may make room for a pending gang.
+        """Return True if evictions, or pods that are being deleted, may free enough for a pending gang.
 
         The search for victims is skipped if all gangs have one priority and no queue has an entitlement.
         """

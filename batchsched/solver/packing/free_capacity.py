@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def usable_nodes(self, class_index: int) -> BoolArray:
-        """Return a mask [N] of the nodes that pass the filters of a pod class, without nodes where it was refused."""
+        """Return a mask [N] of the nodes that pass the filters of a pod class and have not refused its pods later."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 

@@ -53,7 +53,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """A change that may admit a refused gang: a quota is raised, by amounts [R] of resources and a number of gangs."""
+    """A change that may admit a refused gang: a queue limit is raised, by resources [R] and a number of gangs."""
 
     quota: int
     amounts: tuple[int, ...]
@@ -87,7 +87,7 @@ Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | AddedPods | Co
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
-    """Return the problem after a change that may admit a refused gang, such as more nodes or a raised quota.
+    """Return the problem after a change that may admit a refused gang, such as more nodes or a higher queue limit.
 
     Added nodes come last, so that all numbers keep their meaning.
     """

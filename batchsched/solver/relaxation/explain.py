@@ -125,7 +125,7 @@ class IsolatedGang:
     rows: IntArray
 
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
-        """Translate a change for the problem of one gang, such as a raised quota, to indexes of the whole problem."""
+        """Translate a change for the problem of one gang, such as a higher queue limit, to the whole problem."""
         match relaxation:
             case LevelChange(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
@@ -156,7 +156,7 @@ class GangProblems:
         return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
 
     def isolate(self, gang: int) -> IsolatedGang:
-        """Return the problem of one gang by itself: its pod classes, quotas and plugin constraints, over all nodes."""
+        """Return the problem of one gang alone: its pod classes, queue limits and plugin constraints, and all nodes."""
         problem = self._problem
         classes, subgroups = (owned[gang] for owned in self._owned)
         # Without quotas `covers` may be 0 x 0, which has no column of the gang.

@@ -253,7 +253,7 @@ class ResidualProblem:
     # ------------------------------------------------------------------------------------ admission
 
     def fits(self) -> bool:
-        """Tell whether the gang's minimum fits on the nodes and into the gang's quotas.
+        """Tell whether the gang's minimum fits on the nodes and within its queue limits.
 
         True is always right: a placement was found. False is exact for gangs of one class without rows and without
         levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
@@ -266,7 +266,7 @@ class ResidualProblem:
         return self._is_placeable
 
     def fits_with(self, change: Relaxation) -> bool:
-        """Tell whether the gang's minimum fits after a change such as a raised quota or more nodes.
+        """Tell whether the gang's minimum fits after a change such as a higher queue limit or more nodes.
 
         Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
         of quotas alone.
@@ -364,7 +364,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_gaps(self) -> tuple[QuotaChange, ...]:
-        """The amounts by which quotas must be raised for the gang's minimum: one change for each exceeded quota."""
+        """The amounts by which queue limits must be raised for the gang's minimum, one change for each limit."""
         return self._quota_gaps_of(self)
 
     def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:

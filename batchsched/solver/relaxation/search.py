@@ -82,7 +82,7 @@ class ChangeFamily:
 
 
 class AdmissionProbe:
-    """Tests whether a refused gang would be admitted after a change, such as a higher quota or one more node.
+    """Tests whether a refused gang would be admitted after a change, such as a higher queue limit or one more node.
 
     It caches the answers and limits the number of tests.
     """
@@ -192,7 +192,7 @@ def propose_change_families(
 
 
 def combine_changes(*parts: Relaxation) -> Relaxation:
-    """Merge changes, such as more nodes and a raised quota, into one change."""
+    """Merge changes, such as more nodes and a higher queue limit, into one change."""
     return parts[0] if len(parts) == 1 else CombinedChange(parts)
 
 

@@ -92,7 +92,7 @@ class _Ascent:
 
 
 class TierSolver:
-    """Maximises the objective of one priority tier after the other; higher tiers keep the values they have reached.
+    """Maximises the objective of one priority tier after the other, without lowering that of a higher tier.
 
     Its cuts remain for the next solve, the fixed tiers do not.
     """
@@ -132,7 +132,7 @@ class TierSolver:
     def maximise_tiers(
         self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
     ) -> TieredSolution | None:
-        """Maximise the objective of one tier after the other, the highest tier first.
+        """Choose gangs and pods tier by tier, the highest priority tier first, so that each objective is maximal.
 
         Args:
           hint: [V] a first guess; it is feasible if it comes from a placement.

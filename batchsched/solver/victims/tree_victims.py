@@ -31,7 +31,7 @@ MAX_PAIRS: Final = 20_000
 
 
 class TreeVictimModel(NodeModel):
-    """The model that decides together which units [U] to evict and on which nodes to place the pending gang."""
+    """The model that decides together which gangs and elastic pods [U] to evict and where the pending gang runs."""
 
     def __init__(self, problem: VictimProblem, fits: IntArray) -> None:
         self._victims = problem
@@ -124,7 +124,7 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Return the cheapest victims for a gang with a tree of subgroups or slices, and a lower bound of their cost.
+    """Return the cheapest victims for a gang with nested subgroups or slices, and a lower bound of the cost.
 
     The solution is None if there are no cheaper victims, or if the budget ends before any are found.
     """

@@ -246,7 +246,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 
 
 def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return what remains of each quota after evictions [U]: amounts [Q, R] and numbers of gangs [Q]."""
+    """Return what each queue limit allows after evictions [U]: amounts [Q, R] and numbers of gangs [Q]."""
     back = problem.quota_unit[:, evicted].astype(np.int64)
     quota_left = problem.quota_left + back @ problem.freed_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
