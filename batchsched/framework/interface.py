@@ -117,7 +117,8 @@ class PreFilterPlugin(Protocol):
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         """Return a status for a pod class, and the nodes that may be feasible for it.
 
-        Skip omits the plugin's Filter for this class.
+        Skip omits the plugin's Filter for this class. After a lasting Skip, the method is not called for other pods of
+        the class until a Node object changes.
         """
 
 
@@ -289,7 +290,11 @@ class PreScorePlugin(Protocol):
     """
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Prepare the plugin's Score of a pod class for its feasible nodes, and return a status."""
+        """Prepare the plugin's Score of a pod class for its feasible nodes, and return a status.
+
+        After a lasting Skip, the method is not called for other pods of the class with the same feasible nodes until a
+        Node object changes.
+        """
 
 
 @runtime_checkable

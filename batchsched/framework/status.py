@@ -3,7 +3,7 @@
 A refusal is a value. A failure is a `PluginError`, which the caller of the plugin raises.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -39,11 +39,15 @@ class Status:
       code: determines what happens next.
       reasons: messages for users; for Success only of PostFilter.
       plugin: the name of the plugin, which the pipeline sets.
+      lasting: read for Skip of PreFilter and PreScore. True if Skip is the answer for each pod of the class, whatever
+        pods are on the nodes: the plugin is not called for the next pod. It then writes no cycle state.
     """
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    # It says for how long an answer holds. Two answers with the same effect are equal.
+    lasting: bool = field(default=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -53,6 +57,7 @@ class Status:
 
 SUCCESS: Final = Status()
 SKIP: Final = Status(Code.SKIP)
+LASTING_SKIP: Final = Status(Code.SKIP, lasting=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class PreFilterAnswer:
 
 ASK_FILTER: Final = PreFilterAnswer()
 SKIP_FILTER: Final = PreFilterAnswer(SKIP)
+LASTING_SKIP_FILTER: Final = PreFilterAnswer(LASTING_SKIP)
 
 
 @dataclass(frozen=True, slots=True)

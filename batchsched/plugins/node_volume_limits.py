@@ -51,7 +51,7 @@ from batchsched.framework.plugin_support.volume_listers import (
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
-    SKIP_FILTER,
+    LASTING_SKIP_FILTER,
     IndexArray,
     IntArray,
     PreFilterAnswer,
@@ -105,7 +105,7 @@ class NodeVolumeLimits(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         attachable = any(volume.may_count_against_attach_limit for volume in pod.pod.spec.volumes or ())
-        return ASK_FILTER if attachable else SKIP_FILTER
+        return ASK_FILTER if attachable else LASTING_SKIP_FILTER
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:

@@ -25,7 +25,7 @@ from batchsched.framework.plugin_support.default_selectors import (
     default_selectors,
 )
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.status import SKIP, SUCCESS, IndexArray, IntArray, Status
+from batchsched.framework.status import LASTING_SKIP, SUCCESS, IndexArray, IntArray, Status
 from batchsched.framework.traits import PluginTraits
 
 HIGHEST: Final = 100.0
@@ -66,7 +66,7 @@ class SelectorSpread(
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         # kube-scheduler scores such a pod 0 on every node; skipping the Score has the same effect.
         if pod.pod.spec.topology_spread_constraints:
-            return SKIP
+            return LASTING_SKIP
         selectors = default_selectors(pod.pod, nodes.table)
         state.write(SELECTION, PodSelector(selectors, frozenset({pod.pod.namespace})))
         return SUCCESS

@@ -28,6 +28,7 @@ from batchsched.framework.plugin_support.volume_listers import claim_key, claim_
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
+    LASTING_SKIP_FILTER,
     SKIP_FILTER,
     SUCCESS,
     BoolArray,
@@ -117,7 +118,7 @@ class VolumeRestrictions(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
-            return SKIP_FILTER
+            return LASTING_SKIP_FILTER
         existing = storage_objects(nodes.table).claims
         for name in claim_names(pod.pod):
             if f"{pod.pod.namespace}/{name}" not in existing:

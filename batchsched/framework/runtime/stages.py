@@ -52,7 +52,7 @@ class PreFilterStage:
     ) -> PreFilterOutcome:
         """Call the PreFilter plugins for a pod class, and return their combined answer and cycle state.
 
-        Plugins with a valid cached state are not called.
+        Plugins with a valid cached state or with a lasting Skip are not called.
 
         The state is cached only if no PreFilter refuses or restricts nodes, because a refusal may depend on pods.
 
@@ -64,8 +64,10 @@ class PreFilterStage:
         stored = results.prefilter_state(nodes.table)
         if stored is not None:
             state.copy_values_from(stored)
-            # The cached state is shared by all pods of the class, so plugins may not change its values.
-            return self._ask(self._fleeting, pod, nodes, (state, state), timings)
+            # The cached state is shared by all pods of the class, so plugins may not change its values. The skips in it
+            # are lasting.
+            called_again = [one for one in self._fleeting if one[1] not in stored.skip_filter]
+            return self._ask(called_again, pod, nodes, (state, state), timings)
         # Two states: one to be cached, one for this pod only. A plugin writes to one of them.
         lasting = CycleState()
         answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
@@ -96,7 +98,7 @@ class PreFilterStage:
             )
             # A plugin with Skip may still restrict the nodes.
             if answer.status.code is Code.SKIP:
-                state.skip_filter.add(name)
+                states[lasts or answer.status.lasting].skip_filter.add(name)
             elif answer.status.code is Code.UNRESOLVABLE:
                 return PreFilterOutcome(states[0], answers.with_plugin_name(answer.status, plugin))
             elif not answer.status.ok:
@@ -157,11 +159,12 @@ class ScoreStage:
     def _prescore(
         self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
     ) -> None:
-        """Call the PreScores; those with a valid cached state for these nodes are not called again."""
+        """Call the PreScores. Those with a valid state or a lasting Skip for these nodes are not called again."""
         state, stored = asking.state, results.prescore_state(nodes.table, feasible)
         if stored is not None:
             state.copy_values_from(stored)
-            self._ask(self._fleeting, asking, nodes, state)
+            called_again = [one for one in self._fleeting if one[1] not in stored.skip_score]
+            self._ask(called_again, asking, nodes, state)
             return
         # The state below lets a PreScore read what PreFilters wrote, without copying it into the cache.
         lasting = CycleState(state)
@@ -183,4 +186,4 @@ class ScoreStage:
             state = lasting if lasts else asking.state
             answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
             if answers.checked_status(plugin, "PreScore", answer).code is Code.SKIP:
-                state.skip_score.add(name)
+                (lasting if answer.lasting else state).skip_score.add(name)

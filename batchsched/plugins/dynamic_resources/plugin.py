@@ -36,6 +36,8 @@ from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
+    LASTING_SKIP,
+    LASTING_SKIP_FILTER,
     SKIP,
     SKIP_FILTER,
     SUCCESS,
@@ -144,6 +146,8 @@ class DynamicResources(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        if not may_use_devices(pod.pod):
+            return LASTING_SKIP_FILTER
         state.write(CLAIMS, ClassClaims())
         try:
             class_claims = claims_of_class(pod.pod, nodes.table)
@@ -186,9 +190,9 @@ class DynamicResources(
 
     @override
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
-        if not scan.state.has(CLAIMS):
+        if not scan.state.has(CLAIMS) and NAME not in scan.state.skip_filter:
             return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
-        class_claims = scan.state.read(CLAIMS)
+        class_claims = scan.state.read(CLAIMS) if scan.state.has(CLAIMS) else ClassClaims()
         if class_claims.is_empty:
             reasons = (NOTHING_TO_DEALLOCATE,) if handle.table.release.reports_no_claims else ()
             return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
@@ -213,6 +217,8 @@ class DynamicResources(
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         # Without claims all nodes score 0, and the sum needs no zeros.
+        if not may_use_devices(pod.pod):
+            return LASTING_SKIP
         return SUCCESS if state.has(CLAIMS) and not state.read(CLAIMS).is_empty else SKIP
 
     @override

@@ -38,8 +38,8 @@ from batchsched.framework.plugin_support.node_selection import (
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
-    SKIP,
-    SKIP_FILTER,
+    LASTING_SKIP,
+    LASTING_SKIP_FILTER,
     SUCCESS,
     IntArray,
     PreFilterAnswer,
@@ -132,7 +132,7 @@ class PodTopologySpread(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         constraints = constraints_of(pod.pod, DO_NOT_SCHEDULE, self._required, nodes.table)
         if not constraints:
-            return SKIP_FILTER
+            return LASTING_SKIP_FILTER
         state.write(SPREADS, count_hard_constraints(nodes.table, pod.pod, constraints))
         return ASK_FILTER
 
@@ -169,7 +169,7 @@ class PodTopologySpread(
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         constraints = constraints_of(pod.pod, SCHEDULE_ANYWAY, self._preferred, nodes.table)
         if not constraints:
-            return SKIP
+            return LASTING_SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
         system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
         state.write(PREFERENCES, count_soft_constraints(nodes, pod.pod, constraints, all_keys=not system))

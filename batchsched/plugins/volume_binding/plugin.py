@@ -51,8 +51,8 @@ from batchsched.framework.plugin_support.volume_listers import (
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
+    LASTING_SKIP_FILTER,
     SKIP,
-    SKIP_FILTER,
     SUCCESS,
     Code,
     IndexArray,
@@ -133,7 +133,7 @@ class VolumeBinding(
         except ClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
-            return SKIP_FILTER
+            return LASTING_SKIP_FILTER
         state.write(CLAIMS, claims)
         return ASK_FILTER
 

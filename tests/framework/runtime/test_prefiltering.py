@@ -1,11 +1,19 @@
-"""A PreFilter that accepts a class permanently is not called for it again."""
+"""A PreFilter with an answer that lasts for a class is not called for it again."""
 
 import pytest
 
 from batchsched.framework.cycle_state import StateKey
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ClassResults
-from batchsched.framework.status import SKIP, SUCCESS, Code, PreFilterAnswer, Status, Verdict
+from batchsched.framework.status import (
+    LASTING_SKIP_FILTER,
+    SKIP,
+    SUCCESS,
+    Code,
+    PreFilterAnswer,
+    Status,
+    Verdict,
+)
 from batchsched.framework.traits import PluginTraits, ResultScope
 from tests.plugins.cluster import class_of, land, node, pod, table
 
@@ -80,10 +88,33 @@ def test_prefilter_that_placed_pods_do_not_affect_is_called_once(far, answer):
     assert asked_twice(Counting(far, PreFilterAnswer(answer))) == 1
 
 
+@pytest.mark.parametrize("kind", [Counting, Following])
+def test_prefilter_with_a_lasting_skip_is_called_once(kind):
+    assert asked_twice(kind(ResultScope.CLUSTER, LASTING_SKIP_FILTER)) == 1
+
+
+def test_prefilter_with_a_lasting_skip_is_called_again_after_a_node_changed():
+    made, plugin, standing = (
+        table([node("n0")]),
+        Counting(ResultScope.CLUSTER, LASTING_SKIP_FILTER),
+        ClassResults(),
+    )
+    wish = class_of(made, pod())
+    Pipeline([plugin]).find_nodes_that_pass_filters(wish, made, standing)
+    made.replace_nodes([node("n0", labels={"zone": "a"})])
+    Pipeline([plugin]).find_nodes_that_pass_filters(wish, made, standing)
+    assert plugin.asked == 2
+
+
 @pytest.mark.parametrize(
     "plugin",
-    [Counting(ResultScope.CLUSTER), Following(ResultScope.NODE_AND_ITS_PODS), Silent()],
-    ids=["cluster", "follows", "unsigned"],
+    [
+        Counting(ResultScope.CLUSTER),
+        Counting(ResultScope.CLUSTER, PreFilterAnswer(SKIP)),
+        Following(ResultScope.NODE_AND_ITS_PODS),
+        Silent(),
+    ],
+    ids=["cluster", "skips", "follows", "unsigned"],
 )
 def test_prefilter_that_placed_pods_may_affect_is_called_each_time(plugin):
     assert asked_twice(plugin) == 2

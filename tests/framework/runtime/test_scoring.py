@@ -6,7 +6,7 @@ import pytest
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ClassResults
-from batchsched.framework.status import SKIP, SUCCESS
+from batchsched.framework.status import LASTING_SKIP, SKIP, SUCCESS
 from batchsched.framework.traits import PluginTraits, ResultScope
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -69,3 +69,9 @@ def test_skip_of_prescore_is_cached_too():
     plugin = Counting(ResultScope.ALL_NODE_OBJECTS, SKIP)
     assert totals(plugin, [0, 1], [0, 1]) == [[0, 0], [0, 0]]
     assert plugin.asked == 1
+
+
+def test_prescore_with_a_lasting_skip_is_called_once_for_the_same_nodes():
+    plugin = Counting(ResultScope.CLUSTER, LASTING_SKIP)
+    assert totals(plugin, [0, 1], [0, 1], [0, 1, 2]) == [[0, 0], [0, 0], [0, 0, 0]]
+    assert plugin.asked == 2
