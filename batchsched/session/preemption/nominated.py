@@ -10,13 +10,17 @@ from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.pod_class import PodClass
+from batchsched.session.joint.formulation import FeasibilityByClass
 from batchsched.session.statement import GangPlacement, PlacedPod
-from batchsched.session.tables.gang import PendingGang
+from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedPods:
     """A context manager: nominated pods are in the node table within its `with` block, and removed at its end.
+
+    A nomination for a node that the pod could not use even without other pods keeps no capacity.
 
     Args:
       tables: the tables; the pods of gangs that wait at Permit are on their nodes already.
@@ -28,19 +32,43 @@ class NominatedPods:
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
         """By identity of the gang, its nominated pods and their node indexes; complete after the constructor."""
-        nominees = [
-            (identity, key, pod)
-            for identity, members in tables.nominated.items()
-            for key, pod in members.pending.items()
-            if pod.status.nominated_node_name
-        ]
-        for identity, key, pod in sorted(nominees, key=lambda nominee: nominee[:2]):
-            node = tables.node_table.index.get(pod.status.nominated_node_name)
-            # A pod that waits at Permit is on a node already: to add it again would count it twice.
-            if node is not None and not pod.terminating and key not in tables.node_table.pods:
-                self._nominated.setdefault(identity, []).append((pod, node))
+        feasibility = FeasibilityByClass(tables, scores=False)
+        for identity, members in sorted(tables.nominated.items()):
+            nominees = [
+                (pod, node)
+                for key, pod in sorted(members.pending.items())
+                # A pod that waits at Permit is on a node already: to add it again would count it twice.
+                if pod.status.nominated_node_name
+                and not pod.terminating
+                and key not in tables.node_table.pods
+                and (node := tables.node_table.index.get(pod.status.nominated_node_name)) is not None
+            ]
+            usable = list(self._iterate_usable(members, nominees, feasibility))
+            if usable:
+                self._nominated[identity] = usable
         self._in_table: dict[str, list[tuple[Pod, int]]] = {}
         """The entries of `_nominated` that are in the node table now: exactly these have to be removed."""
+
+    def _iterate_usable(
+        self, members: PodGroupState, nominees: Sequence[tuple[Pod, int]], feasibility: FeasibilityByClass
+    ) -> Iterator[tuple[Pod, int]]:
+        """Yield the nominated pods of a gang, each with its node, without those that can never use this node."""
+        if not nominees:
+            return
+        parts = self._tables.pending_gang(members).parts
+        pod_classes = {pod.key: part.pod_class for part in parts for pod in part.pods}
+        for pod, node in nominees:
+            pod_class = pod_classes.get(pod.key)
+            if pod_class is None or self._may_use(pod_class, node, feasibility):
+                yield pod, node
+
+    def _may_use(self, pod_class: PodClass, node: int, feasibility: FeasibilityByClass) -> bool:
+        """Return whether a node that other pods have left could accept a pod of a class."""
+        answer = feasibility.feasibility_of(pod_class)
+        if answer.failure:
+            return True  # A plugin that fails in this session may accept the node in the next one.
+        fits = pod_class.requests <= self._tables.node_table.allocatable[node]
+        return bool(answer.lasting[node] and fits.all())
 
     def __enter__(self) -> Self:
         """Add the nominated pods of gangs that take no part in the session."""

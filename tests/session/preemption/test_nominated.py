@@ -10,7 +10,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.preemption.running import wanting
-from tests.session.scenario import cluster, nodes, profile
+from tests.session.scenario import cluster, node, nodes, pod, profile
 
 ONE: dict[str, Any] = {"requests": {"gpu": 8}}
 
@@ -22,7 +22,11 @@ def nominated(name: str, place: str, **more: Any) -> Snapshot:
 
 
 def frame_of(*parts: Snapshot) -> SessionTables:
-    tables = SessionTables(cluster(nodes(2, gpu=8), *parts), standard_registry().create_pipeline(profile()))
+    return tables_of(cluster(nodes(2, gpu=8), *parts))
+
+
+def tables_of(snapshot: Snapshot) -> SessionTables:
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
     tables.refresh()
     return tables
 
@@ -73,3 +77,23 @@ def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
     with NominatedPods(tables, frozenset({"team/g"})) as kept:
         assert kept.nominated_pods_outside_session == []
+
+
+def test_nomination_for_a_node_that_is_too_small_even_if_empty_keeps_no_capacity():
+    offered = (*nodes(1, gpu=8), node("n1", gpu=4))
+    tables = tables_of(cluster(offered, nominated("g", "n1")))
+    with NominatedPods(tables, frozenset({"team/g"})) as kept:
+        assert kept.gang_identities == set()
+        assert used(tables) == [0, 0]
+
+
+def test_nomination_for_a_node_that_the_pod_does_not_select_keeps_no_capacity():
+    made = nominated("g", "n1")
+    selects = msgspec.structs.replace(made.pods[0].spec, node_selector={"disk": "ssd"})
+    selecting = replace(made, pods=(msgspec.structs.replace(made.pods[0], spec=selects),))
+    assert not NominatedPods(frame_of(selecting), frozenset()).gang_identities
+
+
+def test_nomination_for_a_full_node_keeps_its_capacity():
+    tables = frame_of(nominated("g", "n1"), Snapshot(pods=(pod("leaving", on="n1", gpu=8),)))
+    assert NominatedPods(tables, frozenset()).gang_identities == {"team/g"}
