@@ -42,18 +42,24 @@ def json_pointer_tokens(path: str) -> list[str]:
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
 
-def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange]) -> Snapshot:
-    """Return the Snapshot after changes of its objects and the addition of nodes."""
+def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
+    """Return the Snapshot after changes of its objects and the addition of nodes.
+
+    Args:
+      snapshot: the Snapshot.
+      changes: the changes, in order.
+      prefix: the first characters of the names of added nodes.
+    """
     for change in changes:
-        snapshot = _with_copies(snapshot, change) if change.copy else _with_field(snapshot, change)
+        snapshot = _with_copies(snapshot, change, prefix) if change.copy else _with_field(snapshot, change)
     return snapshot
 
 
-def _with_copies(snapshot: Snapshot, change: InputChange) -> Snapshot:
+def _with_copies(snapshot: Snapshot, change: InputChange, prefix: str) -> Snapshot:
     name = change.copy.partition("/")[2]
     like = next(node for node in snapshot.nodes if node.name == name)
     taken = {node.name for node in snapshot.nodes}
-    new_names = (f"{name}-copy-{number}" for number in count(1))
+    new_names = (f"{prefix}{name}-copy-{number}" for number in count(1))
     copies = tuple(
         _copy_of(like, new) for new in islice((new for new in new_names if new not in taken), change.count)
     )

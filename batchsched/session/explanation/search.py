@@ -21,19 +21,30 @@ class ChangeSearch:
       verifier: decides again.
       best: the smallest set that was found to admit the gang so far; None for none.
       smallest: whether `best` was shown to be a smallest set.
+      any_names: whether a set must admit the gang both if the names of new nodes come last and if they come first.
     """
 
     verifier: PlacementVerifier
     best: Choice | None = field(default=None)
     smallest: bool = False
+    any_names: bool = False
 
     def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
         """Try options of the job, of queues and of nodes, in this order: first one alone, then several together."""
+        # The names of new nodes rarely matter, so that only a result is examined with other names.
         try:
-            choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
-            if choice_found is not None:
-                self.best = choice_found
-                self._shrink()
+            while True:
+                choice_found = self._single(job, queues, nodes) or self._several(job, queues, nodes)
+                if choice_found is not None:
+                    self.best = choice_found
+                    self._shrink()
+                if (
+                    choice_found is None
+                    or self.any_names
+                    or self.verifier.is_placed_with_any_names(self.changes)
+                ):
+                    break
+                self.best, self.any_names = None, True
             self.smallest = True
         except OutOfBudget:
             self.smallest = False
@@ -44,7 +55,10 @@ class ChangeSearch:
         return changes_of_choice(self.best or {})
 
     def _admits(self, choice: Choice) -> bool:
-        return self.verifier.is_gang_placed(changes_of_choice(choice))
+        changes = changes_of_choice(choice)
+        if self.any_names:
+            return self.verifier.is_placed_with_any_names(changes)
+        return self.verifier.is_gang_placed(changes)
 
     def _single(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions

@@ -43,7 +43,11 @@ MAX_SHARE_PER_GANG: Final = 0.25
 """The part of the remaining work that one gang may use before all other refused gangs of the session were explained."""
 MIN_DECISIONS_PER_GANG: Final = 20
 """Decisions that one gang may always use before; most refusals take fewer."""
-MAX_DECISIONS_PER_GANG: Final = 100
+LAST_NAME_PREFIX: Final = "~"
+"""Prefix with which the names of added nodes come after those of all other nodes."""
+FIRST_NAME_PREFIX: Final = "-"
+"""Prefix with which they come before those of all other nodes."""
+MAX_DECISIONS_PER_GANG: Final = 200
 """Maximum number of sessions that are decided again for one gang."""
 
 
@@ -184,7 +188,7 @@ class PlacementVerifier:
         self._decide_again = decide_again
         self.budget = budget
         self._decisions = 0
-        self._answers: dict[bytes, bool] = {}
+        self._answers: dict[tuple[str, bytes], bool] = {}
         require_work(budget, cluster_work(decided.snapshot))
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
@@ -195,17 +199,34 @@ class PlacementVerifier:
     def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session places the gang on the changed input, in competition with all other gangs.
 
+        The names of added nodes come after those of the other nodes.
+
         Raises:
           OutOfBudget: too little of the budget remains.
         """
-        key = msgspec.json.encode(changes)
+        return self._is_placed(changes, LAST_NAME_PREFIX)
+
+    def is_placed_with_any_names(self, changes: Sequence[InputChange]) -> bool:
+        """Return whether the gang is placed both if the names of added nodes come last and if they come first.
+
+        The name of a node decides between places of equal value, and the names of nodes that a user adds are unknown.
+
+        Raises:
+          OutOfBudget: too little of the budget remains.
+        """
+        return self.is_gang_placed(changes) and (
+            not any(change.copy for change in changes) or self._is_placed(changes, FIRST_NAME_PREFIX)
+        )
+
+    def _is_placed(self, changes: Sequence[InputChange], new_node_prefix: str) -> bool:
+        key = new_node_prefix, msgspec.json.encode(changes)
         if key not in self._answers:
-            self._answers[key] = self._decide(changes)
+            self._answers[key] = self._decide(changes, new_node_prefix)
         return self._answers[key]
 
-    def _decide(self, changes: Sequence[InputChange]) -> bool:
+    def _decide(self, changes: Sequence[InputChange], new_node_prefix: str) -> bool:
         try:
-            changed = apply_changes(self._decided.snapshot, changes)
+            changed = apply_changes(self._decided.snapshot, changes, new_node_prefix)
         except ValueError:  # the changed object would be invalid, such as a limit below the guarantee
             return False
         # What does not fit an empty cluster fits no fuller one, unless other pods may open nodes to the gang.

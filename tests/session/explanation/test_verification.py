@@ -6,8 +6,10 @@ import pytest
 
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.ports.external import Telemetry
 from batchsched.session.explanation import verification
-from batchsched.session.explanation.explain import explain_refusals
+from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import (
     AssignmentDecision,
     DecidedInput,
@@ -68,7 +70,7 @@ def test_decision_of_a_verification_evicts_nothing_and_assigns_the_same():
 def test_gang_whose_explanation_takes_long_leaves_work_for_the_other_gangs(monkeypatch):
     """It continues after the others, if the budget of the session allows it."""
     monkeypatch.setattr(verification, "MIN_DECISIONS_PER_GANG", 1)
-    gangs = [gang("long", 9, requests={"gpu": 8}, queue="q"), gang("short", 5, requests={"gpu": 8})]
+    gangs = [gang("long", 33, requests={"gpu": 8}, queue="q"), gang("short", 5, requests={"gpu": 8})]
     snapshot = cluster(nodes(4, gpu=8), *gangs, queues=(queue("q", limit={"nvidia.com/gpu": "16"}),))
     decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
 
@@ -79,6 +81,29 @@ def test_gang_whose_explanation_takes_long_leaves_work_for_the_other_gangs(monke
 
     _, work_of_long = explain(1e9, {"team/long"})
     _, work_of_short = explain(1e9, {"team/short"})
-    assert work_of_long > 3 * work_of_short
+    assert work_of_long > 6 * work_of_short
     assert explain(0.8 * work_of_long)[0] == {"team/short"}
     assert explain(1.2 * (work_of_long + work_of_short))[0] == {"team/long", "team/short"}
+
+
+def test_added_nodes_are_enough_whether_their_names_come_first_or_last():
+    """The name of a node decides between places of equal value: with luck, one node less may be enough."""
+    snapshot = cluster(nodes(1, gpu=8), gang("large", 2, requests={"gpu": 8}))
+
+    def decide_by_names(
+        changed: Snapshot, profile: Profile, now: float, seed: int, _telemetry: Telemetry | None = None
+    ) -> AssignmentDecision:
+        names = sorted(node.name for node in changed.nodes)
+        if len(names) == 2 and names[0] != "n0":
+            return AssignmentDecision(())
+        return decide_assignments(changed, profile, now, seed)
+
+    decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
+    verifier = PlacementVerifier(decided, "team/large", ExplanationBudget(1e9), decide_by_names)
+    assert verifier.is_gang_placed(ONE_MORE_NODE)
+    assert not verifier.is_placed_with_any_names(ONE_MORE_NODE)
+    refusal = RefusalVerifier(decided, decide_by_names).explain_refusal(
+        decided.decision.refusals[0], ExplanationBudget(1e9)
+    )
+    assert refusal.verified
+    assert refusal.changes == (InputChange(copy="Node/n0", count=2),)
