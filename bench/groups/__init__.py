@@ -1,4 +1,4 @@
-"""Random gangs with trees of subgroups, levels and slices: how many are placed, and how many refusals are proved."""
+"""Random gangs with trees, levels, slices, affinity and claims: how many are placed, how many refusals are proved."""
 
 from bench.groups.run import main
 

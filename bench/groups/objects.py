@@ -105,13 +105,23 @@ def level_label(level: str) -> str:
     return f"example.com/{level}"
 
 
-def running_pods(case: Case) -> list[Json]:
-    """Return one running pod for each node that is in use, with all that is in use there."""
-    return [
+def running_pods(case: Case, *, named_claims: bool = False) -> list[Json]:
+    """Return one running pod for each node that is in use, with all that is in use there.
+
+    Args:
+      case: the case.
+      named_claims: the pods name their claims, instead of a template that they were created from.
+    """
+    pods = [
         _pod(case, f"busy-{number}", _used(room), schedulerName="other", nodeName=node_name(number))
         for number, room in enumerate(case.free)
         if any(_used(room))
     ]
+    for pod in pods if named_claims else ():
+        for entry in pod["spec"].get("resourceClaims", ()):
+            del entry["resourceClaimTemplateName"]
+            entry["resourceClaimName"] = claim_name(pod["metadata"]["name"])
+    return pods
 
 
 def _used(room: NodeRoom) -> tuple[int, int]:
@@ -191,17 +201,18 @@ def _term(group: str, key: str) -> Json:
 
 def device_classes(case: Case) -> list[Json]:
     """Return the class of the devices; none if GPUs are an extended resource."""
-    if not case.has_claims:
-        return []
+    return [device_class()] if case.has_claims else []
+
+
+def device_class() -> Json:
+    """Return the class of the devices."""
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceClass",
-            "metadata": {"name": "gpu"},
-            "spec": {"selectors": selectors},
-        }
-    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu"},
+        "spec": {"selectors": selectors},
+    }
 
 
 def resource_slices(case: Case) -> list[Json]:
@@ -364,7 +375,8 @@ def _upstream_group(group: Group, parent: str) -> Json:
     if group.slice_size:
         raise ValueError(f"{group.name} has slices, and the groups of Kubernetes have none")
     minimum = {"minGroupCount": group.min_children} if group.children else {"minCount": group.minimum}
-    spec: Json = {"schedulingPolicy": {"gang": minimum}}
+    reference = {"workloadName": "gang", "templateName": group.name}
+    spec: Json = {"schedulingPolicy": {"gang": minimum}, "workloadRef": reference}
     if group.required:
         spec["schedulingConstraints"] = {"topology": [{"key": level_label(group.required)}]}
     if parent:

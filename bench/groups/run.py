@@ -6,22 +6,33 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from rich.console import Console
+from rich.progress import track
+
 from batchsched.api.decision import Decision
 from batchsched.config.schema import Profile
 from batchsched.session.session import decide
 from bench.groups import objects
 from bench.groups.cases import KINDS, Case, CaseGenerator
 from bench.groups.check import find_fault
+from bench.groups.kube_scheduler import KubeScheduler
+from tests.controlplane.build import VERSION
 
 NOW = 1767225600.0
 PROVED = "proved: no placement"
+KUBE_SCHEDULER = f"kube-scheduler {VERSION.removeprefix('v')}"
 
 
 @dataclass(slots=True)
 class Tally:
-    """The figures of one row of the table."""
+    """The figures of one row of the table.
+
+    Attributes:
+      expressible: the gangs that kube-scheduler was given; it has no groups with slices.
+    """
 
     cases: int = 0
+    expressible: int = 0
     placed: Counter[str] = field(default_factory=Counter)
     proved: int = 0
     refused: int = 0
@@ -37,6 +48,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     parser.add_argument("--in-order", action="store_true", help="also decide with selection: ordered")
     parser.add_argument("--only", choices=("feasible", "candidates"), help="only one of the two tables")
+    parser.add_argument(
+        "--kube-scheduler",
+        action="store_true",
+        help="also let the real kube-scheduler place the gangs that fit; `make controlplane` builds it",
+    )
     options = parser.parse_args(arguments)
     faults: list[str] = []
     seeds = range(options.seed, options.seed + options.count)
@@ -46,6 +62,9 @@ def main(arguments: list[str]) -> int:
         for seed in seeds:
             case = CaseGenerator(seed).draw()
             _run_feasible(case, feasible[case.kind], seed, names, faults)
+        if options.kube_scheduler:
+            _run_kube_scheduler(seeds, feasible)
+            names.append(KUBE_SCHEDULER)
         _print_feasible(feasible, names)
     if options.only != "feasible":
         candidates = {kind: Tally() for kind in KINDS}
@@ -87,6 +106,18 @@ def _run_feasible(case: Case, tally: Tally, seed: int, names: list[str], faults:
             faults.append(f"seed {seed} ({case.kind}, load {case.load:.2f}), {name}: {fault}: {text}")
 
 
+def _run_kube_scheduler(seeds: range, tallies: dict[str, Tally]) -> None:
+    """Let kube-scheduler place the gangs without slices. A wrong placement does not count as placed."""
+    cases = [case for seed in seeds if not objects.has_slices(case := CaseGenerator(seed).draw())]
+    # Cases on equal nodes follow each other, so that these need not be created again.
+    cases.sort(key=lambda case: (case.has_claims, len(case.free)))
+    with KubeScheduler() as scheduler:
+        for case in track(cases, "kube-scheduler", console=Console(stderr=True)):
+            placement, _ = scheduler.place(case)
+            tallies[case.kind].expressible += 1
+            tallies[case.kind].placed[KUBE_SCHEDULER] += not find_fault(case, placement)
+
+
 def _run_candidate(case: Case, tally: Tally, seed: int, faults: list[str]) -> None:
     decision, seconds, fault = _decide(case, PROFILES["batchsched"])
     tally.cases += 1
@@ -109,8 +140,15 @@ def _print_feasible(tallies: dict[str, Tally], names: list[str]) -> None:
     print(f"| gangs that fit | cases | {' | '.join(names)} | CPU ms, median / p95 |")
     print("|---" * (len(names) + 3) + "|")
     for kind, tally in [*tallies.items(), ("all", _sum(tallies))]:
-        each = " | ".join(str(tally.placed[name]) for name in names)
+        each = " | ".join(_placed(tally, name) for name in names)
         print(f"| {kind} | {tally.cases} | {each} | {_milliseconds(tally.seconds)} |")
+
+
+def _placed(tally: Tally, name: str) -> str:
+    """Return how many gangs were placed, and of how many if the scheduler has no groups with slices."""
+    if name != KUBE_SCHEDULER or tally.expressible == tally.cases:
+        return str(tally.placed[name])
+    return f"{tally.placed[name]} of {tally.expressible}" if tally.expressible else "-"
 
 
 def _print_candidates(tallies: dict[str, Tally]) -> None:
@@ -131,5 +169,6 @@ def _sum(tallies: dict[str, Tally]) -> Tally:
         total.placed += tally.placed
         total.proved += tally.proved
         total.refused += tally.refused
+        total.expressible += tally.expressible
         total.seconds += tally.seconds
     return total

@@ -249,8 +249,8 @@ class ControlPlane:
         paths = sorted(DEFINITIONS.glob("*.yaml"))
         install_definitions(self.admin, [yaml.safe_load(path.read_text()) for path in paths])
 
-    def start_scheduler(self, configuration: Mapping[str, Any] | None = None) -> None:
-        """Start kube-scheduler, for comparison."""
+    def start_scheduler(self, configuration: Mapping[str, Any] | None = None, gates: str = "") -> None:
+        """Start kube-scheduler, for comparison, with feature gates such as `A=true,B=true`."""
         path = self.home / "kube-scheduler.yaml"
         settings = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -260,7 +260,8 @@ class ControlPlane:
             **(configuration or {}),
         }
         path.write_text(yaml.safe_dump(settings))
-        self._spawn("kube-scheduler", f"--config={path}", "--secure-port=0")
+        flags = [f"--feature-gates={gates}"] if gates else []
+        self._spawn("kube-scheduler", f"--config={path}", "--secure-port=0", *flags)
 
     def start_controller_manager(self, *controllers: str, gates: str = "") -> None:
         """Start kube-controller-manager with some controllers, and with feature gates such as `A=true,B=true`."""
@@ -268,6 +269,8 @@ class ControlPlane:
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig()}",
             f"--controllers={','.join(controllers)}",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
             "--leader-elect=false",
             "--secure-port=0",
             *([f"--feature-gates={gates}"] if gates else []),
