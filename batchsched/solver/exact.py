@@ -74,12 +74,14 @@ def solve_exact(
     seed: int,
     hint: Solution | None = None,
     ceiling: Solution | None = None,
+    *,
+    tiers_only: bool = False,
 ) -> Solution:
     """Place gangs by CP-SAT, with a variable for each pod class and node; optimal if the budget suffices.
 
     Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
     solution is lexicographically no worse than the hint. The bounds of `ceiling`, another solution, limit the tiers as
-    long as the tiers above have its values.
+    long as the tiers above have its values. With `tiers_only`, nothing decides among solutions of equal values.
 
     Raises:
       SolverFault: the numbers are too large for an integer model.
@@ -93,7 +95,8 @@ def solve_exact(
         # The bounds below hold only for what the ceiling's solution placed in this tier.
         if ceiling is not None and compare_tier_values(np.array([worth]), ceiling.objective[tier : tier + 1]):
             ceiling = None
-    optimize_secondary_objectives(climb)
+    if not tiers_only:
+        optimize_secondary_objectives(climb)
     return _solution(climb, bound)
 
 
