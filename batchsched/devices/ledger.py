@@ -5,9 +5,10 @@ they count until the pod is rolled back, or until the snapshot shows them. Pods 
 allocation.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Final, NamedTuple, Self
 
 import msgspec
@@ -16,6 +17,7 @@ from batchsched.api.core.device import (
     AllocationResult,
     Amount,
     Amounts,
+    ConsumerReference,
     ContainerExtendedResourceRequest,
     ResourceClaim,
     ResourceClaimStatus,
@@ -123,6 +125,19 @@ class PodDevices:
     created: CreatedClaim | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeldAllocation:
+    """Devices that are kept for nominated pods which use one claim.
+
+    Args:
+      allocation: the devices.
+      pods: the `namespace/name` of the pods.
+    """
+
+    allocation: AllocationResult
+    pods: set[str]
+
+
 class DeviceLedger:
     """A record of the allocated devices: by ResourceClaims of the snapshot, and by pods that a session placed.
 
@@ -140,6 +155,14 @@ class DeviceLedger:
         self._pods_of_claim: dict[str, set[str]] = {}
         self._reserved_elsewhere: dict[str, PodDevices] = {}
         """What pods in `_by_pod` reserved that other profiles placed, by pod, as their profiles keep it."""
+        self._withdrawn: dict[str, PodDevices] = {}
+        """What withdrawn pods reserved during sessions, by pod."""
+        self._withdrawn_consumers: set[str] = set()
+        """UIDs of consumers that do not count."""
+        self._released: dict[str, ResourceClaim] = {}
+        """The claims without another consumer, as they are in the snapshot; `claims` has them without allocation."""
+        self._held: dict[str, HeldAllocation] = {}
+        """Allocations that are kept for nominated pods, by claim."""
         for claim in claims.values():
             if claim.status.allocation is not None:
                 self._count(claim.status.allocation, 1)
@@ -184,6 +207,112 @@ class DeviceLedger:
             allocation = self._assumed.pop(claim, None)
             if allocation is not None:
                 self._count(allocation, -1)
+
+    # Pods that may leave
+
+    @cached_property
+    def _claims_of_consumer(self) -> dict[str, list[str]]:
+        """The allocated claims of the snapshot that are reserved for each consumer, by its UID."""
+        claims_of_consumer: dict[str, list[str]] = {}
+        for key, claim in self.claims.items():
+            for consumer in claim.status.reserved_for or () if claim.status.allocation is not None else ():
+                claims_of_consumer.setdefault(consumer.uid, []).append(key)
+        return claims_of_consumer
+
+    def consumer_pods(self) -> Mapping[str, str]:
+        """Return the pods for which allocated claims of the snapshot are reserved: UID → `namespace/name`."""
+        return {
+            consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
+            for claim in self.claims.values()
+            if claim.status.allocation is not None
+            for consumer in claim.status.reserved_for or ()
+            if _is_pod(consumer)
+        }
+
+    def withdraw_pod(self, pod: Pod) -> None:
+        """Free the devices that would be free without a pod; `reinstate_pod` undoes it.
+
+        A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
+        """
+        devices = self._by_pod.get(pod.key)
+        if devices is not None:
+            self._withdrawn[pod.key] = devices
+            self.revert(pod.key)
+        self.withdraw_consumer(pod.metadata.uid)
+
+    def reinstate_pod(self, pod: Pod) -> None:
+        """Count the devices of a withdrawn pod again."""
+        self.reinstate_consumer(pod.metadata.uid)
+        devices = self._withdrawn.pop(pod.key, None)
+        if devices is not None:
+            self.assume(pod.key, devices)
+
+    def withdraw_consumer(self, uid: str) -> None:
+        """Free the devices of claims that are reserved for no other consumer than the pod with this UID."""
+        self._withdrawn_consumers.add(uid)
+        for key in self._claims_of_consumer.get(uid, ()):
+            claim = self.claims[key]
+            allocation = claim.status.allocation
+            if allocation is None or self.count_reserving_pods(key) or self._is_consumed(claim):
+                continue
+            self._released[key] = claim
+            self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
+            self._count(allocation, -1)
+
+    def reinstate_consumer(self, uid: str) -> None:
+        """Count the devices of a withdrawn consumer again."""
+        self._withdrawn_consumers.discard(uid)
+        for key in self._claims_of_consumer.get(uid, ()):
+            claim = self._released.pop(key, None)
+            if claim is not None and claim.status.allocation is not None:
+                self.claims[key] = claim
+                self._count(claim.status.allocation, 1)
+
+    def _is_consumed(self, claim: ResourceClaim) -> bool:
+        return any(
+            not _is_pod(consumer) or consumer.uid not in self._withdrawn_consumers
+            for consumer in claim.status.reserved_for or ()
+        )
+
+    def allocations_freed(self, units: Sequence[Sequence[Pod]]) -> Iterator[tuple[int, AllocationResult]]:
+        """Yield the allocations that would be freed without pods, each with the index of the unit that frees it.
+
+        The last unit with a consumer of a claim frees its allocation, if all its consumers are in the units.
+        """
+        unit_of_uid = {pod.metadata.uid: number for number, pods in enumerate(units) for pod in pods}
+        unit_of_pod = {pod.key: number for number, pods in enumerate(units) for pod in pods}
+        keys = {key for uid in unit_of_uid for key in self._claims_of_consumer.get(uid, ())}
+        keys |= {key for pod in unit_of_pod if pod in self._by_pod for key in self._by_pod[pod].claims}
+        for key in sorted(keys):
+            claim = self.claims.get(key)
+            allocation = claim.status.allocation if claim is not None else None
+            consumers = [
+                unit_of_uid.get(consumer.uid, -1) if _is_pod(consumer) else -1
+                for consumer in (claim.status.reserved_for or () if claim is not None else ())
+                if consumer.uid not in self._withdrawn_consumers
+            ]
+            consumers += [unit_of_pod.get(pod, -1) for pod in self._pods_of_claim.get(key, ())]
+            allocation = allocation or self._assumed.get(key)
+            if allocation is not None and consumers and min(consumers) >= 0:
+                yield max(consumers), allocation
+
+    def hold(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
+        """Keep devices for the nominated pod `namespace/name`: they count as used, but no claim has them."""
+        for allocated in allocations:
+            held = self._held.get(allocated.claim)
+            if held is None:
+                self._held[allocated.claim] = HeldAllocation(allocated.allocation, {pod})
+                self._count(allocated.allocation, 1)
+            else:
+                held.pods.add(pod)
+
+    def stop_holding(self, pod: str) -> None:
+        """Free the devices that were kept for a nominated pod."""
+        for claim, held in list(self._held.items()):
+            held.pods.discard(pod)
+            if not held.pods:
+                del self._held[claim]
+                self._count(held.allocation, -1)
 
     def end_pod(self, pod: Pod) -> None:
         """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
@@ -249,7 +378,7 @@ class DeviceLedger:
         return known_claim is not None and known_claim.status.allocation is not None
 
     def _count(self, allocation: AllocationResult, sign: int) -> None:
-        for device, consumed, shared in _used_devices(allocation):
+        for device, consumed, shared in used_devices(allocation):
             use = self.uses.get(device)
             if use is None:
                 use = self.uses[device] = DeviceUse()
@@ -259,7 +388,11 @@ class DeviceLedger:
             self.changed.append(device)
 
 
-def _used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
+def _is_pod(consumer: ConsumerReference) -> bool:
+    return not consumer.api_group and consumer.resource == "pods"
+
+
+def used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
     """Yield the devices that an allocation uses, what it consumes of each, and whether it shares the device.
 
     A device with admin access is not used up.

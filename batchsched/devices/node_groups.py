@@ -72,6 +72,10 @@ class EqualDeviceGroups:
         result: IndexArray = contents * GROUP_FACTOR + self._uses
         return result
 
+    def node_of_device(self, device: DeviceKey) -> int | None:
+        """Return the index of the node that alone reaches the pool of a device; None if several nodes may reach it."""
+        return self._node_of_pool.get(PoolKey(device.driver, device.pool))
+
     def group_number(self, node: int, names: frozenset[str] | None) -> int:
         """Return the number of the group of one node, given by its index."""
         self._follow_ledger()

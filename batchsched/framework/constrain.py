@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchsched.api.core.pod import Pod
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, UNLIMITED, ConstraintRow, Sense
+from batchsched.solver.problem import ALL_NODES, EVERY_NODE, NONE, UNLIMITED, ConstraintRow, RowRelief, Sense
 
-__all__ = ["ALL_NODES", "EVERY_NODE", "CandidatePods", "CandidateSet", "ConstraintRow", "Sense"]
+__all__ = ["ALL_NODES", "EVERY_NODE", "CandidatePods", "CandidateSet", "ConstraintRow", "RowRelief", "Sense"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +47,16 @@ class CandidateSet:
     """The pending pods that the solver may place, grouped by gang and pod class.
 
     `partitions` has the divisions of the nodes into domains, to which linear constraints refer by number.
+
+    Args:
+      candidates: the pods.
+      units: running pods that the solver may evict, each unit as a whole. A row may state by how much the eviction of a
+        unit raises its limits.
     """
 
-    def __init__(self, candidates: Sequence[CandidatePods]) -> None:
+    def __init__(self, candidates: Sequence[CandidatePods], units: Sequence[Sequence[Pod]] = ()) -> None:
         self.candidates = tuple(candidates)
+        self.units = units
         self.partitions: list[IndexArray] = []
         self.gathered: dict[int, str] = {}
         """Gangs with all pods in one domain of a node label: number of the gang → label."""
@@ -62,7 +69,7 @@ class CandidateSet:
 
         Both sets share the registered partitions.
         """
-        batch = CandidateSet([one for one in self.candidates if one.gang in gangs])
+        batch = CandidateSet([one for one in self.candidates if one.gang in gangs], self.units)
         batch.partitions, batch._partition_numbers = self.partitions, self._partition_numbers
         batch.gathered, batch.gathered_subgroups = self.gathered, self.gathered_subgroups
         return batch
@@ -80,7 +87,12 @@ class CandidateSet:
 
 
 def pod_limit_row(
-    plugin: str, reason: str, partition: int, coefficients: Mapping[int, int], right: IntArray
+    plugin: str,
+    reason: str,
+    partition: int,
+    coefficients: Mapping[int, int],
+    right: IntArray,
+    relief: RowRelief | None = None,
 ) -> ConstraintRow:
     """Return a linear constraint that limits the number of pods in each topology domain, weighted by pod class.
 
@@ -90,6 +102,7 @@ def pod_limit_row(
       partition: the number of the partition of the nodes.
       coefficients: index of a candidate → weight of each of its pods.
       right: [D] the limit of each domain.
+      relief: by how much evictions raise the limits.
     """
     return ConstraintRow(
         partition=partition,
@@ -98,6 +111,7 @@ def pod_limit_row(
         right=right,
         plugin=plugin,
         reason=reason,
+        relief=relief,
     )
 
 

@@ -47,6 +47,15 @@ class Sense(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RowRelief:
+    """By how much evictions raise the limits of a linear constraint; each pair of a unit and a domain occurs once."""
+
+    unit: IndexArray  # [E]
+    domain: IndexArray  # [E]
+    amount: IntArray  # [E]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ConstraintRow:
     """A plugin's linear constraint on numbers of placed pods, for each node, each domain, or the whole cluster.
 
@@ -72,6 +81,7 @@ class ConstraintRow:
     on_second_side: BoolArray | None = None  # [I] side of each class, None without two sides
     plugin: str = ""
     reason: str = ""
+    relief: RowRelief | None = None  # None if no eviction raises a limit
 
     def class_coefficients(self, classes: int) -> IntArray:
         """Return the coefficient of each pod class [C] in this constraint: 0 for classes that it does not name."""

@@ -94,6 +94,7 @@ class Pipeline:
             for plugin in self._implementing(points.ConstrainPlugin)
             if plugin in self.filters or not isinstance(plugin, points.FilterPlugin)
         )
+        self.holds: tuple[points.NominatedPodPlugin, ...] = self._implementing(points.NominatedPodPlugin)
         self.prebinds: tuple[points.PreBindPlugin, ...] = self._plugins_at("pre_bind")
         self.reversible_prebinds: tuple[points.ReversiblePreBindPlugin, ...] = tuple(
             plugin for plugin in self.prebinds if isinstance(plugin, points.ReversiblePreBindPlugin)
@@ -465,6 +466,16 @@ class Pipeline:
                 broken = broken or error
         if broken is not None:
             raise broken
+
+    def hold_for_nominated_pod(self, pod: Pod, node: int, table: NodeTable) -> None:
+        """Call all plugins that keep something for nominated pods. Raises `PluginError`."""
+        for plugin in self.holds:
+            call_plugin(plugin, "Reserve", plugin.hold_for_nominated_pod, pod, node, table)
+
+    def stop_holding_for_pod(self, pod: Pod, table: NodeTable) -> None:
+        """Call all plugins that may have kept something for a nominated pod. Raises `PluginError`."""
+        for plugin in self.holds:
+            call_plugin(plugin, "Unreserve", plugin.stop_holding_for_pod, pod, table)
 
     def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
         """Call all Permit plugins for a pod and its node. Return the first refusal alone, or all answers with Wait."""

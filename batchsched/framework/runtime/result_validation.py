@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.errors import PluginError
-from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow
+from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow, RowRelief
 from batchsched.framework.plugin_support.scores import MAX_SCORE
 from batchsched.framework.runtime.plugin_call import call_plugin, name_of
 from batchsched.framework.status import (
@@ -206,11 +206,12 @@ def with_plugin_name(unsigned: Status, plugin: object) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What rows may refer to: the batch's classes and gangs, and its partitions with the number of their domains."""
+    """What rows may refer to: classes, gangs and units of the batch, and its partitions with the number of domains."""
 
     classes: frozenset[int]
     gangs: frozenset[int]
     domains: dict[int, int]
+    units: int
 
     @classmethod
     def from_batch(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
@@ -219,6 +220,7 @@ class _Bounds:
             frozenset(one.index for one in batch.candidates),
             frozenset(one.gang for one in batch.candidates),
             {ALL_NODES: 1, EVERY_NODE: nodes} | sizes,
+            len(batch.units),
         )
 
     def check_row(self, row: ConstraintRow) -> None:
@@ -232,11 +234,21 @@ class _Bounds:
             "right": row.right.ndim == 1 and len(row.right) >= domains,
             "gangs": row.gangs.ndim == 1 and self.gangs.issuperset(row.gangs.tolist()),
             "gang_coefficients": not len(row.gangs) or row.gang_coefficients.shape == shape,
+            "relief": row.relief is None or self._fits_row(row.relief, row),
         }
         wrong = [name for name, holds in expected.items() if not holds]
         arrays = (row.classes, row.coefficients, row.right, row.gangs, row.gang_coefficients)
         if wrong or any(array.dtype.kind not in "iu" for array in arrays):
             raise ValueError(f"a row's {', '.join(wrong) or 'numbers'} do not belong to the batch")
+
+    def _fits_row(self, relief: RowRelief, row: ConstraintRow) -> bool:
+        columns = (relief.unit, relief.domain, relief.amount)
+        if any(column.shape != relief.unit.shape or column.dtype.kind not in "iu" for column in columns):
+            return False
+        return all(
+            int(column.min(initial=0)) >= 0 and int(column.max(initial=-1)) < limit
+            for column, limit in ((relief.unit, self.units), (relief.domain, len(row.right)))
+        )
 
 
 def _sorted(keys: Sequence[Any]) -> list[int]:

@@ -20,6 +20,7 @@ from batchsched.framework.interface import (
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
     FilterPlugin,
+    NominatedPodPlugin,
     NormalizeScorePlugin,
     PostFilterHandle,
     PostFilterPlugin,
@@ -117,6 +118,7 @@ class DynamicResources(
     NormalizeScorePlugin,
     ReservePlugin,
     SelectiveReservePlugin,
+    NominatedPodPlugin,
     ReversiblePreBindPlugin,
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
@@ -260,6 +262,19 @@ class DynamicResources(
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         nodes.device_ledger.revert(pod.key)
+
+    @override
+    def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
+        try:
+            devices = reserved_devices(pod, node, nodes)
+        except (ClaimRefused, NodeRefused, AllocationError):
+            return  # its devices are in use, or the Filter refuses the pod
+        if devices is not None:
+            nodes.device_ledger.hold(pod.key, devices.allocations)
+
+    @override
+    def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
+        nodes.device_ledger.stop_holding(pod.key)
 
     @override
     def prepares(self, pod: Pod, table: NodeTable) -> bool:

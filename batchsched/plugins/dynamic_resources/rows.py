@@ -4,45 +4,59 @@ For each kind of request, a row limits how many devices the pods on a node need,
 node that such a request may get. If the devices of a claim must be equal in an attribute, such as the PCIe root, more
 rows limit the number of claims by the free devices with each value. The rows leave out what is not linear:
 alternatives, counters, shared capacity. The pipeline checks each proposal pod by pod, so a row may allow too much.
+
+If pods may be evicted, each row states how many devices the eviction of a unit frees. Further rows then allow pods on a
+node without enough free devices only if the eviction of a unit frees one of its devices.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from batchsched.api.core.device import ResourceClaim
-from batchsched.api.core.node import Node
-from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE, Allocator
-from batchsched.devices.constraints import attribute_value
 from batchsched.devices.requests import AllocationError, Request, claim_requests
 from batchsched.framework.constrain import (
     EVERY_NODE,
     CandidatePods,
     CandidateSet,
     ConstraintRow,
+    RowRelief,
     pod_limit_row,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.device_objects import device_objects, equal_device_groups
-from batchsched.framework.status import IndexArray, IntArray
+from batchsched.framework.plugin_support.device_objects import device_objects
+from batchsched.framework.status import IntArray
 from batchsched.plugins.dynamic_resources.claims import ClaimRefused, claims_with_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
     extended_claim,
     resources_served_by_devices,
 )
+from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, MatchingDevices
 from batchsched.plugins.dynamic_resources.node_search import (
-    MAX_STEPS_OF_ALL_GROUPS,
     NOT_ENOUGH,
     nodes_by_resources,
+    search_for_class,
 )
+from batchsched.plugins.dynamic_resources.reservation import claims_of_class
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
-RequestKind = tuple[str, tuple[tuple[str, str], ...], object]
-"""What decides which devices a request may get: its class, its expressions, and its tolerations."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceLimit:
+    """A limit of the devices that the pods of a node need together.
+
+    Args:
+      coefficients: index of the candidate → what each of its pods needs.
+      limit: [N] the limit of each node.
+      relief: by how much evictions raise it.
+    """
+
+    coefficients: dict[int, int]
+    limit: IntArray
+    relief: RowRelief | None
 
 
 @dataclass(slots=True)
@@ -50,44 +64,48 @@ class DeviceDemand:
     """Equal device requests of pending pods, with the number of devices that each pod needs for them.
 
     Args:
-      request: one of the requests.
+      alternatives: one of the requests: each device meets one of its alternatives.
       devices: index of the candidate → devices of each of its pods.
       matched: attribute → the requests of which all devices have an equal value of it: index of the candidate → devices
         by request of each of its pods.
+      sharers: number of pods that use the devices together; 1 if each pod has its own.
     """
 
-    request: Request
+    alternatives: tuple[Request, ...]
     devices: dict[int, int] = field(default_factory=dict)
     matched: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    sharers: int = 1
 
-    def add_request(self, candidate: CandidatePods, request: Request, matched: Iterable[str]) -> None:
+    def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
         """Add a request of each pod of a candidate, given the attributes that its devices must be equal in."""
-        self.devices[candidate.index] = self.devices.get(candidate.index, 0) + request.count
+        self.devices[candidate.index] = self.devices.get(candidate.index, 0) + count
         for attribute in matched:
             by_candidate = self.matched.setdefault(attribute, {})
-            by_candidate.setdefault(candidate.index, []).append(request.count)
+            by_candidate.setdefault(candidate.index, []).append(count)
 
-    def limits(self, table: NodeTable) -> Iterator[tuple[dict[int, int], IntArray]]:
-        """Yield coefficients by candidate, and limits [N] of the sum over the pods of each node.
+    def limits(self, table: NodeTable, freed: FreedDevices | None) -> Iterator[DeviceLimit]:
+        """Yield limits of the sum over the pods of each node.
 
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
         a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
         """
-        free = _free_devices(self.request, table)
-        if free is not None:
-            yield self.devices, free
+        devices = MatchingDevices.from_requests(self.alternatives, table)
+        if devices is not None:
+            relief = freed.relief(devices, 1, self.sharers) if freed is not None else None
+            yield DeviceLimit(self.devices, self.sharers * devices.count_rooms(table, 1), relief)
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
-            rooms = _room_by_size(self.request, table, attribute, sizes)
-            for size, room in zip(sizes, rooms, strict=False):
-                yield (
-                    {
-                        index: parts
-                        for index, counts in requests.items()
-                        if (parts := sum(count // size for count in counts))
-                    },
-                    room,
-                )
+            valued = MatchingDevices.from_requests(self.alternatives, table, attribute) if sizes else None
+            if valued is None:
+                continue
+            for size in sizes:
+                coefficients = {
+                    index: parts
+                    for index, counts in requests.items()
+                    if (parts := sum(count // size for count in counts))
+                }
+                relief = freed.relief(valued, size) if freed is not None else None
+                yield DeviceLimit(coefficients, valued.count_rooms(table, size), relief)
 
 
 def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
@@ -96,31 +114,40 @@ def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[Cons
     A gang with a claim that all its pods share is kept on one node, if the devices of each node serve that node only.
     """
     table = nodes.table
-    objects = device_objects(table)
-    if objects.allocator.inventory.is_empty:
+    if device_objects(table).allocator.inventory.is_empty:
         return ()
-    demands: dict[RequestKind, DeviceDemand] = {}
-    for candidate in batch.candidates:
-        try:
-            for claim in _own_claims(candidate, nodes):
-                _add_demand(demands, candidate, claim, table)
-        except (ClaimRefused, AllocationError):
-            continue  # the Filter refuses these pods
-    if not objects.allocator.inventory.has_shared_slices:
-        _gather_sharers(batch, table)
+    demands = _demands(batch, nodes)
+    freed = FreedDevices(batch.units, table) if batch.units else None
     pods = {candidate.index: candidate.count for candidate in batch.candidates}
     rows = []
     for demand in demands.values():
-        if sum(pods[index] for index in demand.devices) <= 1:
+        if freed is None and sum(pods[index] for index in demand.devices) <= 1:
             continue
         try:
             rows += [
-                pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, coefficients, limit)
-                for coefficients, limit in demand.limits(table)
+                pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, item.coefficients, item.limit, item.relief)
+                for item in demand.limits(table, freed)
             ]
         except AllocationError:
             continue  # the Filter refuses these pods
-    return rows
+    return rows if freed is None else [*rows, *_eviction_rows(plugin, batch, nodes, freed)]
+
+
+def _demands(batch: CandidateSet, nodes: Nodes) -> dict[Hashable, DeviceDemand]:
+    """Return what the pods of a candidate set need, by the kind of their requests."""
+    table = nodes.table
+    demands: dict[Hashable, DeviceDemand] = {}
+    for candidate in batch.candidates:
+        try:
+            for claim in _own_claims(candidate, nodes):
+                _add_demand(demands, candidate, claim, table, with_alternatives=bool(batch.units))
+        except (ClaimRefused, AllocationError):
+            continue  # the Filter refuses these pods
+    if not device_objects(table).allocator.inventory.has_shared_slices:
+        shared = _gather_sharers(batch, table)
+        if batch.units:
+            _add_shared_demands(demands, batch, shared, table)
+    return demands
 
 
 def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
@@ -140,16 +167,36 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
     return claims
 
 
-def _add_demand(
-    demands: dict[RequestKind, DeviceDemand], candidate: CandidatePods, claim: ResourceClaim, table: NodeTable
-) -> None:
+def _countable_requests(
+    claim: ResourceClaim, table: NodeTable, *, with_alternatives: bool
+) -> Iterator[tuple[Hashable, tuple[Request, ...], int]]:
+    """Yield the requests that need a number of devices: their kind, their alternatives, and the least number."""
     for alternatives in claim_requests(claim, device_objects(table).classes).requests:
-        request = alternatives[0]
-        if len(alternatives) > 1 or request.parent or request.requests_all_matching_devices or request.admin:
+        if not with_alternatives and (len(alternatives) > 1 or alternatives[0].parent):
             continue
-        kind = request.device_class.metadata.name, request.expressions, request.tolerations
-        matched = _matched_attributes(claim, request)
-        demands.setdefault(kind, DeviceDemand(request)).add_request(candidate, request, matched)
+        if not alternatives or any(
+            request.requests_all_matching_devices or request.admin for request in alternatives
+        ):
+            continue
+        kind = tuple(
+            (request.device_class.metadata.name, request.expressions, request.tolerations)
+            for request in alternatives
+        )
+        yield kind, alternatives, min(request.count for request in alternatives)
+
+
+def _add_demand(
+    demands: dict[Hashable, DeviceDemand],
+    candidate: CandidatePods,
+    claim: ResourceClaim,
+    table: NodeTable,
+    *,
+    with_alternatives: bool,
+) -> None:
+    requests = _countable_requests(claim, table, with_alternatives=with_alternatives)
+    for kind, alternatives, count in requests:
+        matched = _matched_attributes(claim, alternatives[0]) if len(alternatives) == 1 else ()
+        demands.setdefault(kind, DeviceDemand(alternatives)).add_request(candidate, count, matched)
 
 
 def _matched_attributes(claim: ResourceClaim, request: Request) -> set[str]:
@@ -161,80 +208,8 @@ def _matched_attributes(claim: ResourceClaim, request: Request) -> set[str]:
     }
 
 
-def _free_devices(request: Request, table: NodeTable) -> IntArray | None:
-    """Return the number of free devices [N] of each node that a request may get; a shareable device counts as many.
-
-    Return None if it takes too long to evaluate the expressions of the request.
-    """
-    counts = _counts_by_value(request, table, "")
-    return None if counts is None else counts[0].sum(axis=1)[counts[1]]
-
-
-def _room_by_size(
-    request: Request, table: NodeTable, attribute: str, sizes: Sequence[int]
-) -> Sequence[IntArray]:
-    """Return for each size the number [N] of requests for so many devices with one value that fit on each node.
-
-    Return nothing if it takes too long to evaluate the expressions of the request.
-    """
-    counted = _counts_by_value(request, table, attribute) if sizes else None
-    if counted is None:
-        return ()
-    counts, inverse = counted
-    return [(counts // size).sum(axis=1)[inverse] for size in sizes]
-
-
-def _counts_by_value(
-    request: Request, table: NodeTable, attribute: str
-) -> tuple[IntArray, IndexArray] | None:
-    """Return the numbers of free devices by kind of node and value of an attribute, and the kind of each node [N].
-
-    Return None if it takes too long to evaluate the expressions of the request.
-
-    Args:
-      request: the devices that the request may get are counted.
-      table: the nodes.
-      attribute: the fully qualified name; "" counts all devices together.
-    """
-    allocator = device_objects(table).allocator
-    names = request.attributes_read_by_selectors()
-    if attribute and names is not None:
-        names |= {attribute.rpartition("/")[2]}
-    numbers = equal_device_groups(table).group_numbers(names)
-    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    examples = [table.nodes[int(node)] for node in first]
-    devices = sum(len(allocator.inventory.candidate_devices_of(node)) for node in examples)
-    if devices * request.evaluation_work() > MAX_STEPS_OF_ALL_GROUPS + SEARCH_STEPS_PER_DEVICE * devices:
-        return None
-    by_value = [_count_free(request, node, allocator, attribute) for node in examples]
-    widest = max((len(values) for values in by_value), default=0)
-    counts = [[*values.values(), *[0] * (widest - len(values))] for values in by_value]
-    return np.array(counts, np.int64).reshape(len(examples), widest), inverse.astype(np.int32)
-
-
-UNLIMITED_SHARES: Final = 2**20
-"""Stands for the allocations of a device that may have several; its capacity limits them, and no row does."""
-
-
-def _count_free(request: Request, node: Node, allocator: Allocator, attribute: str) -> Counter[object]:
-    """Count the free devices by value of an attribute; "" counts all together."""
-    count = Counter[object]()
-    for pool in allocator.inventory.pools_of(node):
-        if not pool.usable:
-            continue
-        for devices in pool.slices:
-            for device in devices:
-                if allocator.ledger.use_of(device.key).exclusive:
-                    continue
-                if device.is_accessible_from(node) and request.tolerates(device) and request.selects(device):
-                    value = attribute_value(device, attribute) if attribute else ""
-                    if value is not None:
-                        count[value] += UNLIMITED_SHARES if device.shareable else 1
-    return count
-
-
-def _gather_sharers(batch: CandidateSet, table: NodeTable) -> None:
-    """Keep each gang on one node of which all pods share one claim without allocation."""
+def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]]:
+    """Keep each gang on one node of which all pods share one claim without allocation; return these claims by gang."""
     sharers: dict[int, list[set[str]]] = {}
     for candidate in batch.candidates:
         try:
@@ -245,6 +220,54 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> None:
             pod_claim.claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None
         }
         sharers.setdefault(candidate.gang, []).append(shared)
+    shared_by_gang = {}
     for gang, shared_by_class in sharers.items():
-        if set.intersection(*shared_by_class):
+        if common := set.intersection(*shared_by_class):
             batch.gathered.setdefault(gang, HOSTNAME)
+            shared_by_gang[gang] = common
+    return shared_by_gang
+
+
+def _add_shared_demands(
+    demands: dict[Hashable, DeviceDemand],
+    batch: CandidateSet,
+    shared_by_gang: Mapping[int, set[str]],
+    table: NodeTable,
+) -> None:
+    """Add the devices of claims that all pods of a gang share: they are needed where all pods of the gang are."""
+    first_of_gang = {candidate.gang: candidate for candidate in reversed(batch.candidates)}
+    for gang, keys in shared_by_gang.items():
+        candidate = first_of_gang[gang]
+        for key in sorted(keys):
+            claim = table.device_ledger.claims[key]
+            try:
+                requests = list(_countable_requests(claim, table, with_alternatives=True))
+            except AllocationError:
+                continue  # the Filter refuses these pods
+            for kind, alternatives, count in requests:
+                # All c pods are on one node: count · c <= c · free there if and only if count <= free.
+                demand = demands.setdefault(
+                    (candidate.index, kind), DeviceDemand(alternatives, sharers=candidate.count)
+                )
+                demand.add_request(candidate, count, ())
+
+
+def _eviction_rows(
+    plugin: str, batch: CandidateSet, nodes: Nodes, freed: FreedDevices
+) -> Iterator[ConstraintRow]:
+    """Yield a row for each candidate: a node without devices for its pods gets them if an eviction frees devices."""
+    for candidate in batch.candidates:
+        try:
+            class_claims = claims_of_class(candidate.pod_class.pod, nodes.table)
+            results = search_for_class(candidate.pod_class.pod, class_claims, nodes)
+        except (ClaimRefused, AllocationError):
+            continue  # the Filter refuses these pods
+        if not results:
+            continue
+        accepted = np.ones(len(nodes), np.bool_)
+        for searched, where in results:
+            accepted[where] = searched.fits
+        limit = accepted * candidate.count
+        yield pod_limit_row(
+            plugin, NOT_ENOUGH, EVERY_NODE, {candidate.index: 1}, limit, freed.any_device(candidate.count)
+        )

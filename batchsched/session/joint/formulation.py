@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from batchsched.api.core.pod import SUB_GROUP_LABEL
+from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
@@ -133,14 +133,7 @@ class FeasibilityByClass:
             if self._scores and mask.any():
                 feasible = results.feasible_nodes(mask)
                 score[feasible] = pipeline.score(pod_class, feasible, tables.node_table, scan.state, results)
-            return ClassFeasibility(
-                scan,
-                mask,
-                lasting,
-                score,
-                steady=steady,
-                shrinking=shrinking,
-            )
+            return ClassFeasibility(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
         except PluginError as error:
             # A failing plugin costs the gangs of this class their place, not the session.
             no_score = np.zeros(node_count, np.int64)
@@ -220,7 +213,12 @@ def age_factor(created: float, youngest: float) -> float:
 
 
 def formulate(
-    context: SessionContext, gangs: Sequence[PendingGang], youngest: float, *, lasting: bool = False
+    context: SessionContext,
+    gangs: Sequence[PendingGang],
+    youngest: float,
+    *,
+    lasting: bool = False,
+    units: Sequence[Sequence[Pod]] = (),
 ) -> Formulation:
     """Return the solver problem of placing the given gangs, with the objects to which its indexes refer.
 
@@ -229,6 +227,7 @@ def formulate(
       gangs: the gangs, in the order that decides between equals.
       youngest: seconds since 1970 at which the youngest pending gang was submitted.
       lasting: use masks that stay true when running pods end, for questions about a later time.
+      units: running pods that may be evicted; the rows state how evictions relax them.
     """
     tables = context.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
@@ -257,7 +256,8 @@ def formulate(
                 subs.subgroup_number(number, part.subgroup),
             )
             for index, (number, part) in enumerate(parts)
-        ]
+        ],
+        units,
     )
     rows, failures = _plugin_rows(tables, batch)
     rows += _precedence(gangs)
@@ -396,7 +396,7 @@ def _plugin_rows(
         failures = _failures_by_gang(tables, batch)
     # The order matters: a gang that fails alone must not cost the other gangs the rows of that plugin.
     rest = batch.for_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
-    failed_plugins: set[str] = set()
+    failed_plugins = set[str]()
     while True:
         try:
             return tables.pipeline.constrain(rest, tables.node_table, frozenset(failed_plugins)), failures
@@ -593,7 +593,5 @@ def _ints(values: Sequence[int]) -> IndexArray:
     return np.array(values, np.int32)
 
 
-def _stack(
-    rows: Sequence["np.ndarray[tuple[int], np.dtype[np.int64]]"], width: int
-) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]]":
+def _stack(rows: Sequence[IntArray], width: int) -> IntArray:
     return np.stack(rows) if rows else np.zeros((0, width), np.int64)

@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Self
 
 from batchsched.api.core.pod import Pod
+from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
 from batchsched.session.joint.formulation import FeasibilityByClass
+from batchsched.session.preemption.leaving_claims import LeavingClaims
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
@@ -173,11 +175,26 @@ class NominatedPods:
         return GangPlacement(gang, placed)
 
     def _add(self, identity: str) -> None:
+        tables = self._tables
         self._in_table[identity] = self._nominated[identity]
         for pod, node in self._in_table[identity]:
-            self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
+            tables.node_table.add_pods([(pod, node)], *tables.requests_and_nonzero(pod))
+        if not tables.pipeline.holds:
+            return
+        # Pods that are being deleted still hold what the nominated pods will get.
+        with LeavingClaims(tables):
+            for pod, node in self._in_table[identity]:
+                try:
+                    tables.pipeline.hold_for_nominated_pod(pod, node, tables.node_table)
+                except PluginError as error:
+                    tables.record_failure(error)
 
     def _remove(self, identity: str) -> None:
         # The reverse of the order in `_add`, as every undo of the node table.
+        tables = self._tables
         for pod, _ in reversed(self._in_table.pop(identity)):
-            self._tables.node_table.remove_pods([pod])
+            tables.node_table.remove_pods([pod])
+            try:
+                tables.pipeline.stop_holding_for_pod(pod, tables.node_table)
+            except PluginError as error:
+                tables.record_failure(error)

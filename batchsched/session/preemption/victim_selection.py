@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
@@ -45,6 +44,7 @@ from batchsched.session.preemption.eligibility import (
     VictimCandidates,
     build_eviction,
 )
+from batchsched.session.preemption.leaving_claims import MissingPods, is_overdue
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
@@ -52,21 +52,21 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import IndexArray, VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimBudget, choose_victims
+from batchsched.solver.victims.relieved_rows import relieved_rows_as_resources
 
 MAX_GANGS_PER_SESSION: Final = 32
 """Maximum number of gangs for which a session selects victims; later sessions process the others."""
 MAX_ATTEMPTS_PER_GANG: Final = 8
 """Maximum attempts to find a victim set that is fair and after which the gang passes the pipeline."""
-OVERDUE_SECONDS: Final = 600.0
-"""Seconds after its deletion deadline from which the room of a terminating pod is no longer expected."""
 
 
 class VictimSelection:
     """A context manager that selects victims for unplaced gangs; at its end the node table is as before.
 
     Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
-    and it contains the gangs that get their room. When the block ends, with or without an exception, the table is as
-    it was before: the victims still run when the session ends, and the decision carries the evictions.
+    the device ledger is without the claims that only these pods reserved, and both contain the gangs that get their
+    room. When the block ends, with or without an exception, both are as before: the victims still run when the session
+    ends, and the decision carries the evictions.
 
     `_removed` records every pod that was taken off the table, so that no early exit can lose one.
 
@@ -104,6 +104,7 @@ class VictimSelection:
         )
         self._removed: dict[str, tuple[Pod, int]] = {}
         """Pods that are off the node table, by key, with their node indexes, in the order of their removal."""
+        self._missing_pods = MissingPods(context.tables)
         self._checkpoint = 0
         self.evictions: list[Eviction] = []
         """Evictions for the decision."""
@@ -117,6 +118,7 @@ class VictimSelection:
     def __enter__(self) -> Self:
         """Remove the pods that are being deleted from the node table, unless they are overdue."""
         self._checkpoint = self._statement.checkpoint()
+        self._missing_pods.withdraw()
         terminating = [unit for unit in self._candidates.terminating if not self._is_overdue(unit)]
         for unit in terminating:
             for pod, node in unit.pods:
@@ -133,6 +135,7 @@ class VictimSelection:
         self._statement.roll_back_to(self._checkpoint)
         for key in list(reversed(self._removed)):
             self._restore(key)
+        self._missing_pods.reinstate()
 
     def select_victims(self, gangs: Sequence[PendingGang]) -> None:
         """Choose the pods to evict for each unplaced gang that may preempt, and nominate the gang's pods.
@@ -159,18 +162,17 @@ class VictimSelection:
                 self._select(gang, movable, moving=True)
 
     def _is_overdue(self, unit: EvictionUnit) -> bool:
-        return any(
-            self._now > parse_timestamp(pod.metadata.deletion_timestamp, self._now) + OVERDUE_SECONDS
-            for pod, _ in unit.pods
-        )
+        return any(is_overdue(pod, self._now) for pod, _ in unit.pods)
 
     def _remove(self, pod: Pod, node: int) -> None:
         self._tables.node_table.remove_pods([pod])
+        self._tables.node_table.device_ledger.withdraw_pod(pod)
         self._removed[pod.key] = (pod, node)
 
     def _restore(self, key: str) -> None:
         pod, node = self._removed.pop(key)
         self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
+        self._tables.node_table.device_ledger.reinstate_pod(pod)
 
     def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
         for unit in units:
@@ -287,7 +289,8 @@ class VictimSelection:
         Returns: True if the gang got its room. If False, the table and the statement are as before the call: a
         failed attempt rolls back the gang first, and then restores the victims that were removed for it.
         """
-        formulation = formulate(self._context, [gang], gang.created, lasting=True)
+        units_of_pods = [[pod for pod, _ in option.unit.pods] for option in options]
+        formulation = formulate(self._context, [gang], gang.created, lasting=True, units=units_of_pods)
         if formulation.failures:
             return False
         constraints = EvictionConstraints(options, self._budgets)
@@ -369,7 +372,7 @@ class VictimSelection:
         counted = np.array([option.unit.total.any() for option in options], np.bool_)
         places = np.array(list(freed), np.int32).reshape(-1, 2)
         bonded = np.array(bonds, np.int32).reshape(-1, 2)
-        return VictimProblem(
+        problem = VictimProblem(
             pending=formulation.problem,
             free=tables.free_resources(),
             cost=np.array([option.unit.cost for option in options], np.int64),
@@ -387,6 +390,7 @@ class VictimSelection:
             & counted,
             ends=np.array([option.unit.ends for option in options], np.bool_),
         )
+        return relieved_rows_as_resources(problem)
 
     def _place_without(
         self,

@@ -1,0 +1,177 @@
+"""Devices that a request may get: how many are free on each node, and how many an eviction would free."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Self
+
+import numpy as np
+
+from batchsched.api.core.node import Node
+from batchsched.api.core.pod import Pod
+from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE
+from batchsched.devices.constraints import attribute_value
+from batchsched.devices.inventory import DeviceInventory, PoolDevice
+from batchsched.devices.ledger import DeviceKey, DeviceLedger, used_devices
+from batchsched.devices.node_groups import GROUP_FACTOR
+from batchsched.devices.requests import Request
+from batchsched.framework.constrain import RowRelief
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.plugin_support.device_objects import device_objects, equal_device_groups
+from batchsched.framework.status import IndexArray, IntArray
+from batchsched.plugins.dynamic_resources.node_search import MAX_STEPS_OF_ALL_GROUPS
+
+UNLIMITED_SHARES: Final = 2**20
+"""Stands for the allocations of a device that may have several; its capacity limits them, and no row does."""
+MAX_RELIEVED_NODES: Final = 100_000
+"""Most pairs of a freed device and a node that reaches it. Beyond that, freed devices of several nodes are ignored."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchingDevices:
+    """The devices of all nodes that one of some alternative requests may get, by the value of an attribute.
+
+    Args:
+      values: number of a group of nodes with equal devices → for each candidate device of these nodes, its value, or
+        None if it cannot be allocated for one of the requests.
+      number: [N] the number of nodes with equal devices of which the same are in use.
+    """
+
+    values: dict[int, tuple[object, ...]]
+    number: IntArray
+
+    @classmethod
+    def from_requests(
+        cls, alternatives: Sequence[Request], table: NodeTable, attribute: str = ""
+    ) -> Self | None:
+        """Return the devices that meet one of the alternatives; None if it takes too long to evaluate the expressions.
+
+        Args:
+          alternatives: the requests.
+          table: the nodes.
+          attribute: the fully qualified name; devices without it are left out. "" stands for one value of all devices.
+
+        Raises:
+          AllocationError: an expression is invalid.
+        """
+        inventory = device_objects(table).allocator.inventory
+        names: frozenset[str] | None = frozenset({attribute.rpartition("/")[2]} if attribute else ())
+        for alternative in alternatives:
+            read = alternative.attributes_read_by_selectors()
+            names = None if names is None or read is None else names | read
+        number = equal_device_groups(table).group_numbers(names)
+        groups, first = np.unique(number // GROUP_FACTOR, return_index=True)
+        examples = [table.nodes[int(node)] for node in first]
+        devices = [inventory.candidate_devices_of(node) for node in examples]
+        count = sum(map(len, devices))
+        work = sum(alternative.evaluation_work() for alternative in alternatives)
+        if count * work > MAX_STEPS_OF_ALL_GROUPS + SEARCH_STEPS_PER_DEVICE * count:
+            return None
+        values = {
+            group: tuple(_value(alternatives, device, node, attribute) for device in candidates)
+            for group, node, candidates in zip(groups.tolist(), examples, devices, strict=True)
+        }
+        return cls(values, number)
+
+    def values_on(self, node: int) -> tuple[object, ...]:
+        """Return for each candidate device of a node, given by its index, its value; None if it does not match."""
+        return self.values[int(self.number[node]) // GROUP_FACTOR]
+
+    def count_rooms(self, table: NodeTable, size: int) -> IntArray:
+        """Return the number [N] of sets of `size` free devices with one value that each node has.
+
+        A shareable device counts as many.
+        """
+        inventory, ledger = device_objects(table).allocator.inventory, table.device_ledger
+        _, first, inverse = np.unique(self.number, return_index=True, return_inverse=True)
+        rooms = [self._count_rooms_on(int(node), table, inventory, ledger, size) for node in first]
+        result: IntArray = np.array(rooms, np.int64)[inverse]
+        return result
+
+    def _count_rooms_on(
+        self, node: int, table: NodeTable, inventory: DeviceInventory, ledger: DeviceLedger, size: int
+    ) -> int:
+        count = Counter[object]()
+        devices = inventory.candidate_devices_of(table.nodes[node])
+        for device, value in zip(devices, self.values_on(node), strict=True):
+            if value is not None and not ledger.use_of(device.key).exclusive:
+                count[value] += UNLIMITED_SHARES if device.shareable else 1
+        return sum(free // size for free in count.values())
+
+
+def _value(alternatives: Sequence[Request], device: PoolDevice, node: Node, attribute: str) -> object:
+    matches = device.is_accessible_from(node) and any(
+        request.tolerates(device) and request.selects(device) for request in alternatives
+    )
+    if not matches:
+        return None
+    return attribute_value(device, attribute) if attribute else ""
+
+
+class FreedDevices:
+    """The devices that evictions would free.
+
+    Args:
+      units: the pods that may be evicted together.
+      table: the nodes.
+    """
+
+    def __init__(self, units: Sequence[Sequence[Pod]], table: NodeTable) -> None:
+        self._table = table
+        self._freed: list[tuple[int, DeviceKey]] = [
+            (unit, device)
+            for unit, allocation in table.device_ledger.allocations_freed(units)
+            for device, _, _ in used_devices(allocation)
+        ]
+
+    @cached_property
+    def _places(self) -> tuple[tuple[int, int, int], ...]:
+        """The freed devices as (unit, index of a node that reaches the device, position in the node's list)."""
+        table, groups = self._table, equal_device_groups(self._table)
+        inventory = device_objects(table).allocator.inventory
+        positions: dict[int, dict[DeviceKey, int]] = {}
+        places, most = [], MAX_RELIEVED_NODES
+        for unit, key in self._freed:
+            alone = groups.node_of_device(key)
+            nodes = range(len(table.nodes)) if alone is None else (alone,)
+            if alone is None and (most := most - len(nodes)) < 0:
+                continue
+            for node in nodes:
+                if node not in positions:
+                    devices = inventory.candidate_devices_of(table.nodes[node])
+                    positions[node] = {device.key: place for place, device in enumerate(devices)}
+                position = positions[node].get(key)
+                if position is not None:
+                    places.append((unit, node, position))
+        return tuple(places)
+
+    def relief(self, matching: MatchingDevices, size: int, factor: int = 1) -> RowRelief:
+        """Return by how much the eviction of each unit raises `MatchingDevices.count_rooms` of each node.
+
+        Args:
+          matching: the devices that count.
+          size: the number of devices in a set.
+          factor: factor of the amounts.
+        """
+        counts: dict[tuple[int, int], Counter[object]] = {}
+        for unit, node, position in self._places:
+            value = matching.values_on(node)[position]
+            if value is not None:
+                counts.setdefault((unit, node), Counter())[value] += 1
+        # Devices of several units may complete a set together, so the part of each unit is rounded up.
+        return _relief(
+            {
+                pair: factor * sum(-(-count // size) for count in by_value.values())
+                for pair, by_value in counts.items()
+            }
+        )
+
+    def any_device(self, amount: int) -> RowRelief:
+        """Return an amount for each node on which the eviction of a unit frees a device."""
+        return _relief({(unit, node): amount for unit, node, _ in self._places})
+
+
+def _relief(amounts: dict[tuple[int, int], int]) -> RowRelief:
+    pairs: IndexArray = np.array(list(amounts), np.int32).reshape(-1, 2)
+    return RowRelief(pairs[:, 0], pairs[:, 1], np.array(list(amounts.values()), np.int64))

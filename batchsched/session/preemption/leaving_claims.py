@@ -1,0 +1,92 @@
+"""Claims that will be released soon: those of pods that are being deleted, and of pods that no longer exist.
+
+The resourceclaim controller of Kubernetes releases a claim some time after its last pod has gone. In between, the
+devices would seem to be in use by no pod, and further pods would be evicted for them.
+"""
+
+from types import TracebackType
+from typing import Final, Self
+
+from batchsched.api.core.metadata import parse_timestamp
+from batchsched.api.core.pod import Pod
+from batchsched.session.tables.session_tables import SessionTables
+
+OVERDUE_SECONDS: Final = 600.0
+"""Seconds after its deletion deadline from which the room of a terminating pod is no longer expected."""
+
+
+def is_overdue(pod: Pod, now: float) -> bool:
+    """Return True if the room of a terminating pod is no longer expected."""
+    return now > parse_timestamp(pod.metadata.deletion_timestamp, now) + OVERDUE_SECONDS
+
+
+class MissingPods:
+    """The pods for which ResourceClaims are reserved, and which do not exist.
+
+    Args:
+      tables: the tables of the session.
+    """
+
+    def __init__(self, tables: SessionTables) -> None:
+        self._tables = tables
+        self._uids: list[str] = []
+
+    def withdraw(self) -> None:
+        """Free the devices of claims that only missing pods have reserved."""
+        tables = self._tables
+        consumers = tables.node_table.device_ledger.consumer_pods()
+        if not consumers:
+            return
+        existing = {
+            pod.metadata.uid
+            for members in tables.gangs.values()
+            for pod in (*members.pending.values(), *(pod for pod, _ in members.bound.values()))
+        }
+        # A pod that was set aside exists, although no gang has it.
+        self._uids = sorted(
+            uid
+            for uid, key in consumers.items()
+            if uid not in existing and f"Pod {key}" not in tables.set_aside_names
+        )
+        for uid in self._uids:
+            tables.node_table.device_ledger.withdraw_consumer(uid)
+
+    def reinstate(self) -> None:
+        """Count the devices of missing pods again."""
+        for uid in self._uids:
+            self._tables.node_table.device_ledger.reinstate_consumer(uid)
+        self._uids = []
+
+
+class LeavingClaims:
+    """A context manager inside which the device ledger is without the claims that will be released soon.
+
+    Args:
+      tables: the tables of the session.
+    """
+
+    def __init__(self, tables: SessionTables) -> None:
+        self._ledger = tables.node_table.device_ledger
+        self._missing = MissingPods(tables)
+        now = tables.node_table.now
+        self._terminating = [
+            pod
+            for members in tables.running.values()
+            for pod, _ in members.bound.values()
+            if pod.terminating and not is_overdue(pod, now)
+        ]
+
+    def __enter__(self) -> Self:
+        """Free the devices of these claims."""
+        self._missing.withdraw()
+        for pod in self._terminating:
+            self._ledger.withdraw_pod(pod)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Count the devices again."""
+        for pod in reversed(self._terminating):
+            self._ledger.reinstate_pod(pod)
+        self._missing.reinstate()
