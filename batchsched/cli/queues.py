@@ -217,16 +217,16 @@ def most_demanded_resource(view: "QueueTreeReport") -> str:
 def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     """Draw a text bar with the allocated, borrowed and pending amounts of a queue and its fair share."""
 
-    def cells(amount: int) -> int:
+    def bar_length(amount: int) -> int:
         """Return the length of an amount in the text bar, in characters; at least 1 for an amount above 0."""
         return max(amount > 0, round(WIDTH * min(amount, capacity) / max(1, capacity)))
 
     allocated = queue.allocated.get(resource, 0)
     borrowed = queue.borrowed.get(resource, 0)
-    own, held = cells(allocated - borrowed), cells(allocated)
-    requested = cells(allocated + queue.pending.get(resource, 0))
+    own, held = bar_length(allocated - borrowed), bar_length(allocated)
+    requested = bar_length(allocated + queue.pending.get(resource, 0))
     drawn = list((OWN * own + BORROWED * (held - own) + PENDING * (requested - held)).ljust(WIDTH + 1))
-    drawn[cells(queue.fair_share.get(resource, 0))] = FAIR
+    drawn[bar_length(queue.fair_share.get(resource, 0))] = FAIR
     return "".join(drawn)
 
 

@@ -19,7 +19,7 @@ class RequestLimit:
         """By namespace, the requests that wait; the first namespace has the next turn."""
 
     @asynccontextmanager
-    async def slot(self, namespace: str) -> AsyncIterator[None]:
+    async def request_slot(self, namespace: str) -> AsyncIterator[None]:
         """Wait until a request of a namespace may be sent, and count it as concurrent until the context ends."""
         await self._acquire(namespace)
         try:

@@ -176,7 +176,7 @@ class Writer:
           ApiError: the server refused.
           Unreachable: there was no answer.
         """
-        async with self._limit.slot(namespace):
+        async with self._limit.request_slot(namespace):
             path = resource.path(namespace, name)
             return await self._connection.request("GET", path, deadline=_DEADLINE_SECONDS)
 
@@ -229,7 +229,7 @@ class Writer:
         """
         begun, backoff = self._clock.monotonic(), Backoff(self._clock, first=0.2, longest=10.0)
         while True:
-            async with self._limit.slot(_namespace_of(path)):
+            async with self._limit.request_slot(_namespace_of(path)):
                 try:
                     return await self._connection.request(
                         method,

@@ -45,7 +45,7 @@ class ReportSettings:
     conclusion: tuple[str, ...] = ()
 
     def queue_facts(self) -> tuple[tuple[str, str], ...]:
-        """Return a line with the names of the queues, if no queue has settings that a table would show."""
+        """Return a line with the names of the queues, if no queue has settings that a table in the report shows."""
         if not self.queues or any(_queue_tables(self.queues)):
             return ()
         names = ", ".join(queue.name for queue in self.queues)

@@ -342,7 +342,7 @@ def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """
-    return -handle.priority_of(pod), pod.started(unknown=math.inf), pod.key
+    return -handle.priority_of(pod), pod.start_time(unknown=math.inf), pod.key
 
 
 def split_by_budget(
@@ -386,7 +386,7 @@ def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple
     priorities = [handle.priority_of(victim) for victim in room.victims]
     highest = max(priorities)
     earliest = min(
-        victim.started(unknown=math.inf)
+        victim.start_time(unknown=math.inf)
         for victim, priority in zip(room.victims, priorities, strict=True)
         if priority == highest
     )

@@ -40,7 +40,7 @@ class _Incumbent:
         self.values = values
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
-    def allowance(self, share: float, most: float = float("inf")) -> float:
+    def step_time_limit(self, share: float, most: float = float("inf")) -> float:
         """Return the CP-SAT time that the next step may use: a share of the remaining time, at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
@@ -126,7 +126,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     if most * scale + slack < ceiling:
         ceiling = int(most * scale) + slack
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
-    allowance = climb.allowance(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
+    allowance = climb.step_time_limit(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
     bound = climb.improve(objective, ceiling, allowance)
     worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
     # The next tiers may not cost this one anything, apart from the rounding of its weights.
@@ -149,11 +149,13 @@ def optimize_secondary_objectives(climb: _Incumbent) -> None:
     climb.values, objective, slack = add_preference_objective(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
-    climb.improve(objective, ceiling, climb.allowance(0.75))
+    climb.improve(objective, ceiling, climb.step_time_limit(0.75))
     climb.fix_objective(objective, slack)
     climb.values, objective = add_packing_objective(climb.model, climb.values)
     _, upper = climb.model.bounds()
-    climb.improve(objective, int(np.maximum(objective, 0) @ upper), climb.allowance(1.0, _MAX_SCORE_EFFORT))
+    climb.improve(
+        objective, int(np.maximum(objective, 0) @ upper), climb.step_time_limit(1.0, _MAX_SCORE_EFFORT)
+    )
 
 
 def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:

@@ -272,7 +272,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         """True if the pod has succeeded or failed: it no longer uses resources."""
         return self.status.phase in ("Succeeded", "Failed")
 
-    def started(self, unknown: float = 0.0) -> float:
+    def start_time(self, unknown: float = 0.0) -> float:
         """Return the time at which the pod began to run, in seconds since 1970; infinity before the kubelet accepts it.
 
         The kubelet sets `status.startTime` before it changes the phase from Pending. A pod without this field and in

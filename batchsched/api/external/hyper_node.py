@@ -180,7 +180,7 @@ class MemberIndex:
             {len(condition[1]) for condition in self._by_condition if condition[0] == "prefix"}
         )
 
-    def containing(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
+    def hyper_nodes_containing(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
         """Return the HyperNodes that have the object with this name and these labels as a member."""
         conditions = [("name", name)]
         conditions += [("prefix", name[:length]) for length in self._prefix_lengths]
@@ -236,7 +236,9 @@ class HyperNodeTree:
         """The HyperNodes that contain a HyperNode, by its name."""
         index = MemberIndex(self.hyper_nodes, "HyperNode")
         return {
-            inner.metadata.name: index.containing(inner.metadata.name, inner.metadata.labels or {})
+            inner.metadata.name: index.hyper_nodes_containing(
+                inner.metadata.name, inner.metadata.labels or {}
+            )
             for inner in self.hyper_nodes
         }
 
@@ -246,7 +248,7 @@ class HyperNodeTree:
 
     def hyper_nodes_of(self, node: Node) -> Iterator[HyperNode]:
         """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""
-        waiting = self._by_member_node.containing(node.name, node.metadata.labels or {})
+        waiting = self._by_member_node.hyper_nodes_containing(node.name, node.metadata.labels or {})
         seen: set[str] = set()
         while waiting:
             hyper_node = waiting.pop()

@@ -207,7 +207,7 @@ class PlacementVerifier:
         return self._is_placed(changes, LAST_NAME_PREFIX)
 
     def is_placed_with_any_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed both if the names of added nodes come last and if they come first.
+        """Return whether the gang is placed with names of the added nodes that sort before, and after, all others.
 
         The name of a node decides between places of equal value, and the names of nodes that a user adds are unknown.
 

@@ -216,7 +216,7 @@ class EvictionUnits:
             if pod.key in preference.evicted:
                 count.change_placed(pod, -1)
         ranked = sorted(
-            (preference.rank(pod, node), -pod.started(unknown=math.inf), pod.key, pod)
+            (preference.rank(pod, node), -pod.start_time(unknown=math.inf), pod.key, pod)
             for pod, node in staying
         )
         for *_, pod in ranked:
@@ -242,7 +242,7 @@ class EvictionUnits:
 
     def _cost(self, members: PodGroupState, pod: Pod) -> int:
         """Return the cost of a pod before priorities: the eviction itself, and the work since the last checkpoint."""
-        started = pod.started(unknown=self._now)
+        started = pod.start_time(unknown=self._now)
         annotations = [pod.metadata.annotations]
         if members.group is not None:
             annotations.append(members.group.metadata.annotations)

@@ -23,7 +23,7 @@ from batchsched.state.queue_usage import counts_against_queue
 
 def start_of_first_pod(pods: Iterable[Pod]) -> float:
     """Return the earliest start of the given pods in seconds since 1970; infinity if none has started."""
-    return min((pod.started() for pod in pods), default=math.inf)
+    return min((pod.start_time() for pod in pods), default=math.inf)
 
 
 def is_protected(

@@ -35,7 +35,7 @@ REFUSED_SHARE: Final = 0.8
 
 
 class ExactSearch:
-    """Improves solutions of a small session; each call continues with other neighbourhoods than the calls before.
+    """Improves the solution of a small session: CP-SAT places subsets of its gangs again on single nodes.
 
     The problem has no rows and no cuts, which may link the gangs of a neighbourhood to others.
     """
@@ -48,7 +48,7 @@ class ExactSearch:
         self._pairs = np.bincount(problem.classes.gang, self._usable.sum(axis=1), minlength=gangs)
 
     def improve_solution(self, solution: Solution, units: float) -> Solution:
-        """Decide neighbourhoods again until the units are spent or the optimum is proved.
+        """Place subsets of the gangs again until the budget is used up or the optimum is proved.
 
         Args:
           solution: a legal solution with valid bounds.
