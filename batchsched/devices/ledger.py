@@ -127,7 +127,7 @@ class PodDevices:
 
 @dataclass(frozen=True, slots=True)
 class HeldAllocation:
-    """Devices that are kept for nominated pods which use one claim.
+    """Devices that are reserved for the nominated pods of one ResourceClaim.
 
     Args:
       allocation: the devices.
@@ -220,7 +220,7 @@ class DeviceLedger:
         return claims_of_consumer
 
     def consumer_pods(self) -> Mapping[str, str]:
-        """Return the pods for which allocated claims of the snapshot are reserved: UID → `namespace/name`."""
+        """Return the pods (UID to `namespace/name`) for which allocated ResourceClaims of the snapshot are reserved."""
         return {
             consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
             for claim in self.claims.values()
@@ -230,7 +230,7 @@ class DeviceLedger:
         }
 
     def withdraw_pod(self, pod: Pod) -> None:
-        """Free the devices that would be free without a pod; `reinstate_pod` undoes it.
+        """Count the devices as free that would be freed by the deletion of a pod; `reinstate_pod` undoes this.
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
@@ -241,14 +241,14 @@ class DeviceLedger:
         self.withdraw_consumer(pod.metadata.uid)
 
     def reinstate_pod(self, pod: Pod) -> None:
-        """Count the devices of a withdrawn pod again."""
+        """Count the devices of a pod as used again after `withdraw_pod`."""
         self.reinstate_consumer(pod.metadata.uid)
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
             self.assume(pod.key, devices)
 
     def withdraw_consumer(self, uid: str) -> None:
-        """Free the devices of claims that are reserved for no other consumer than the pod with this UID."""
+        """Count the devices as free of ResourceClaims that are reserved only for the pod with this UID."""
         self._withdrawn_consumers.add(uid)
         for key in self._claims_of_consumer.get(uid, ()):
             claim = self.claims[key]
@@ -260,7 +260,7 @@ class DeviceLedger:
             self._count(allocation, -1)
 
     def reinstate_consumer(self, uid: str) -> None:
-        """Count the devices of a withdrawn consumer again."""
+        """Count the devices of a pod, given by its UID, as used again after `withdraw_consumer`."""
         self._withdrawn_consumers.discard(uid)
         for key in self._claims_of_consumer.get(uid, ()):
             claim = self._released.pop(key, None)
@@ -275,7 +275,7 @@ class DeviceLedger:
         )
 
     def allocations_freed(self, units: Sequence[Sequence[Pod]]) -> Iterator[tuple[int, AllocationResult]]:
-        """Yield the allocations that would be freed without pods, each with the index of the unit that frees it.
+        """Yield the allocations that evictions would free, each with the index of the group of pods that frees it.
 
         The last unit with a consumer of a claim frees its allocation, if all its consumers are in the units.
         """
@@ -297,7 +297,7 @@ class DeviceLedger:
                 yield max(consumers), allocation
 
     def hold(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
-        """Keep devices for the nominated pod `namespace/name`: they count as used, but no claim has them."""
+        """Reserve devices for the nominated pod `namespace/name`: they count as used without belonging to a claim."""
         for allocated in allocations:
             held = self._held.get(allocated.claim)
             if held is None:
@@ -307,7 +307,7 @@ class DeviceLedger:
                 held.pods.add(pod)
 
     def stop_holding(self, pod: str) -> None:
-        """Free the devices that were kept for a nominated pod."""
+        """Release the devices that were reserved for a nominated pod."""
         for claim, held in list(self._held.items()):
             held.pods.discard(pod)
             if not held.pods:
@@ -393,7 +393,7 @@ def _is_pod(consumer: ConsumerReference) -> bool:
 
 
 def used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
-    """Yield the devices that an allocation uses, what it consumes of each, and whether it shares the device.
+    """Yield the devices in an allocation, the capacity consumed of each, and whether the device is shared.
 
     A device with admin access is not used up.
 

@@ -73,7 +73,7 @@ class EqualDeviceGroups:
         return result
 
     def node_of_device(self, device: DeviceKey) -> int | None:
-        """Return the index of the node that alone reaches the pool of a device; None if several nodes may reach it."""
+        """Return the index of the only node that can reach a device; None if several nodes may reach it."""
         return self._node_of_pool.get(PoolKey(device.driver, device.pool))
 
     def group_number(self, node: int, names: frozenset[str] | None) -> int:

@@ -342,16 +342,16 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class NominatedPodPlugin(Protocol):
-    """A plugin that keeps more than room on the node for a nominated pod, such as devices.
+    """A plugin that reserves more than CPU and memory on the node for a nominated pod, such as devices.
 
     The session calls it for nominated pods that it has not placed, before it places gangs of lower tiers.
     """
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
-        """Keep what a nominated pod needs on its node, as far as it is available."""
+        """Reserve what a nominated pod needs on its node, such as devices, as far as it is available."""
 
     def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
-        """Release what was kept for a nominated pod, if anything."""
+        """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""
 
 
 @runtime_checkable

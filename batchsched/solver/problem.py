@@ -48,7 +48,7 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRelief:
-    """By how much evictions raise the limits of a linear constraint; each pair of a unit and a domain occurs once."""
+    """By how much the eviction of each unit (a gang or elastic pod) loosens a linear constraint in each domain."""
 
     unit: IndexArray  # [E]
     domain: IndexArray  # [E]

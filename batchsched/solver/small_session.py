@@ -107,7 +107,7 @@ class _Steps:
         return stage.planned_gangs()
 
     def search(self, units: float) -> None:
-        """Place parts of the gangs again, starting from the best solution so far."""
+        """Place subsets of the gangs again, starting from the best solution so far."""
         searched = self._search.improve_solution(replace(self.best, effort=0.0, variables=0), units)
         self._adopt(searched, exact=False)
         self._ceiling = self.best

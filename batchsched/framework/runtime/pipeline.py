@@ -468,12 +468,12 @@ class Pipeline:
             raise broken
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, table: NodeTable) -> None:
-        """Call all plugins that keep something for nominated pods. Raises `PluginError`."""
+        """Let all plugins reserve what a nominated pod needs on its node, such as devices. Raises `PluginError`."""
         for plugin in self.holds:
             call_plugin(plugin, "Reserve", plugin.hold_for_nominated_pod, pod, node, table)
 
     def stop_holding_for_pod(self, pod: Pod, table: NodeTable) -> None:
-        """Call all plugins that may have kept something for a nominated pod. Raises `PluginError`."""
+        """Let all plugins release what they have reserved for a nominated pod. Raises `PluginError`."""
         for plugin in self.holds:
             call_plugin(plugin, "Unreserve", plugin.stop_holding_for_pod, pod, table)
 

@@ -30,7 +30,7 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchingDevices:
-    """The devices of all nodes that one of some alternative requests may get, by the value of an attribute.
+    """The devices of each node that match one of several alternative requests, by the value of an attribute.
 
     Args:
       values: number of a group of nodes with equal devices → for each candidate device of these nodes, its value, or
@@ -45,7 +45,7 @@ class MatchingDevices:
     def from_requests(
         cls, alternatives: Sequence[Request], table: NodeTable, attribute: str = ""
     ) -> Self | None:
-        """Return the devices that meet one of the alternatives; None if it takes too long to evaluate the expressions.
+        """Return the devices that match one of the requests; None if the CEL expressions take too long to evaluate.
 
         Args:
           alternatives: the requests.
@@ -75,21 +75,21 @@ class MatchingDevices:
         return cls(values, number)
 
     def values_on(self, node: int) -> tuple[object, ...]:
-        """Return for each candidate device of a node, given by its index, its value; None if it does not match."""
+        """Return the attribute value of each candidate device of a node (by index); None if it does not match."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
-    def count_rooms(self, table: NodeTable, size: int) -> IntArray:
-        """Return the number [N] of sets of `size` free devices with one value that each node has.
+    def count_device_sets(self, table: NodeTable, size: int) -> IntArray:
+        """Return for each node [N] how many disjoint sets of `size` free devices with equal attribute values it has.
 
         A shareable device counts as many.
         """
         inventory, ledger = device_objects(table).allocator.inventory, table.device_ledger
         _, first, inverse = np.unique(self.number, return_index=True, return_inverse=True)
-        rooms = [self._count_rooms_on(int(node), table, inventory, ledger, size) for node in first]
+        rooms = [self._count_sets_on(int(node), table, inventory, ledger, size) for node in first]
         result: IntArray = np.array(rooms, np.int64)[inverse]
         return result
 
-    def _count_rooms_on(
+    def _count_sets_on(
         self, node: int, table: NodeTable, inventory: DeviceInventory, ledger: DeviceLedger, size: int
     ) -> int:
         count = Counter[object]()
@@ -110,7 +110,7 @@ def _value(alternatives: Sequence[Request], device: PoolDevice, node: Node, attr
 
 
 class FreedDevices:
-    """The devices that evictions would free.
+    """The devices that would become free if certain pods were evicted.
 
     Args:
       units: the pods that may be evicted together.
@@ -147,7 +147,7 @@ class FreedDevices:
         return tuple(places)
 
     def relief(self, matching: MatchingDevices, size: int, factor: int = 1) -> RowRelief:
-        """Return by how much the eviction of each unit raises `MatchingDevices.count_rooms` of each node.
+        """Return by how much the eviction of each group of pods raises `count_device_sets` on each node.
 
         Args:
           matching: the devices that count.
@@ -168,7 +168,7 @@ class FreedDevices:
         )
 
     def any_device(self, amount: int) -> RowRelief:
-        """Return an amount for each node on which the eviction of a unit frees a device."""
+        """Return the given amount for each node on which the eviction of a group of pods frees a device."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 
 

@@ -46,7 +46,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceLimit:
-    """A limit of the devices that the pods of a node need together.
+    """A linear constraint on each node: its pods request at most as many devices as are free there.
 
     Args:
       coefficients: index of the candidate → what each of its pods needs.
@@ -84,7 +84,7 @@ class DeviceDemand:
             by_candidate.setdefault(candidate.index, []).append(count)
 
     def limits(self, table: NodeTable, freed: FreedDevices | None) -> Iterator[DeviceLimit]:
-        """Yield limits of the sum over the pods of each node.
+        """Yield linear constraints on the number of devices that the pods on each node request together.
 
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
         a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
@@ -92,7 +92,7 @@ class DeviceDemand:
         devices = MatchingDevices.from_requests(self.alternatives, table)
         if devices is not None:
             relief = freed.relief(devices, 1, self.sharers) if freed is not None else None
-            yield DeviceLimit(self.devices, self.sharers * devices.count_rooms(table, 1), relief)
+            yield DeviceLimit(self.devices, self.sharers * devices.count_device_sets(table, 1), relief)
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
             valued = MatchingDevices.from_requests(self.alternatives, table, attribute) if sizes else None
@@ -105,7 +105,7 @@ class DeviceDemand:
                     if (parts := sum(count // size for count in counts))
                 }
                 relief = freed.relief(valued, size) if freed is not None else None
-                yield DeviceLimit(coefficients, valued.count_rooms(table, size), relief)
+                yield DeviceLimit(coefficients, valued.count_device_sets(table, size), relief)
 
 
 def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:

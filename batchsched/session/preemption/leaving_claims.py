@@ -16,12 +16,12 @@ OVERDUE_SECONDS: Final = 600.0
 
 
 def is_overdue(pod: Pod, now: float) -> bool:
-    """Return True if the room of a terminating pod is no longer expected."""
+    """Return True if a pod has been terminating for so long that its resources are not expected to be freed."""
     return now > parse_timestamp(pod.metadata.deletion_timestamp, now) + OVERDUE_SECONDS
 
 
 class MissingPods:
-    """The pods for which ResourceClaims are reserved, and which do not exist.
+    """The pods that no longer exist but for which ResourceClaims are still reserved.
 
     Args:
       tables: the tables of the session.
@@ -32,7 +32,7 @@ class MissingPods:
         self._uids: list[str] = []
 
     def withdraw(self) -> None:
-        """Free the devices of claims that only missing pods have reserved."""
+        """Count the devices of ResourceClaims as free if only missing pods have reserved the claims."""
         tables = self._tables
         consumers = tables.node_table.device_ledger.consumer_pods()
         if not consumers:
@@ -52,14 +52,14 @@ class MissingPods:
             tables.node_table.device_ledger.withdraw_consumer(uid)
 
     def reinstate(self) -> None:
-        """Count the devices of missing pods again."""
+        """Count the devices of the missing pods as used again."""
         for uid in self._uids:
             self._tables.node_table.device_ledger.reinstate_consumer(uid)
         self._uids = []
 
 
 class LeavingClaims:
-    """A context manager inside which the device ledger is without the claims that will be released soon.
+    """A context manager: within it, devices of ResourceClaims that will be released soon count as free.
 
     Args:
       tables: the tables of the session.

@@ -65,7 +65,7 @@ class TopologyLevels:
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
     def levels_of_gang(self, group: PodGroup | None) -> RequestedLevels:
-        """Return the topology levels of a gang as a whole.
+        """Return the topology levels that a gang requires and prefers for all its pods together.
 
         Raises:
           UnknownLevel: the topology or a level does not exist.
@@ -79,7 +79,7 @@ class TopologyLevels:
         return self._choice(topology.name, topology)
 
     def levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
-        """Return the topology levels of each subGroup of a gang.
+        """Return the topology levels that each subGroup of a gang requires and prefers.
 
         A subGroup that names no topology uses the gang's.
 

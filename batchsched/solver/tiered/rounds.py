@@ -95,7 +95,7 @@ class TieredStage:
         )
 
     def run(self) -> Solution:
-        """Run rounds until the gap is small, all pods fit, improvement stops or the budget ends; compute bounds."""
+        """Choose and place gangs in rounds until the gap is small, all pods fit, no round helps or the budget ends."""
         self.run_rounds()
         if self._rounds and not self._bounded:
             self._bound_best()

@@ -21,7 +21,7 @@ from batchsched.solver.problem import (
 
 
 def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
-    """Return the problem with each row that limits the pods of a node, and that evictions relax, as a resource."""
+    """Return the problem with a resource in place of each per-node constraint that evictions loosen."""
     relieved = [
         (row, row.relief) for row in problem.pending.rows if row.relief is not None and _is_resource(row)
     ]
