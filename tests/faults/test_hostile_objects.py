@@ -23,15 +23,14 @@ from tests.faults.conftest import ProxiedScheduler
 from tests.faults.replicas import Replica, running
 from tests.podgrouper.owners import job, reference
 from tests.scheduler.test_hostile_objects import (
-    MANIFESTS,
     NASTY_VALUES,
-    PLAIN,
     Service,
     changed,
     named,
     owning_itself,
     places,
 )
+from tests.scheduler.watched_manifests import MANIFESTS
 
 OBJECTS = int(os.environ.get("BATCHSCHED_HOSTILE_OBJECTS", "1000"))
 """`make soak` sends 20,000."""
@@ -65,7 +64,7 @@ class Fuzzer:
         """Return an object with one or two foreign values."""
         self.count += 1
         name = f"evil-{self.count}"
-        base = {**MANIFESTS.get(kind, PLAIN), "kind": kind, "apiVersion": api_version}
+        base = {**MANIFESTS[kind], "kind": kind, "apiVersion": api_version}
         manifest: dict[str, Any] = named(base, name, namespace=self.namespace)
         manifest["metadata"]["annotations"] = {**manifest["metadata"].get("annotations", {}), "note": "y"}
         owners = [[], [reference(job(4))], [reference(owning_itself(named(job(4), name)))]]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchsched.api.core.pod import SUB_GROUP_LABEL
 from batchsched.config.schema import Profile
 from batchsched.errors import Unreachable
 from batchsched.kube.clock import SystemClock
@@ -17,8 +18,12 @@ from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import list_set_aside
-from tests.controlplane.objects import custom, node, pod, pod_group
-from tests.podgrouper.owners import job, jobset, owner, pytorch, ray_spec, reference, replicated
+from batchsched.session.session import decide
+from tests.controlplane.objects import custom, node, pod
+from tests.podgrouper.owners import API, job, jobset, owner, reference, replicated
+from tests.scheduler.watched_manifests import COUNTERS, MANIFESTS, NAME
+
+NOW = 1_767_225_600.0
 
 
 class Listing:
@@ -221,28 +226,6 @@ def test_object_that_is_nested_too_deeply_does_not_end_the_watch():
 
 # Every watched kind, with values that no schema would let through.
 
-MANIFESTS = {
-    "Node": node("n"),
-    "Pod": pod(
-        "p",
-        spec={
-            "tolerations": [{"key": "a", "operator": "Exists"}],
-            "nodeSelector": {"a": "b"},
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-            ],
-        },
-    ),
-    "PodGroup": pod_group("g", 2, queue="q", topology={"required": "rack"}),
-    "Queue": custom("Queue", "q", parent="r", weight=2, limit={"cpu": "4"}),
-    "Topology": custom("Topology", "default", levels=[{"name": "rack", "nodeLabel": "rack"}]),
-    "Job": job(4, annotations={"scheduling.batchsched.dev/min-member": "2"}, status={"failedIndexes": "1-3"}),
-    "JobSet": jobset(replicated("w", jobs=2, parallelism=2)),
-    "PyTorchJob": pytorch(master=1, worker=3),
-    "RayCluster": owner("RayCluster", **ray_spec()),
-    "StatefulSet": owner("StatefulSet", replicas=3, podManagementPolicy="Parallel"),
-}
-PLAIN = {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}, "value": 5}
 NASTY_VALUES: list[Any] = [
     None,
     True,
@@ -297,14 +280,22 @@ def changed(manifest, path, value):
 KINDS = sorted(Service().reflectors)
 
 
+def test_each_watched_kind_has_an_object_that_the_service_reads():
+    service = Service()
+    assert sorted(MANIFESTS) == KINDS
+    for manifest in MANIFESTS.values():
+        service.put(named(manifest, "good"))
+    assert service.set_aside == []
+
+
 @st.composite
-def mutated(draw):
+def mutated(draw, kinds=KINDS):
     """The kind and the JSON of an object with one or two foreign values, sometimes with a byte that is not UTF-8."""
-    kind = draw(st.sampled_from(KINDS))
-    manifest = named(MANIFESTS.get(kind, PLAIN), "evil", resourceVersion="7")
-    manifest["metadata"].setdefault("annotations", {})["note"] = "y"
+    kind = draw(st.sampled_from(kinds))
+    manifest = named(MANIFESTS[kind], NAME, resourceVersion="7")
+    manifest["metadata"]["annotations"] = {**manifest["metadata"].get("annotations", {}), "note": "y"}
     manifest["metadata"]["ownerReferences"] = draw(
-        st.sampled_from([[], [reference(job(4))], [reference(owning_itself(named(job(4), "evil")))]])
+        st.sampled_from([[], [reference(job(4))], [reference(owning_itself(named(job(4), NAME)))]])
     )
     for _ in range(draw(st.integers(1, 2))):
         path = draw(st.sampled_from(list(places(manifest))))
@@ -326,7 +317,7 @@ def test_any_json_of_any_kind_is_handled_or_set_aside_by_name(objects, listed):
         else:
             service.event(kind, raw, "ADDED")
             service.event(kind, raw)
-    assert all("evil" in entry for entry in service.set_aside)
+    assert all(NAME in entry for entry in service.set_aside)
     service.app.cache.snapshot()
     for kind, raw in objects:
         service.event(kind, raw, "DELETED")
@@ -334,3 +325,42 @@ def test_any_json_of_any_kind_is_handled_or_set_aside_by_name(objects, listed):
     service.put(named(pod("later"), "later", ownerReferences=[reference(job(4))]))
     assert service.app.cache.get("nodes", "healthy") is not None
     assert service.app.cache.get("pods", "team/later") is not None
+
+
+DECIDED = sorted(set(KINDS) - {"Namespace", *API})
+"""Kinds that a session reads."""
+
+
+def users():
+    """Pods that use the objects that are mutated: the claims and the volume, and the PodGroup."""
+    spec = {
+        "resourceClaims": [
+            {"name": "allocated", "resourceClaimName": NAME},
+            {"name": "pending", "resourceClaimName": "pending"},
+        ],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": NAME}}],
+        "priorityClassName": NAME,
+    }
+    return [
+        named(pod("user", spec=spec), "user"),
+        named(pod("member", gang=NAME, labels={SUB_GROUP_LABEL: "a"}), "member"),
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects=st.lists(mutated(DECIDED), max_size=3))
+def test_a_session_over_any_json_places_the_pod_of_another_namespace(objects):
+    service = Service()
+    pending = {key: value for key, value in MANIFESTS["ResourceClaim"].items() if key != "status"}
+    team, counters = named(MANIFESTS["Namespace"], "team"), named(COUNTERS, "counters")
+    for manifest in (team, counters, custom("Queue", "root"), named(pending, "pending"), *users()):
+        service.put(manifest)
+    for kind in DECIDED:
+        service.put(named(MANIFESTS[kind], NAME))
+    for kind, raw in objects:
+        service.event(kind, raw)
+    for manifest in (node("n"), named(pod("other"), "other", namespace="others")):
+        service.put(manifest)
+    decision = decide(service.app.cache.snapshot(), Profile(), NOW, 0)
+    assert "other" in {assignment.pod for assignment in decision.assignments}
+    assert not [aside for aside in decision.set_aside if aside.object.startswith("plugin")]
