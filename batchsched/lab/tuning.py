@@ -187,7 +187,7 @@ class _SearchRuns:
     def run_policies(
         self, policies: Mapping[int, PolicyCase], stage: str, seeds: Sequence[int]
     ) -> list[tuple[Outcome, ...]]:
-        """Execute the missing runs of policies, given by the number of their setting; return the outcomes by policy."""
+        """Execute the missing runs of the tried policies, by the number of their setting; return the outcomes."""
         resources = self._resources
         files = [
             tuning_result_file(resources.folder, run, number, stage, self._columns(policy))
