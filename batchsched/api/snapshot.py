@@ -40,6 +40,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.topology import Topology
 from batchsched.api.decision import Reservation, SetAside
+from batchsched.api.pod_devices import ReservedPodDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class Snapshot:
     part, because no event since their refusal may help them. `usage` is decayed usage of queues; it is empty unless a
     policy uses it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of
     pods that are no victims for some minutes, because the API server refused to evict them. `chosen_policy` is the
-    candidate that the gang order `auto` uses; "" for its first one.
+    candidate that the gang order `auto` uses; "" for its first one. `pod_devices` is what placed pods reserved that the
+    claims do not show yet.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -124,6 +126,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] = ()
     chosen_policy: str = ""
+    pod_devices: tuple[ReservedPodDevices, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
 
     def sorted_by_key(self) -> "Snapshot":

@@ -6,7 +6,7 @@ allocation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Final, NamedTuple, Self
@@ -18,12 +18,12 @@ from batchsched.api.core.device import (
     Amount,
     Amounts,
     ConsumerReference,
-    ContainerExtendedResourceRequest,
     ResourceClaim,
     ResourceClaimStatus,
 )
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_quantity
+from batchsched.api.pod_devices import ClaimAllocation, PodDevices, ReservedPodDevices
 from batchsched.errors import InvalidQuantity
 
 ZERO = Decimal(0)
@@ -82,50 +82,6 @@ NO_USE = DeviceUse()
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimAllocation:
-    """The devices that a pod reserved for one of its ResourceClaims during a session.
-
-    Args:
-      claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
-        `extended_claim_key` returns.
-      allocation: the devices.
-    """
-
-    claim: str
-    allocation: AllocationResult
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedClaim:
-    """The ResourceClaim that batchsched creates for a pod with extended resources that DeviceClasses serve.
-
-    Args:
-      key: the key under which the session reserves its devices.
-      claim: the claim with the name under which it is created.
-      mappings: which of its requests serve which containers.
-    """
-
-    key: str
-    claim: ResourceClaim
-    mappings: tuple[ContainerExtendedResourceRequest, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PodDevices:
-    """The devices that a pod reserved for its ResourceClaims, and the keys of all ResourceClaims that it will use.
-
-    Args:
-      allocations: the allocations.
-      claims: the claims, with the key of the claim for extended resources if the pod gets one.
-      created: the claim for extended resources, which is created when the pod is bound; None without one.
-    """
-
-    allocations: tuple[ClaimAllocation, ...]
-    claims: tuple[str, ...]
-    created: CreatedClaim | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HeldAllocation:
     """Devices that are reserved for the nominated pods of one ResourceClaim.
 
@@ -143,9 +99,12 @@ class DeviceLedger:
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
+      reserved: what pods of earlier sessions reserved.
     """
 
-    def __init__(self, claims: Mapping[str, ResourceClaim]) -> None:
+    def __init__(
+        self, claims: Mapping[str, ResourceClaim], reserved: Iterable[ReservedPodDevices] = ()
+    ) -> None:
         self.claims = dict(claims)
         self.uses: dict[DeviceKey, DeviceUse] = {}
         self.changed: list[DeviceKey] = []
@@ -166,6 +125,8 @@ class DeviceLedger:
         for claim in claims.values():
             if claim.status.allocation is not None:
                 self._count(claim.status.allocation, 1)
+        for reservation in reserved:
+            self.assume(reservation.pod, reservation.devices)
 
     def use_of(self, device: DeviceKey) -> DeviceUse:
         """Return the present use of a device."""
@@ -179,12 +140,34 @@ class DeviceLedger:
         """Return the number of pods that have reserved a ResourceClaim during the session."""
         return len(self._pods_of_claim.get(claim, ()))
 
-    def reserved_by(self, pod: str) -> PodDevices | None:
+    def reserved_by(self, pod: str, uid: str = "") -> PodDevices | None:
         """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
-        return self._by_pod.get(pod)
+        return self._by_pod.get(self._holder(pod, uid))
+
+    def list_reservations(self) -> tuple[ReservedPodDevices, ...]:
+        """Return what all pods have reserved, sorted by pod."""
+        return tuple(ReservedPodDevices(pod, devices) for pod, devices in sorted(self._by_pod.items()))
+
+    def _holder(self, pod: str, uid: str) -> str:
+        """Return the key of the reservation of the pod with this UID; that of its newest namesake if it is unknown."""
+        devices = self._by_pod.get(pod)
+        is_newest = devices is not None and (not uid or not devices.uid or devices.uid == uid)
+        return pod if is_newest else f"{pod}@{uid}"
+
+    def _keep_apart(self, pod: str, uid: str) -> None:
+        """Let a deleted pod keep its devices until its binding ends, although a new pod has its name."""
+        before = self._by_pod.get(pod)
+        if before is None or not before.uid or not uid or before.uid == uid:
+            return
+        holder = f"{pod}@{before.uid}"
+        self._by_pod[holder] = self._by_pod.pop(pod)
+        for claim in before.claims:
+            self._pods_of_claim[claim].discard(pod)
+            self._pods_of_claim[claim].add(holder)
 
     def assume(self, pod: str, devices: PodDevices) -> None:
         """Record the devices that the pod `namespace/name` reserves; they count as used from now on."""
+        self._keep_apart(pod, devices.uid)
         self._by_pod[pod] = devices
         for allocated in devices.allocations:
             if allocated.claim not in self._assumed:
@@ -193,8 +176,9 @@ class DeviceLedger:
         for claim in devices.claims:
             self._pods_of_claim.setdefault(claim, set()).add(pod)
 
-    def revert(self, pod: str) -> None:
+    def revert(self, pod: str, uid: str = "") -> None:
         """Release the devices that a pod reserved, except those of claims that other pods of the session share."""
+        pod = self._holder(pod, uid)
         devices = self._by_pod.pop(pod, None)
         if devices is None:
             return
@@ -234,10 +218,10 @@ class DeviceLedger:
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
-        devices = self._by_pod.get(pod.key)
+        devices = self.reserved_by(pod.key, pod.metadata.uid)
         if devices is not None:
             self._withdrawn[pod.key] = devices
-            self.revert(pod.key)
+            self.revert(pod.key, pod.metadata.uid)
         self.withdraw_consumer(pod.metadata.uid)
 
     def reinstate_pod(self, pod: Pod) -> None:
@@ -316,7 +300,7 @@ class DeviceLedger:
 
     def end_pod(self, pod: Pod) -> None:
         """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
-        self.revert(pod.key)
+        self.revert(pod.key, pod.metadata.uid)
         for key in pod.claim_keys:
             claim = self.claims.get(key)
             if claim is None or claim.status.allocation is None:
@@ -369,11 +353,14 @@ class DeviceLedger:
 
     def _copy_reservation(self, pod: str, devices: PodDevices) -> None:
         open_allocations = tuple(
-            allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim)
+            allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim, devices)
         )
-        self.assume(pod, PodDevices(open_allocations, devices.claims, devices.created))
+        self.assume(pod, replace(devices, allocations=open_allocations))
 
-    def _is_allocated(self, claim: str) -> bool:
+    def _is_allocated(self, claim: str, devices: PodDevices) -> bool:
+        created = devices.created
+        if created is not None and created.key == claim:
+            claim = created.claim.key  # it exists by now
         known_claim = self.claims.get(claim)
         return known_claim is not None and known_claim.status.allocation is not None
 

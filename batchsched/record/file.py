@@ -20,6 +20,7 @@ from batchsched import __version__
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
 from batchsched.api.decision import to_json as decision_json
+from batchsched.api.pod_devices import ReservedPodDevices
 from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
@@ -71,6 +72,8 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Left out if there are none: the bytes of such a session are those of earlier versions."""
     chosen_policy: str | msgspec.UnsetType = msgspec.UNSET
     """Left out under every policy but `auto`, for the same reason."""
+    pod_devices: tuple[ReservedPodDevices, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Left out if there are none, for the same reason."""
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -100,6 +103,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
         reservations=record.snapshot.reservations,
         refused_evictions=record.snapshot.refused_evictions or msgspec.UNSET,
         chosen_policy=record.snapshot.chosen_policy or msgspec.UNSET,
+        pod_devices=record.snapshot.pod_devices or msgspec.UNSET,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -157,6 +161,7 @@ def read_session_file(path: Path) -> SessionRecord:
         reservations=session.reservations,
         refused_evictions=session.refused_evictions or (),
         chosen_policy=session.chosen_policy or "",
+        pod_devices=session.pod_devices or (),
         set_aside=session.set_aside,
     )
     return SessionRecord(

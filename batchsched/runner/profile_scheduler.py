@@ -104,6 +104,8 @@ class ProfileScheduler:
         """Why the last session does not read the policy of the profile; "" if it does."""
         self._current = self._follow()
         self._scheduler = self._follower(Snapshot())
+        self._successor: ProfileScheduler | None = None
+        """The scheduler that replaced this one while pods were being bound."""
         self._in_flight: dict[str, Entity] = {}
         self._waiting: dict[str, Entity] = {}
         self.session_generation = 0
@@ -267,6 +269,7 @@ class ProfileScheduler:
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
         """Take over the reservations, refused evictions and usage history of the scheduler that this one replaces."""
+        before._successor = self
         self.reservations, self._pod_reservations = before.reservations, before._pod_reservations
         self.can_allocate_devices = before.can_allocate_devices
         self._refused_evictions = before._refused_evictions
@@ -295,6 +298,7 @@ class ProfileScheduler:
             reservations=self.reservations,
             refused_evictions=self._protected_pods(now),
             chosen_policy=self._chosen_policy,
+            pod_devices=self.node_table.device_ledger.list_reservations(),
         )
 
     @property
@@ -361,6 +365,20 @@ class ProfileScheduler:
 
         Call this method between sessions only.
         """
+        if self._successor is not None:
+            # The successor has copied the reservations. Its queue gets the pods when they become pending.
+            self._successor._release_unbound(places, now)
+            return
+        unbound = self._release_unbound(places, now)
+        # Do this before the next `sync_queue`: the change of the pod would move the gang to the active queue at once,
+        # without backoff.
+        if unbound and entity.identity not in self._waiting:
+            self.queue.add_unschedulable(entity, (), now, unbound)
+
+    def _release_unbound(self, places: Iterable[tuple[Pod, str]], now: float) -> list[Pod]:
+        """Unreserve pods and make them pending again after their binding failed; return those that still exist."""
+        if self._successor is not None:
+            return self._successor._release_unbound(places, now)
         unbound: list[Pod] = []
         for pod, node in places:
             unreserve_after_session(self.pipeline, pod, node, self.node_table)
@@ -371,10 +389,7 @@ class ProfileScheduler:
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
-        # Do this before the next `sync_queue`: the change of the pod would move the gang to the active queue at once,
-        # without backoff.
-        if unbound and entity.identity not in self._waiting:
-            self.queue.add_unschedulable(entity, (), now, unbound)
+        return unbound
 
     def _settle(self, entity: Entity, places: Places, refused_by: tuple[str, ...], now: float) -> None:
         """End the cycle of a gang: remove its placed pods from the queue, and return the others to it."""
@@ -444,4 +459,6 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
 
 def _popped(entity: Entity) -> Sequence[Pod]:
     """Return the pods of the current cycle, each in its newest version."""
-    return [entity.pods.get(pod.key, pod) for pod in entity.popped]
+    newest = ((pod, entity.pods.get(pod.key, pod)) for pod in entity.popped)
+    # The session decided about a pod that was deleted since, not about a new pod of its name.
+    return [new if new.metadata.uid == pod.metadata.uid else pod for pod, new in newest]

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from batchsched.api.core.device import AllocationResult
-from batchsched.devices.ledger import ClaimAllocation, DeviceKey, DeviceLedger, PodDevices
+from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
+from batchsched.devices.ledger import DeviceKey, DeviceLedger
 from tests.devices.objects import (
     DRIVER,
     allocate,
@@ -92,3 +95,50 @@ def test_a_consumed_amount_of_more_than_63_bits_leaves_nothing_until_it_is_relea
     assert allocate([slice_of("a", [shared])], wish, in_use=[huge]) is None
     other = slice_of("b", [shared])
     assert allocate([slice_of("a", [shared]), other], wish, in_use=[huge], node=bare_node("b")) is not None
+
+
+def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_pod_has_its_name():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", replace(reserved(), uid="old"))
+    other = allocated("other", "gpu-1").status.allocation or AllocationResult()
+    ledger.assume(
+        "default/x", PodDevices((ClaimAllocation("default/new", other),), ("default/new",), uid="new")
+    )
+    assert len(ledger.uses) == 2
+    assert ledger.reserved_by("default/x", "old") == replace(reserved(), uid="old")
+    ledger.revert("default/x", "old")
+    assert ledger.use_of(GPU).is_free
+    assert len(ledger.uses) == 1
+    ledger.revert("default/x", "new")
+    assert not ledger.uses
+
+
+def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    for uid in ("old", "new"):
+        ledger.assume("default/x", replace(reserved(), uid=uid))
+    assert (ledger.use_of(GPU).exclusive, ledger.count_reserving_pods("default/open")) == (1, 2)
+    ledger.revert("default/x", "new")
+    assert ledger.use_of(GPU).exclusive == 1
+    ledger.revert("default/x", "old")
+    assert ledger.use_of(GPU).is_free
+
+
+def test_devices_for_extended_resources_count_once_after_their_claim_was_created():
+    created = CreatedClaim("default/x/<extended-resources>", claim("x-extended-resources-1"), ())
+    devices = PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created)
+    before = DeviceLedger({})
+    before.assume("default/x", devices)
+    now = DeviceLedger({"default/x-extended-resources-1": allocated("x-extended-resources-1", "gpu-0")})
+    now.copy_reservations_from(before, lambda _: True)
+    assert now.use_of(GPU).exclusive == 1
+    now.revert("default/x")
+    assert now.use_of(GPU).exclusive == 1
+
+
+def test_a_ledger_begins_with_what_pods_of_earlier_sessions_reserved():
+    before = DeviceLedger({OPEN.key: OPEN})
+    before.assume("default/x", reserved())
+    now = DeviceLedger({OPEN.key: OPEN}, before.list_reservations())
+    assert now.use_of(GPU).exclusive == 1
+    assert now.reserved_by("default/x") == reserved()

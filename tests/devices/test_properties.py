@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchsched.api.pod_devices import ClaimAllocation, PodDevices
 from batchsched.devices.allocation import allocations_of
 from batchsched.devices.allocator import remaining_counters
-from batchsched.devices.ledger import ClaimAllocation, PodDevices
 from batchsched.devices.requests import claim_requests
 from tests.devices.objects import RULES, allocator, bare_node, claim, device_class, gpu, request, slice_of
 

@@ -6,15 +6,17 @@ from dataclasses import replace
 import msgspec
 
 from batchsched.api.core.pod import SCHEDULER_NAME
+from batchsched.api.decision import without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import PermitAnswer
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
+from batchsched.session.session import decide
 from tests.devices.objects import allocated, device_class
 from tests.runner.test_profile_scheduler import FAULT, Licence
 from tests.service.town import Town, with_plugin
-from tests.session.scenario import nodes, pod, profile
+from tests.session.scenario import node, nodes, pod, profile
 from tests.session.test_claims import cluster, gang_with_claims, offered, sharing
 
 
@@ -197,3 +199,41 @@ async def test_devices_that_somebody_else_allocated_stay_with_a_claim_whose_pod_
     town = town_with(1, 1, waiting)
     await town.turns(2)
     assert used(town) == [("n0", "gpu-0")]
+
+
+async def start_one_of_two() -> Town:
+    """Two pods for one device: the claim of the first one is being written."""
+    town = town_with(1, 1, gang_with_claims("bert", 1), gang_with_claims("gpt", 1))
+    town.fail("bert-0-gpu", None)
+    town.profile_scheduler.recording = True
+    await town.turn()
+    assert town.assumed == {"bert-0"}
+    return town
+
+
+async def test_devices_of_a_binding_that_fails_after_a_reload_of_the_configuration_are_free_again():
+    town = await start_one_of_two()
+    successor = ProfileScheduler(profile(), town.cache)
+    town.loop.replace_schedulers([successor])
+    await town.turns(2)
+    assert len(successor.node_table.device_ledger.uses) == 1
+    town.fail("bert-0-gpu", FAULT)
+    town.server.go.set()
+    await town.turn()
+    town.delete("bert-0")
+    await town.turn(0.0)
+    assert not successor.node_table.device_ledger.uses or reserved(town) == {"gpt-0"}
+    await town.turns(8)
+    assert town.bound.keys() == reserved(town) == {"gpt-0"}
+
+
+async def test_a_recorded_session_repeats_while_devices_are_being_allocated():
+    town = await start_one_of_two()
+    town.cache.put(node("n9"))  # the refused gang is tried again
+    await town.turn()
+    recorded = town.profile_scheduler.session_input
+    assert recorded is not None
+    assert [reservation.pod for reservation in recorded.snapshot.pod_devices] == ["team/bert-0"]
+    assert town.decisions[-1].refusals
+    repeated = decide(recorded.snapshot, profile(), recorded.now, recorded.seed)
+    assert without_telemetry(repeated) == without_telemetry(town.decisions[-1])

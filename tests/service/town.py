@@ -146,6 +146,8 @@ class Server:
         """Reserve and allocate as the API server shows it at once."""
         await self._write()
         key = reservation.claim_key
+        if self.failing.get(key, self) is None:
+            await self.go.wait()
         fault = self.failing.get(key)
         if isinstance(fault, BaseException):
             raise fault

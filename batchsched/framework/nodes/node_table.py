@@ -230,7 +230,9 @@ class NodeTable:
         """The devices that are allocated to claims of the snapshot, and those that pods of sessions reserved."""
         return self.snapshot_value(
             "device ledger",
-            lambda snapshot: DeviceLedger({claim.key: claim for claim in snapshot.resource_claims}),
+            lambda snapshot: DeviceLedger(
+                {claim.key: claim for claim in snapshot.resource_claims}, snapshot.pod_devices
+            ),
         )
 
     @property

@@ -1,0 +1,64 @@
+"""What pods reserve for their ResourceClaims, until the API server shows it in the status of the claims."""
+
+from dataclasses import dataclass
+
+from batchsched.api.core.device import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """An allocation that a pod reserved for a ResourceClaim during a session.
+
+    Args:
+      claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
+        `extended_claim_key` returns.
+      allocation: the devices.
+    """
+
+    claim: str
+    allocation: AllocationResult
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedClaim:
+    """The claim for the extended resources of a pod that DeviceClasses serve.
+
+    Args:
+      key: the key under which the session reserves its devices.
+      claim: the claim with the name under which it is created.
+      mappings: which of its requests serve which containers.
+    """
+
+    key: str
+    claim: ResourceClaim
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use.
+
+    Args:
+      allocations: the allocations.
+      claims: the claims, with the key of the claim for extended resources if the pod gets one.
+      created: the claim for extended resources, which is created when the pod is bound; None without one.
+      uid: the UID of the pod; "" if it is unknown. A pod that is created again under its name has another one.
+    """
+
+    allocations: tuple[ClaimAllocation, ...]
+    claims: tuple[str, ...]
+    created: CreatedClaim | None = None
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedPodDevices:
+    """The devices of one pod that was placed by an earlier session.
+
+    Args:
+      pod: the `namespace/name` of the pod.
+      devices: what it reserved.
+    """
+
+    pod: str
+    devices: PodDevices
