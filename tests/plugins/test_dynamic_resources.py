@@ -1,7 +1,9 @@
 import msgspec
+import pytest
+from pydantic import ValidationError
 
-from batchsched.api.core.device import DeviceClass, DeviceClassSpec
-from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.device import DeviceClass, DeviceClassSpec, ResourceClaim
+from batchsched.api.core.metadata import ObjectMeta, parse_timestamp
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
@@ -10,6 +12,7 @@ from batchsched.framework.preemption import Nominations, PreemptionHandle, run_p
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
+from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, node, pod, refusals, table
 
@@ -120,3 +123,26 @@ def test_rows_count_claims_with_equal_devices_by_value():
     assert not admitted(3, 0, 0)
     assert not admitted(2, 1, 0)
     assert not admitted(0, 0, 1)
+
+
+@pytest.mark.parametrize("timeout, accepted", [("10m0s", False), ("1h", True)])
+def test_devices_that_are_not_prepared_within_the_binding_timeout_refuse_their_pod(timeout, accepted):
+    device = {
+        "driver": devices.DRIVER,
+        "pool": "a",
+        "device": "gpu-0",
+        "bindingConditions": ["example.com/ready"],
+    }
+    allocation = {"devices": {"results": [device]}, "allocationTimestamp": "2023-11-14T22:00:00Z"}
+    mine: ResourceClaim = devices.claim(status={"allocation": allocation})
+    snapshot = Snapshot(nodes=(node("a"),), resource_claims=(mine,), device_classes=(devices.device_class(),))
+    made = NodeTable(snapshot, LEADING)
+    made.now = parse_timestamp("2023-11-14T22:13:20Z")
+    plugin = DynamicResources(DynamicResourcesArgs.model_validate({"bindingTimeout": timeout}))
+    user = pod(resourceClaims=[{"name": "c", "resourceClaimName": "mine"}])
+    assert (refusals(plugin, user, made) == {}) is accepted
+
+
+def test_a_binding_timeout_of_less_than_a_second_is_refused():
+    with pytest.raises(ValidationError, match="at least 1 second"):
+        DynamicResourcesArgs.model_validate({"bindingTimeout": "100ms"})

@@ -4,11 +4,9 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
-from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.base import StrictModel
 from batchsched.devices.requests import AllocationError, NodeRefused
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidateSet, ConstraintRow
@@ -52,6 +50,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
+from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from batchsched.plugins.dynamic_resources.claim_writes import (
     claims_with_conditions,
     undo_reservations,
@@ -68,7 +67,6 @@ from batchsched.plugins.dynamic_resources.node_search import (
     shared_device_search,
 )
 from batchsched.plugins.dynamic_resources.reservation import (
-    BINDING_TIMEOUT_SECONDS,
     NOT_AVAILABLE,
     NOT_OFFERED,
     claim_signature,
@@ -88,21 +86,6 @@ DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 NO_RESERVATION: Final = "the devices of the pod are no longer reserved; the next session decides again"
 NOT_FOUND: Final = "not found"
 """Error of kube-scheduler's cycle state for a key without a value."""
-
-
-class DynamicResourcesArgs(StrictModel):
-    """Arguments of DynamicResources, as in kube-scheduler."""
-
-    filter_timeout: str = Field(
-        default="10s",
-        description="Time limit of the Filter for one node. It has no effect: the search on a node ends after 50,000 "
-        "steps instead, and 64 for each device, so that decisions are repeatable.",
-    )
-    binding_timeout: str = Field(
-        default="600s",
-        description="Time limit for the preparation of devices with binding conditions. It has no effect: the limit is "
-        "600 seconds, after which the devices are freed.",
-    )
 
 
 CLAIMS: Final = StateKey[ClassClaims]("DynamicResources/claims")
@@ -141,6 +124,7 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self.args = args or DynamicResourcesArgs()
+        self._binding_seconds = self.args.binding_seconds
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -180,7 +164,7 @@ class DynamicResources(
                 if mask.any():
                     reasons.append(reason)
                     refused.append(mask)
-        unavailable = ~nodes_with_access(class_claims.claims, nodes)
+        unavailable = ~nodes_with_access(class_claims.claims, nodes, self._binding_seconds)
         for mask in refused:
             unavailable &= ~mask
         if unavailable.any():
@@ -202,7 +186,7 @@ class DynamicResources(
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (
-                not nodes_with_access((pod_claim,), nodes).all()
+                not nodes_with_access((pod_claim,), nodes, self._binding_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
                 and not handle.table.device_ledger.count_reserving_pods(pod_claim.claim.key)
@@ -250,7 +234,7 @@ class DynamicResources(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
-            devices = reserved_devices(pod, node, nodes)
+            devices = reserved_devices(pod, node, nodes, self._binding_seconds)
         except (ClaimRefused, NodeRefused) as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         except AllocationError as error:
@@ -261,12 +245,12 @@ class DynamicResources(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        nodes.device_ledger.revert(pod.key)
+        nodes.device_ledger.revert(pod.key, pod.metadata.uid)
 
     @override
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
         try:
-            devices = reserved_devices(pod, node, nodes)
+            devices = reserved_devices(pod, node, nodes, self._binding_seconds)
         except (ClaimRefused, NodeRefused, AllocationError):
             return  # its devices are in use, or the Filter refuses the pod
         if devices is not None:
@@ -278,7 +262,7 @@ class DynamicResources(
 
     @override
     def prepares(self, pod: Pod, table: NodeTable) -> bool:
-        return table.device_ledger.reserved_by(pod.key) is not None
+        return table.device_ledger.reserved_by(pod.key, pod.metadata.uid) is not None
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
@@ -286,7 +270,7 @@ class DynamicResources(
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
-        if claims and not await cycle.binder.claim_binder.wait_for_devices(claims, BINDING_TIMEOUT_SECONDS):
+        if claims and not await cycle.binder.claim_binder.wait_for_devices(claims, self._binding_seconds):
             return Status(
                 Code.UNSCHEDULABLE, (f"the devices of {', '.join(claims)} are not prepared for binding",)
             )

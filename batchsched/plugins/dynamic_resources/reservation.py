@@ -17,8 +17,9 @@ from batchsched.api.core.device import (
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.api.core.selector import NodeSelector
+from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
 from batchsched.devices.allocation import allocations_of
-from batchsched.devices.ledger import ClaimAllocation, CreatedClaim, DeviceLedger, PodDevices
+from batchsched.devices.ledger import DeviceLedger
 from batchsched.devices.requests import ClaimRequests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
@@ -49,16 +50,15 @@ from batchsched.plugins.dynamic_resources.node_search import (
 
 NOT_OFFERED: Final = "cannot fit resource"
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
-BINDING_TIMEOUT_SECONDS: Final = 600.0
 
 
-def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes) -> BoolArray:
+def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes, binding_seconds: float) -> BoolArray:
     """Return a mask [n] of the nodes that can access the devices of all ResourceClaims with an allocation."""
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
             continue
-        if device_preparation_failed(pod_claim.claim, nodes.table.now, BINDING_TIMEOUT_SECONDS):
+        if device_preparation_failed(pod_claim.claim, nodes.table.now, binding_seconds):
             return np.zeros(len(nodes), np.bool_)
         selector = pod_claim.allocation.node_selector
         if selector is not None:
@@ -120,7 +120,7 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     return ClassClaims(claims, served, other_resources)
 
 
-def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None:
+def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: float) -> PodDevices | None:
     """Return the devices that a pod reserves on a node; None if the pod uses no devices.
 
     Raises:
@@ -134,7 +134,7 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
         return None
     if served and earlier_claim(pod, ledger.claims) is not None:
         raise ClaimRefused("cannot schedule extended resource claim")
-    _check_use(pod, claims, table, node)
+    _check_use(pod, claims, table.node_view(node), binding_seconds)
     to_allocate = {
         pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
     }
@@ -147,7 +147,10 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable) -> PodDevices | None
     if created is not None:
         to_allocate[created.key], keys = created.claim, (*keys, created.key)
     return PodDevices(
-        (*_shared_allocations(claims, ledger), *_new_allocations(to_allocate, node, table)), keys, created
+        (*_shared_allocations(claims, ledger), *_new_allocations(to_allocate, node, table)),
+        keys,
+        created,
+        pod.metadata.uid,
     )
 
 
@@ -181,19 +184,19 @@ def _new_allocations(
     return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
 
 
-def _check_use(pod: Pod, claims: Sequence[PodClaim], nodes: NodeTable, node: int) -> None:
+def _check_use(pod: Pod, claims: Sequence[PodClaim], node: Nodes, binding_seconds: float) -> None:
     """Check that allocated claims can be used from a node, and that they may get one more consumer.
 
     Raises:
       ClaimRefused: they cannot.
     """
     allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
-    if allocated and not nodes_with_access(allocated, nodes.node_view(node))[0]:
+    if allocated and not nodes_with_access(allocated, node, binding_seconds)[0]:
         raise ClaimRefused(NOT_AVAILABLE)
     for pod_claim in claims:
-        consumers = len(pod_claim.claim.status.reserved_for or ()) + nodes.device_ledger.count_reserving_pods(
-            pod_claim.claim.key
-        )
+        consumers = len(
+            pod_claim.claim.status.reserved_for or ()
+        ) + node.table.device_ledger.count_reserving_pods(pod_claim.claim.key)
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
             raise ClaimRefused(
                 f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
