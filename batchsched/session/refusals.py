@@ -50,7 +50,7 @@ OUTBID: Final = "; gangs that go first took the room"
 """The end of the message about a gang that only other gangs of its session stop; an explanation names them."""
 
 
-PROVED: Final = "; proved: no placement on the free nodes keeps all its minimums, levels and slices"
+PROVED: Final = "; proved: no placement on the free nodes meets all its constraints"
 """The end of the message about a gang for which the exact search ended without a placement."""
 NOT_PROVED: Final = "; not proved: the search for a placement was ended by its budget"
 """The end of the message about a gang for which the exact search did not end."""
@@ -83,7 +83,7 @@ class RefusalMessages:
             case RefusalCause.TOPOLOGY:
                 return self._topology(evidence, fit, missing)
             case RefusalCause.STRUCTURE:
-                return f"{fit}, but not in the domains that its subGroups and slices require"
+                return f"{fit}, but not in the domains that {self._structure(evidence.gang)} require"
             case RefusalCause.POD_TOO_LARGE:
                 return f"a pod asks for more than any node that it may use has; missing: {missing}"
             case RefusalCause.NO_NODE:
@@ -98,6 +98,22 @@ class RefusalMessages:
             case RefusalCause.CAPACITY if evidence.level != NONE:
                 return self._topology(evidence, fit, missing)
         return f"{fit}; missing: {missing}" if missing else fit
+
+    def _structure(self, gang: int) -> str:
+        """Return what a gang has of levels of subgroups, slices, and rules between its pods that name one domain."""
+        formulation, problem = self._formulation, self._formulation.problem
+        parts = np.flatnonzero(problem.subgroups.gang == gang)
+        by_rules = gang in formulation.gathered or any(
+            part in formulation.gathered_subgroups for part in parts
+        )
+        own = [part for part in parts.tolist() if part not in formulation.gathered_subgroups]
+        names = {
+            "its subGroups": bool((problem.subgroups.required[own] != NONE).any()),
+            "its slices": problem.gangs.slice_size[gang] > 0
+            or bool(problem.subgroups.slice_size[parts].any()),
+            "rules between its pods": by_rules,
+        }
+        return " and ".join(name for name, present in names.items() if present) or "its subGroups"
 
     def proof_message(self, search: SearchEvidence) -> str:
         """Return the clause which states whether it is proved by an exact search that a gang has no placement."""
@@ -411,8 +427,8 @@ def _refusal(
         return Refusal(
             pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)
         )
-    proof = explainer.search_gang(number) if evidence.cause in ROOM_CAUSES else None
-    if proof is not None and evidence.fits >= evidence.need:
+    proof = explainer.search_gang(number) if evidence.cause in (*ROOM_CAUSES, RefusalCause.ROW) else None
+    if proof is not None and evidence.cause in ROOM_CAUSES and evidence.fits >= evidence.need:
         evidence = replace(evidence, cause=RefusalCause.STRUCTURE)
     return Refusal(
         pod_group=gang.key,

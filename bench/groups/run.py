@@ -126,7 +126,10 @@ def _run_candidate(case: Case, tally: Tally, seed: int, faults: list[str]) -> No
         tally.placed["batchsched"] += 1
     elif fault == "refused":
         tally.refused += 1
-        tally.proved += any(PROVED in refusal.message for refusal in decision.refusals)
+        # That no node passes the filters of a pod is a proof as well.
+        tally.proved += any(
+            PROVED in refusal.message or refusal.reason == "NoFeasibleNode" for refusal in decision.refusals
+        )
     else:
         faults.append(f"seed {seed} ({case.kind}), candidate: {fault}")
 

@@ -158,6 +158,7 @@ class Formulation:
       quotas: the queue limits, in the order of the problem's quotas.
       failures: message of the plugin that failed in Constrain, by number of the gang over which it failed.
       gathered: node label that must have one value for all pods of a gang because of a plugin's rule, by gang number.
+      gathered_subgroups: the same for the pods of a subgroup, by number of the subgroup.
       ranked: the pod classes with ranks, and the topology levels that the cost of these ranks counts.
     """
 
@@ -168,6 +169,7 @@ class Formulation:
     quotas: QueueLimits
     failures: dict[int, str] = field(default_factory=dict)
     gathered: dict[int, str] = field(default_factory=dict)
+    gathered_subgroups: dict[int, str] = field(default_factory=dict)
     ranked: tuple[RankedClass, ...] = ()
 
 
@@ -269,8 +271,10 @@ def formulate(
             choices[number] = replace(
                 choices[number], required=context.levels.add_label_level(key, tables.node_table)
             )
+    gathered_subgroups: dict[int, str] = {}
     for number, key in batch.gathered_subgroups.items():
         if subs.choices[number].required == NONE and gangs[subs.gang[number]].has_no_bound_pod:
+            gathered_subgroups[number] = key
             level = context.levels.add_label_level(key, tables.node_table)
             subs.choices[number] = replace(subs.choices[number], required=level)
     problem = Problem(
@@ -342,7 +346,17 @@ def formulate(
     # The sort key of a tier holds the negative priority; decisions state the priority itself.
     tier_names = tuple((entitled, -negative_priority) for _, entitled, negative_priority in tiers)
     ranked = _ranked_classes(context.levels, gangs, parts)
-    return Formulation(problem, tuple(gangs), parts, tier_names, context.quotas, failures, gathered, ranked)
+    return Formulation(
+        problem=problem,
+        gangs=tuple(gangs),
+        parts=parts,
+        tiers=tier_names,
+        quotas=context.quotas,
+        failures=failures,
+        gathered=gathered,
+        gathered_subgroups=gathered_subgroups,
+        ranked=ranked,
+    )
 
 
 def _ranked_classes(

@@ -323,16 +323,24 @@ class RefusalExplainer:
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
     def search_gang(self, gang: int, seed: int = 0) -> SearchEvidence | None:
-        """Search exactly for a placement of a refused gang; return None if the greedy algorithm suffices."""
+        """Search exactly for a placement of a refused gang; return None if the greedy algorithm suffices.
+
+        It suffices for a gang with one pod class and no plugin constraints. For a gang without a tree of subgroups and
+        without levels of these, return None also if the search proves nothing.
+        """
         isolated = self._after.isolate(gang)
         problem = isolated.problem
-        if not find_searched_gangs(problem)[0] or not self._problem.gangs.allowed[gang]:
+        is_tree = bool(find_searched_gangs(problem)[0])
+        needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
+        if not needs_search or not self._problem.gangs.allowed[gang]:
             return None
         if self._budget.is_spent():
-            return SearchEvidence(proved=False)
+            return SearchEvidence(proved=False) if is_tree else None
         search = search_gang(problem, SEARCH_EFFORT, seed)
         self._budget.spend(WORK_PER_EFFORT * search.effort + WORK_PER_VARIABLE * search.variables)
         proved = search.proved
+        if not proved and not is_tree:
+            return None
         sliced = [NONE] if problem.gangs.slice_size[0] else []
         for subgroup in sliced + np.flatnonzero(problem.subgroups.slice_size).tolist():
             whole, level = _without_slices(problem, subgroup)

@@ -110,7 +110,7 @@ def test_refusal_of_a_tree_says_that_no_placement_exists(tmp_path):
     decision = run(tmp_path, *nodes(2, 2), pod_group(**REPLICAS), *replicas())
     assert placed(decision) == {}
     assert decision.refusals[0].message.endswith(
-        "; proved: no placement on the free nodes keeps all its minimums, levels and slices"
+        "; proved: no placement on the free nodes meets all its constraints"
     )
 
 
@@ -119,10 +119,50 @@ def test_refusal_names_the_slices_that_do_not_fit(tmp_path):
     decision = run(tmp_path, *nodes(3, 2), pod_group(**slices), *pods(6))
     assert decision.refusals[0].reason == "InsufficientTopologyCapacity"
     assert decision.refusals[0].message == (
-        "6 of the 6 pods it needs fit, but not in the domains that its subGroups and slices require; its pods would "
-        "fit without the slices of the gang in one rack each; proved: no placement on the free nodes keeps all its "
-        "minimums, levels and slices"
+        "6 of the 6 pods it needs fit, but not in the domains that its slices require; its pods would fit without the "
+        "slices of the gang in one rack each; proved: no placement on the free nodes meets all its constraints"
     )
+
+
+TWO_SIDES: dict[str, Any] = {
+    "subGroups": [{"name": "left", "minMember": 2}, {"name": "right", "minMember": 2}]
+}
+
+
+def with_affinity(sub_group: str, kind: str, other: str):
+    """Two pods with one required term of affinity or anti-affinity, to the pods of a subgroup in their rack."""
+    selector = {"matchLabels": {"scheduling.batchsched.dev/sub-group": other}}
+    term = {"labelSelector": selector, "topologyKey": "example.com/rack"}
+    affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return [{**one, "spec": {**one["spec"], "affinity": affinity}} for one in pods(2, sub_group)]
+
+
+def test_subgroup_with_affinity_to_itself_is_placed_in_the_only_rack_with_room(tmp_path):
+    crowd = [
+        {**one, "spec": {**one["spec"], "nodeName": node}}
+        for one, node in zip(pods(1, "left") + pods(1, "right"), ("n0-0", "n1-0"), strict=True)
+    ]
+    for one in crowd:
+        one["metadata"] = {"name": f"old-{one['metadata']['name']}", "namespace": "team", "labels": {}}
+    apart = with_affinity("left", "podAffinity", "left") + pods(2, "right")
+    decision = run(tmp_path, *nodes(3, 2), pod_group(**TWO_SIDES), *crowd, *apart)
+    assert {node[:2] for name, node in placed(decision).items() if name.startswith("left")} == {"n2"}
+    assert len(placed(decision)) == 4
+
+
+def test_subgroups_that_must_be_in_different_racks_are_placed_so(tmp_path):
+    apart = with_affinity("left", "podAntiAffinity", "right") + pods(2, "right")
+    decision = run(tmp_path, *nodes(2, 2), pod_group(**TWO_SIDES), *apart)
+    racks = {name: node[:2] for name, node in placed(decision).items()}
+    assert racks["left-0"] == racks["left-1"] != racks["right-0"] == racks["right-1"]
+
+
+def test_refusal_because_of_anti_affinity_says_that_no_placement_exists(tmp_path):
+    apart = with_affinity("left", "podAntiAffinity", "right") + pods(2, "right")
+    refusal = run(tmp_path, *nodes(4, 1)[:3], pod_group(**TWO_SIDES), *apart).refusals[0]
+    assert refusal.message.endswith("; proved: no placement on the free nodes meets all its constraints")
+    three_racks = run(tmp_path, *nodes(3, 1), *nodes(4, 1)[3:], pod_group(**TWO_SIDES), *apart)
+    assert len(placed(three_racks)) == 4
 
 
 def test_slices_are_even_over_the_fewest_racks(tmp_path):
