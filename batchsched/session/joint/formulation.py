@@ -1,13 +1,12 @@
 """The formulation: turns gangs, queues and topology of a session into the solver's problem."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
+from batchsched.api.core.pod import Pod
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
@@ -17,6 +16,7 @@ from batchsched.framework.runtime.plugin_call import name_of
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
+from batchsched.session.tables.bound_domains import count_bound_pods_by_domain, domain_of_bound_pods
 from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import RequestedLevels, TopologyLevels
@@ -305,7 +305,7 @@ def formulate(
             preferred=_ints([choice.preferred for choice in choices]),
             pinned=_ints(
                 [
-                    domain_of_bound_pods(context, gang.members, choice.required, ())
+                    domain_of_bound_pods(context.levels, gang.members, choice.required, ())
                     for gang, choice in zip(gangs, choices, strict=True)
                 ]
             ),
@@ -492,7 +492,7 @@ class _Subgroups:
                 self.gang.append(number)
                 self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))
                 self.choices.append(choice)
-                self.pinned.append(domain_of_bound_pods(context, gang.members, choice.required, names))
+                self.pinned.append(domain_of_bound_pods(context.levels, gang.members, choice.required, names))
                 self.parent.append(self.subgroup_number(number, tree.parents[index]))
                 self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
                 self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
@@ -530,55 +530,14 @@ def _running_slices(
         for gang, sub, level, name in groups
         if level != NONE
         for domain, pods in sorted(
-            _domains_of(
-                context, gangs[gang].members, level, (name,) if name else (), terminating=False
+            count_bound_pods_by_domain(
+                context.levels, gangs[gang].members, level, (name,) if name else (), terminating=False
             ).items()
         )
         if domain != NONE
     ]
     columns = [_ints(column) for column in zip(*rows, strict=True)]
     return RunningSlices(*columns) if rows else RunningSlices()
-
-
-def _domains_of(
-    context: SessionContext,
-    members: PodGroupState,
-    level: int,
-    subgroups: Collection[str],
-    *,
-    terminating: bool = True,
-) -> Counter[int]:
-    """Count bound pods by their domain at a level: pods of some subGroups, or all pods for none.
-
-    `terminating` says whether pods that are being deleted count.
-    """
-    domains = context.levels.domains[level]
-    return Counter(
-        int(domains[node])
-        for pod, node in members.bound.values()
-        if node >= 0
-        and (not subgroups or pod.labels.get(SUB_GROUP_LABEL) in subgroups)
-        and (terminating or not pod.terminating)
-    )
-
-
-def domain_of_bound_pods(
-    context: SessionContext, members: PodGroupState, level: int, subgroups: Collection[str]
-) -> int:
-    """Return the domain of a topology level with most bound pods of a gang; NONE if no bound pod is in one.
-
-    Args:
-      context: the levels.
-      members: the gang.
-      level: number of the required level, NONE for none.
-      subgroups: the subGroups of the pods that count, none for all.
-    """
-    if level == NONE or not members.bound:
-        return NONE
-    domains = _domains_of(context, members, level, subgroups)
-    # Pods on nodes without the label are in no domain, so they cannot pin the gang to one.
-    domains.pop(NONE, None)
-    return min(domains, key=lambda domain: (-domains[domain], domain), default=NONE)
 
 
 def _used_domains(
@@ -600,7 +559,10 @@ def _used(
 ) -> list[tuple[int, int, int, int]]:
     if level == NONE or not members.bound:
         return []
-    return [(gang, sub, level, domain) for domain in sorted(_domains_of(context, members, level, subgroups))]
+    return [
+        (gang, sub, level, domain)
+        for domain in sorted(count_bound_pods_by_domain(context.levels, members, level, subgroups))
+    ]
 
 
 def _ints(values: Sequence[int]) -> IndexArray:

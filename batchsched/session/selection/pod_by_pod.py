@@ -24,7 +24,7 @@ from batchsched.framework.preemption import PreemptionHandle, filter_with_nomina
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
-from batchsched.session.joint.formulation import SessionContext, domain_of_bound_pods
+from batchsched.session.joint.formulation import SessionContext
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
     no_domain_refusal,
@@ -35,6 +35,7 @@ from batchsched.session.refusals import (
 )
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
+from batchsched.session.tables.bound_domains import domain_of_bound_pods
 from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.problem import NONE
@@ -71,7 +72,7 @@ class AllowedDomains:
         names = {-1: ()} | {index: tree.names_in_subtree(index) for index in range(len(tree.names))}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
         pins = {
-            index: domain_of_bound_pods(context, gang.members, level, names[index])
+            index: domain_of_bound_pods(context.levels, gang.members, level, names[index])
             for index, level in levels.items()
         }
         above = {index: frozenset(tree.list_ancestors(index)) for index in range(len(tree.names))}
