@@ -257,11 +257,13 @@ class VictimSelection:
 
     @cached_property
     def _reclaimable(self) -> list[VictimCandidate]:
-        """Candidates that have run long enough for other queues to reclaim from them."""
+        """Candidates that have run long enough for other queues to reclaim from them, and that use shared resources."""
         return [
             candidate
             for candidate in self._candidates.candidates
             if self._eligibility.is_reclaimable(candidate)
+            # Without shared resources, a candidate takes no queue above its share.
+            and any(unit.total.any() for unit in candidate.units)
         ]
 
     def _still_running(self, options: Iterable[EvictionOption]) -> list[EvictionOption]:
