@@ -142,7 +142,7 @@ class DecisionBuilder:
         if not self.brief:
             refusals += [refuse_incomplete(tables, members) for members in tables.incomplete.values()]
         refusals = [_with_level_wait(refusal, tables) for refusal in refusals]
-        names = tables.node_table.names
+        names, ledger = tables.node_table.names, tables.node_table.device_ledger
         bound = [placement for placement in self.placements if not placement.held_by]
         held = [placement for placement in self.placements if placement.held_by]
         return Decision(
@@ -151,7 +151,7 @@ class DecisionBuilder:
                     namespace=namespace,
                     pod=pod,
                     node=node,
-                    claims=_claims_of(f"{namespace}/{pod}", tables.node_table.device_ledger),
+                    claims=_claims_of(f"{namespace}/{pod}", ledger),
                 )
                 for namespace, pod, node in _sorted_places(bound, names)
             ),
