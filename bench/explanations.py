@@ -1,4 +1,4 @@
-"""The estimated work of the decisions that explanations repeat, compared with their CPU time."""
+"""The estimated work of the decisions that explanations repeat, and the CPU time of explaining whole sessions."""
 
 import argparse
 import gc
@@ -12,17 +12,24 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from batchsched.api.decision import Refusal
 from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read_manifests
 from batchsched.ports.external import Telemetry
+from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import (
+    MAX_WORK_PER_GANG,
     AssignmentDecision,
+    DecidedInput,
     decide_assignments,
     decision_work,
     emptied_cluster,
 )
+from batchsched.session.session import decide
+from batchsched.solver.relaxation.budget import ExplanationBudget
+from bench import queues
 from bench.solver.instances import Instance, generate, uncontended
 from bench.solver.manifests import items
 
@@ -93,13 +100,56 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 1000, 5000])
     parser.add_argument("--gangs", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--sessions", action="store_true", help="decide and explain sessions instead")
+    parser.add_argument("--alone", type=int, default=3, help="refused gangs of a session to explain alone")
     chosen = parser.parse_args(arguments)
+    if chosen.sessions:
+        return _explain_sessions(chosen)
     print("nodes  bound pending gangs  cluster       solver  estimate  CPU seconds  ratio  longest step")
     for nodes in chosen.nodes:
         for seed in chosen.seeds:
             for name, cluster in _clusters(nodes, chosen.gangs, seed):
                 print(_line(name, cluster, _measure(cluster, seed)), flush=True)
     return 0
+
+
+def _explain_sessions(chosen: argparse.Namespace) -> int:
+    """Print the CPU seconds of deciding and explaining contended clusters, and the cluster of `bench queues`."""
+    print(
+        "cluster      nodes   pods refused  decide  explain  verified  one gang alone: CPU seconds (verified)"
+    )
+    for seed in chosen.seeds:
+        for nodes in chosen.nodes:
+            _explain_session("contended", _snapshot(generate(nodes, chosen.gangs, seed)), seed, chosen.alone)
+        _explain_session("queues", queues.snapshot(5000, 2000, 1000, seed), seed, chosen.alone)
+    return 0
+
+
+def _explain_session(name: str, cluster: Snapshot, seed: int, alone: int) -> None:
+    gc.collect()
+    begun = time.process_time()
+    decided = DecidedInput(cluster, Profile(), NOW, seed, decide(cluster, Profile(), NOW, seed))
+    seconds_of_decision = time.process_time() - begun
+    begun = time.process_time()
+    explained = explain_refusals(decided)
+    seconds = time.process_time() - begun
+    print(
+        f"{name:11} {len(cluster.nodes):6} {len(cluster.pods):6} {len(explained.refusals):7} "
+        f"{seconds_of_decision:7.2f} {seconds:8.2f} {sum(map(_is_verified, explained.refusals)):9}  ",
+        end="",
+        flush=True,
+    )
+    for refusal in decided.decision.refusals[:alone]:
+        begun = time.process_time()
+        key = refusal.pod_group
+        refusals = explain_refusals(decided, ExplanationBudget(MAX_WORK_PER_GANG), {key}).refusals
+        verified = any(_is_verified(other) for other in refusals if other.pod_group == key)
+        print(f"{time.process_time() - begun:.1f} ({'yes' if verified else 'no'}) ", end="", flush=True)
+    print()
+
+
+def _is_verified(refusal: Refusal) -> bool:
+    return refusal.verified
 
 
 def _clusters(nodes: int, gangs: int, seed: int) -> Iterator[tuple[str, Snapshot]]:
