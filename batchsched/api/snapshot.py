@@ -25,6 +25,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
+from batchsched.api.core.node_resource_topology import GROUP_VERSION, NodeResourceTopology
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import (
     CSIDriver,
@@ -120,6 +121,7 @@ class Snapshot:
     resource_claims: tuple[ResourceClaim, ...] = ()
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
+    node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
     held: tuple[WaitingGang, ...] = ()
     resting: tuple[str, ...] = ()
     usage: tuple[PastQueueUsage, ...] = ()
@@ -214,6 +216,7 @@ OBJECT_KINDS: Final = (
         namespaced=True,
     ),
     ObjectKind("DeviceTaintRule", "resource.k8s.io/v1", DeviceTaintRule, "device_taint_rules"),
+    ObjectKind("NodeResourceTopology", GROUP_VERSION, NodeResourceTopology, "node_resource_topologies"),
     ObjectKind("Service", "v1", Service, "services", namespaced=True),
     ObjectKind(
         "ReplicationController", "v1", ReplicationController, "replication_controllers", namespaced=True

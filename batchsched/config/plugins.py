@@ -2,7 +2,8 @@
 
 `batchsched.framework.runtime.registry` derives the list of plugins at each extension point from it.
 
-Source: the default MultiPoint list and weights of kube-scheduler 1.37, followed by GangScheduling.
+Source: the default MultiPoint list and weights of kube-scheduler 1.37, followed by NodeResourceTopologyMatch of the
+scheduler-plugins project and GangScheduling.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ DEFAULT_PLUGINS: Final = (
     "ImageLocality",
     "DefaultBinder",
     "NodeDeclaredFeatures",
+    "NodeResourceTopologyMatch",
     "GangScheduling",
 )
 
@@ -46,6 +48,7 @@ DEFAULT_WEIGHTS: Final = {
     "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
+    "NodeResourceTopologyMatch": 1,
 }
 
 

@@ -9,7 +9,8 @@ kube-scheduler, a pod that begins to terminate is an event: it stops counting fo
 
 Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework;
 `ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Events of
-Namespaces, of objects that select pods, of Queues and of Topologies exist only in batchsched.
+Namespaces, of objects that select pods, of Queues, of Topologies and of NodeResourceTopologies exist only in
+batchsched.
 """
 
 from collections.abc import Callable
@@ -52,6 +53,7 @@ class EventResource(StrEnum):
     RESOURCE_SLICE = "ResourceSlice"
     RESOURCE_CLAIM = "ResourceClaim"
     DEVICE_TAINT_RULE = "DeviceTaintRule"
+    NODE_RESOURCE_TOPOLOGY = "NodeResourceTopology"
     ANY = "*"
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
+from batchsched.api.core.node_resource_topology import NodeResourceTopology
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.core.volume import (
     CSIStorageCapacity,
@@ -251,10 +252,22 @@ def _check(decoded: msgspec.Struct) -> None:
                 if amount is not None:
                     api_server.check_amount("storage", amount, name)
             api_server.check_label_selector(decoded.node_topology, "nodeTopology")
-        case HyperNode():
-            _check_hyper_node(decoded)
+        case HyperNode() | NodeResourceTopology():
+            _check_custom_object(decoded)
         case _:
             check_device_quantities(decoded)
+
+
+def _check_custom_object(decoded: HyperNode | NodeResourceTopology) -> None:
+    """Run the checks of an object of another project.
+
+    Raises:
+      InvalidInput: a field is invalid.
+    """
+    if isinstance(decoded, HyperNode):
+        _check_hyper_node(decoded)
+    else:
+        _check_node_resource_topology(decoded)
 
 
 def _check_hyper_node(hyper_node: HyperNode) -> None:
@@ -271,6 +284,20 @@ def _check_hyper_node(hyper_node: HyperNode) -> None:
             problem = find_pattern_problem(pattern)
             if problem:
                 raise InvalidInput(f"{pattern[:60]!r} {problem}", field=f"{field}.regexMatch.pattern")
+
+
+def _check_node_resource_topology(topology: NodeResourceTopology) -> None:
+    """Check the amounts of a NodeResourceTopology.
+
+    Raises:
+      InvalidInput: an amount is not a quantity, is negative, or is too large.
+    """
+    for number, zone in enumerate(topology.zones):
+        for index, resource in enumerate(zone.resources or ()):
+            field = f"zones[{number}].resources[{index}]"
+            api_server.check_amount(resource.name, resource.capacity, f"{field}.capacity")
+            api_server.check_amount(resource.name, resource.allocatable, f"{field}.allocatable")
+            api_server.check_amount(resource.name, resource.available, f"{field}.available")
 
 
 def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:

@@ -37,6 +37,7 @@ OPTIONAL_KINDS: Final = {
     "resource_claims": "pods with ResourceClaims are refused",
     "resource_claim_templates": _DEVICES,
     "device_taint_rules": "devices are allocated without the taints of DeviceTaintRules",
+    "node_resource_topologies": "pods are placed without regard to NUMA zones",
     "services": _SPREAD,
     "replication_controllers": _SPREAD,
     "replica_sets": _SPREAD,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from batchsched.plugins.qos_sort import QosClass, QOSSort, qos_class
+from batchsched.api.core.quality_of_service import QosClass, qos_class
+from batchsched.plugins.qos_sort import QOSSort
 from tests.plugins.cluster import pod
 
 FULL = {"cpu": "1", "memory": "1Gi"}

@@ -1,0 +1,137 @@
+"""The plugin class with its extension points."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Final
+
+import numpy as np
+from typing_extensions import override
+
+from batchsched.api.core.pod import Pod
+from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_changed
+from batchsched.framework.interface import (
+    BulkFilterPlugin,
+    EnqueueExtensionsPlugin,
+    FilterPlugin,
+    PreFilterPlugin,
+    SignaturePlugin,
+)
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import (
+    ASK_FILTER,
+    SKIP_FILTER,
+    BoolArray,
+    IndexArray,
+    PreFilterAnswer,
+    Verdict,
+)
+from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
+from batchsched.plugins.node_resource_topology.alignment import (
+    containers_that_fit,
+    fits_in_any_order,
+    pods_that_fit,
+)
+from batchsched.plugins.node_resource_topology.demands import AlignedDemand, aligned_demand, demand_signature
+from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
+
+CANNOT_ALIGN_INIT: Final = "cannot align init container"
+CANNOT_ALIGN: Final = "cannot align container"
+CANNOT_ALIGN_POD: Final = "cannot align pod"
+_REASONS: Final = (CANNOT_ALIGN_INIT, CANNOT_ALIGN, CANNOT_ALIGN_POD)
+
+
+class NodeResourceTopologyMatch(
+    SignaturePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    BulkFilterPlugin,
+    EnqueueExtensionsPlugin,
+):
+    """Refuses nodes on which the kubelet could not align a pod with NUMA zones, and scores nodes by their zones.
+
+    It reads NodeResourceTopologies, and has nothing to do in a cluster without them.
+
+    Source: `pkg/noderesourcetopology` of the scheduler-plugins project. There, a pod that the object does not contain
+    yet counts in all zones of its node; here, it counts in one unknown zone.
+    """
+
+    name: ClassVar[str] = "NodeResourceTopologyMatch"
+    traits: ClassVar[PluginTraits] = PluginTraits(
+        placement_effect=PlacementEffect.TIGHTENS,
+        result_scope=ResultScope.NODE_AND_ITS_PODS,
+        reads_priority=False,
+    )
+
+    @override
+    def signature(self, pod: Pod) -> Hashable:
+        return demand_signature(pod)
+
+    @override
+    def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
+        if not has_topologies(nodes.table) or not aligned_demand(pod.pod).total:
+            return SKIP_FILTER
+        return ASK_FILTER
+
+    @override
+    def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
+        zones = zone_table(nodes.table)
+        demand = zones.demand_of(pod.pod)
+        checked = np.flatnonzero(zones.single_zone[nodes.where])
+        refused = np.zeros((len(_REASONS), len(nodes)), np.bool_)
+        indexes = nodes.indexes
+        if len(checked):
+            refused[:, checked] = _refusals(demand, zones, indexes[checked])
+        # Evictions change no amount of a NodeResourceTopology.
+        unresolvable = np.asarray(refused.any(axis=0))
+        for position in checked[~unresolvable[checked]].tolist():
+            node = int(indexes[position])
+            uncounted = zones.uncounted_demands(node, nodes.table)
+            if uncounted and not fits_in_any_order((*uncounted, demand), zones, node):
+                refused[2 if zones.pod_scope[node] else 1, position] = True
+        kept = np.flatnonzero(refused.any(axis=1))
+        return Verdict(tuple(_REASONS[number] for number in kept), refused[kept], unresolvable)
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        demand = aligned_demand(pod.pod)
+        if not has_topologies(table) or not demand.total:
+            return True
+        zones = zone_table(table)
+        checked = zones.single_zone[nodes] & (counts > 0)
+        if _refusals(demand, zones, nodes[checked]).any():
+            return False
+        for node, count in zip(nodes[checked].tolist(), counts[checked].tolist(), strict=True):
+            uncounted = zones.uncounted_demands(node, table)
+            if (count > 1 or uncounted) and not fits_in_any_order(
+                (*uncounted, *[demand] * count), zones, node
+            ):
+                return False
+        return True
+
+    @override
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        changed = Action.ADD | Action.UPDATE | Action.DELETE
+        return (
+            ClusterEventWithHint.for_events(EventResource.NODE_RESOURCE_TOPOLOGY, changed),
+            ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),
+            ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE),
+            # A pod that runs is contained in the amounts of the object.
+            ClusterEventWithHint.for_events(
+                EventResource.ASSIGNED_POD, Action.UPDATE, when_changed(lambda pod: pod.status.phase)
+            ),
+        )
+
+
+def _refusals(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
+    """Return a mask [3, n] of the nodes that cannot align the pod even without pods that are not counted."""
+    refused = np.zeros((len(_REASONS), len(nodes)), np.bool_)
+    by_pod = np.flatnonzero(zones.pod_scope[nodes])
+    by_container = np.flatnonzero(~zones.pod_scope[nodes])
+    if len(by_container):
+        init_fits, fits = containers_that_fit(demand, zones, nodes[by_container])
+        refused[0, by_container] = ~init_fits
+        refused[1, by_container] = init_fits & ~fits
+    if len(by_pod):
+        refused[2, by_pod] = ~pods_that_fit(demand, zones, nodes[by_pod])
+    return refused

@@ -1,0 +1,187 @@
+"""The NUMA zones of all nodes as arrays, read from NodeResourceTopologies, and the pods that these do not count yet.
+
+An agent on the node writes the object some time after a pod has started. A pod that is not Running therefore counts as
+not contained in the amounts of the object.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from batchsched.api.core.node_resource_topology import NodeResourceTopology, TopologyZone
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.core.quantity import parse_amount
+from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.status import BoolArray, IntArray
+from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Requests, aligned_demand
+
+ABSENT: Final = -1
+"""The available amount of a resource in a zone that does not list it, and of all resources in a missing zone."""
+MAX_ZONE_NUMBER: Final = 63
+RUNNING: Final = "Running"
+_ZONE_TYPE: Final = "Node"
+_ZONE_PREFIX: Final = "node-"
+_POLICY: Final = "topologyManagerPolicy"
+_SCOPE: Final = "topologyManagerScope"
+_SINGLE: Final = "single-numa-node"
+_POLICIES: Final = ("none", "best-effort", "restricted", _SINGLE)
+_POD: Final = "pod"
+_SCOPES: Final = ("container", _POD)
+_DEPRECATED: Final = {
+    "SingleNUMANodePodLevel": (_SINGLE, _POD),
+    "SingleNUMANodeContainerLevel": (_SINGLE, "container"),
+    "BestEffortPodLevel": ("best-effort", _POD),
+    "RestrictedPodLevel": ("restricted", _POD),
+}
+_MAX_DEMANDS: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class NumaZone:
+    """A NUMA zone of a node: its number, the available amounts, and the distances to zones by their number."""
+
+    number: int
+    available: Requests
+    costs: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """What a NodeResourceTopology states about a node.
+
+    Args:
+      single_zone: the policy of the Topology Manager is `single-numa-node`.
+      pod_scope: the scope of the Topology Manager is `pod`, not `container`.
+      zones: the NUMA zones, sorted by number. The kubelet prefers the zone with the lowest number.
+    """
+
+    single_zone: bool
+    pod_scope: bool
+    zones: tuple[NumaZone, ...]
+
+    def listed_resources(self) -> frozenset[str]:
+        """Return the resources that some zone lists; all others are not aligned with zones."""
+        return frozenset(name for zone in self.zones for name in zone.available)
+
+
+def read_topology(topology: NodeResourceTopology) -> NumaNode:
+    """Return what a NodeResourceTopology states. Zones of other types, and without a valid number, are ignored."""
+    policy, scope = _DEPRECATED.get(next(iter(topology.topology_policies or ()), ""), ("none", "container"))
+    for attribute in topology.attributes or ():
+        if attribute.name == _POLICY and attribute.value in _POLICIES:
+            policy = attribute.value
+        elif attribute.name == _SCOPE and attribute.value in _SCOPES:
+            scope = attribute.value
+    zones = {
+        number: _zone(number, zone)
+        for zone in topology.zones
+        if zone.type == _ZONE_TYPE and (number := _zone_number(zone.name)) is not None
+    }
+    return NumaNode(policy == _SINGLE, scope == _POD, tuple(zones[number] for number in sorted(zones)))
+
+
+def _zone(number: int, zone: TopologyZone) -> NumaZone:
+    available = {one.name: parse_amount(one.name, one.available) for one in zone.resources or ()}
+    costs = {_zone_number(cost.name): cost.value for cost in zone.costs or ()}
+    return NumaZone(number, available, {other: cost for other, cost in costs.items() if other is not None})
+
+
+def _zone_number(name: str) -> int | None:
+    digits = name.removeprefix(_ZONE_PREFIX)
+    if digits == name or not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(digits[:4])
+    return number if number <= MAX_ZONE_NUMBER else None
+
+
+@dataclass(slots=True, eq=False)
+class ZoneTable:
+    """The NUMA zones of N nodes as arrays over Z zones and the K resources that some zone lists.
+
+    Args:
+      columns: resource → its column.
+      nodes: [N] what the NodeResourceTopology of each node states; None for nodes without one.
+      available: [N, Z, K] available amounts; ABSENT if the zone does not list the resource.
+    """
+
+    columns: Mapping[str, int]
+    nodes: Sequence[NumaNode | None]
+    available: IntArray
+    single_zone: BoolArray = field(init=False)
+    """[N] nodes with the policy `single-numa-node`."""
+    pod_scope: BoolArray = field(init=False)
+    """[N] nodes with the scope `pod`."""
+    has_topology: BoolArray = field(init=False)
+    """[N] nodes with a NodeResourceTopology."""
+    listed: BoolArray = field(init=False)
+    """[N, K] resources that some zone of the node lists."""
+    _since: int = -1
+    _uncounted: dict[int, tuple[AlignedDemand, ...]] = field(default_factory=dict)
+    _demands: dict[int, tuple[PodSpec, AlignedDemand]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.single_zone = np.array([node is not None and node.single_zone for node in self.nodes], np.bool_)
+        self.pod_scope = np.array([node is not None and node.pod_scope for node in self.nodes], np.bool_)
+        self.has_topology = np.array([node is not None for node in self.nodes], np.bool_)
+        self.listed = (self.available != ABSENT).any(axis=1)
+
+    def demand_of(self, pod: Pod) -> AlignedDemand:
+        """Return the aligned requests of a pod."""
+        entry = self._demands.get(id(pod.spec))
+        if entry is None:
+            if len(self._demands) >= _MAX_DEMANDS:
+                self._demands.clear()
+            # The entry holds the spec, so that no other spec can get its id.
+            entry = self._demands[id(pod.spec)] = (pod.spec, aligned_demand(pod))
+        return entry[1]
+
+    def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
+        """Return the aligned requests of the pods on a node that are not Running, so that no zone counts them yet."""
+        generation = table.moves.generation
+        if generation != self._since:
+            for moved in table.moves.nodes_changed_since(self._since).tolist():
+                self._uncounted.pop(moved, None)
+            self._since = generation
+        demands = self._uncounted.get(node)
+        if demands is None:
+            waiting = [self.demand_of(pod) for pod in table.pods.pods_on(node) if pod.status.phase != RUNNING]
+            demands = tuple(one for one in waiting if one.total or one.init or one.running)
+            self._uncounted[node] = demands
+        return demands
+
+    def vector(self, requests: Requests) -> IntArray:
+        """Return requests as an array [K], without the resources that no zone of any node lists."""
+        amounts = np.zeros(len(self.columns), np.int64)
+        for name, amount in requests.items():
+            if name in self.columns:
+                amounts[self.columns[name]] = amount
+        return amounts
+
+
+def zone_table(table: NodeTable) -> ZoneTable:
+    """Return the NUMA zones of the nodes; they are read again when a Node object changes."""
+    return table.cached_value("NUMA zones", _read_zones)
+
+
+def has_topologies(table: NodeTable) -> bool:
+    """Return whether the cluster has a NodeResourceTopology."""
+    return bool(table.snapshot.node_resource_topologies)
+
+
+def _read_zones(table: NodeTable) -> ZoneTable:
+    read = table.snapshot_value(
+        "NodeResourceTopologies",
+        lambda snapshot: {one.name: read_topology(one) for one in snapshot.node_resource_topologies},
+    )
+    nodes = [read.get(name) for name in table.names]
+    names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
+    columns = {name: column for column, name in enumerate(names)}
+    widest = max((len(node.zones) for node in nodes if node is not None), default=0)
+    available = np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64)
+    for index, node in enumerate(nodes):
+        for position, zone in enumerate(node.zones if node is not None else ()):
+            for name, amount in zone.available.items():
+                available[index, position, columns[name]] = amount
+    return ZoneTable(columns, nodes, available)
