@@ -22,6 +22,7 @@ from batchsched.solver.stage import solve
 from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
+    MAX_FRUGAL_DOMAINS,
     MAX_SCATTERED_DOMAINS,
     CandidateDomains,
     TieredModel,
@@ -51,9 +52,19 @@ def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
     cells = domains.cells_of_gang(0, packing.members_of_gang(0))
-    assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_SCATTERED_DOMAINS + 1
+    assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_FRUGAL_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
+
+
+def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
+    # Two nodes a domain. Only the last domain has four devices beside each group of eight.
+    free = [[8], [8]] * (NODES - 1) + [[12], [12]]
+    gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
+    levels = [[index // 2 for index in range(2 * NODES)]]
+    packing = Packing(problem_of(free, gangs, levels=levels))
+    cells = CandidateDomains(packing, None).cells_of_gang(0, packing.members_of_gang(0))
+    assert NODES - 1 in {cell.areas[0][1] for cell in cells}
 
 
 def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():

@@ -30,9 +30,11 @@ from batchsched.solver.problem import (
 from batchsched.solver.tiered.domain_rows import DomainRows
 from batchsched.solver.tiered.node_pools import NodePools, SlotSupply
 
-MAX_BEST_FIT_DOMAINS: Final = 6
+MAX_BEST_FIT_DOMAINS: Final = 4
 """Maximum candidates that are the tightest domains that hold the gang."""
-MAX_SCATTERED_DOMAINS: Final = 6
+MAX_FRUGAL_DOMAINS: Final = 4
+"""Maximum candidates where the gang takes the fewest devices from groups that pods with more devices need."""
+MAX_SCATTERED_DOMAINS: Final = 4
 """Maximum candidates that are chosen by a fixed hash, so that gangs do not crowd into the same domains."""
 
 
@@ -119,7 +121,31 @@ class CandidateDomains:
             return fitting
         # Gangs and parts with other numbers choose other domains, so that they do not crowd into the same ones.
         salt = chooser[0] + 7919 * (chooser[1] + 1)
-        return _choose(fitting, self._best, salt, self._kept.get(chooser))
+        if len(fitting) > self._best + MAX_FRUGAL_DOMAINS + MAX_SCATTERED_DOMAINS:
+            fitting = _choose(fitting, self._best, salt, self._lost_devices(members, required))
+        kept = self._kept.get(chooser)
+        return fitting if kept is None or kept in fitting else [*fitting, kept]
+
+    def _lost_devices(self, members: GangMembers, level: int) -> IntArray:
+        """Devices that a gang takes from the largest groups on its nodes, for each domain [D] of a level.
+
+        A pod with four devices, for example, takes a place of a pod with eight unless its node has four other devices.
+        """
+        room, slots = self._packing.room, self._packing.room.slots
+        ids = self._problem.nodes.levels[level]
+        named = ids >= 0
+        lost = np.zeros(int(ids.max(initial=-1)) + 1, np.int64)
+        for class_index in members.classes:
+            device = slots.device_of[class_index]
+            if device < 0:
+                continue
+            request, largest = int(slots.demand[class_index, device]), int(slots.demand[:, device].max())
+            if request == largest:
+                continue
+            spare_pods = np.minimum(room.count_fitting(class_index), room.free[device] % largest // request)
+            held = np.bincount(ids[named], spare_pods[named], minlength=len(lost)).astype(np.int64)
+            lost += np.maximum(0, room.waiting[class_index] - held) * request
+        return lost
 
     def _to_cells(
         self, level: int, domains: list[int], outer: DomainCell | None, every: bool
@@ -141,17 +167,13 @@ class CandidateDomains:
         return cells
 
 
-def _choose(fitting: list[int], best: int, salt: int, kept: int | None) -> list[int]:
-    """The tightest domains, some chosen by a fixed hash, and the incumbent's."""
-    if len(fitting) <= best + MAX_SCATTERED_DOMAINS:
-        chosen = list(fitting)
-    else:
-        # Knuth's multiplicative hash: scattered, and the same in every process.
-        rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
-        chosen = fitting[:best] + rest[:MAX_SCATTERED_DOMAINS]
-    if kept is not None and kept not in chosen:
-        chosen.append(kept)
-    return chosen
+def _choose(fitting: list[int], best: int, salt: int, lost: IntArray) -> list[int]:
+    """The tightest domains, those that lose the fewest devices [D] of large groups, and some chosen by a fixed hash."""
+    # Knuth's multiplicative hash: scattered, and the same in every process.
+    rest = sorted(fitting[best:], key=lambda d: ((d + 1) * 2654435761 + salt * 40503) % 2**32)
+    frugal = sorted(rest, key=lambda d: int(lost[d]))[:MAX_FRUGAL_DOMAINS]
+    scattered = [domain for domain in rest if domain not in frugal]
+    return fitting[:best] + frugal + scattered[:MAX_SCATTERED_DOMAINS]
 
 
 def _domains_of(packing: Packing, incumbent: Solution) -> dict[tuple[int, int], int]:
