@@ -71,7 +71,9 @@ def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: 
     """
     available = zones.available[node]
     counts = Counter(_parts(demands, zones, node))
-    counts = Counter({part: count for part, count in counts.items() if _fits_alone(part, available)})
+    counts = Counter(
+        {part: count for part, count in counts.items() if fits_alone(part, available, zones.listed[node])}
+    )
     for part in counts:
         other_parts = counts - Counter({part: 1})
         columns = [column for column, amount in enumerate(part) if amount]
@@ -93,8 +95,15 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
                 yield tuple(part.tolist())
 
 
-def _fits_alone(part: Amounts, available: IntArray) -> bool:
-    amounts = np.asarray(part)
+def fits_alone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
+    """Return whether a zone of a node has the amounts of a part; resources that no zone lists are ignored.
+
+    Args:
+      part: [K] amounts.
+      available: [Z, K] the available amounts of each zone.
+      listed: [K] the resources that some zone lists.
+    """
+    amounts = np.where(listed, part, 0)
     return bool(((available >= amounts) | (amounts == 0)).all(axis=1).any())
 
 

@@ -7,23 +7,31 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
+from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_changed
 from batchsched.framework.interface import (
     BulkFilterPlugin,
+    ConstrainPlugin,
     EnqueueExtensionsPlugin,
     FilterPlugin,
     PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
+    SKIP,
     SKIP_FILTER,
+    SUCCESS,
     BoolArray,
     IndexArray,
+    IntArray,
     PreFilterAnswer,
+    Status,
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
@@ -33,6 +41,8 @@ from batchsched.plugins.node_resource_topology.alignment import (
     pods_that_fit,
 )
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, aligned_demand, demand_signature
+from batchsched.plugins.node_resource_topology.rows import zone_rows
+from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, scored_nodes
 from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
 
 CANNOT_ALIGN_INIT: Final = "cannot align init container"
@@ -46,6 +56,9 @@ class NodeResourceTopologyMatch(
     PreFilterPlugin,
     FilterPlugin,
     BulkFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ConstrainPlugin,
     EnqueueExtensionsPlugin,
 ):
     """Refuses nodes on which the kubelet could not align a pod with NUMA zones, and scores nodes by their zones.
@@ -62,6 +75,10 @@ class NodeResourceTopologyMatch(
         result_scope=ResultScope.NODE_AND_ITS_PODS,
         reads_priority=False,
     )
+    Args: ClassVar[type[NodeResourceTopologyMatchArgs]] = NodeResourceTopologyMatchArgs
+
+    def __init__(self, args: NodeResourceTopologyMatchArgs | None = None) -> None:
+        self.args = args or NodeResourceTopologyMatchArgs()
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -108,6 +125,26 @@ class NodeResourceTopologyMatch(
             ):
                 return False
         return True
+
+    @override
+    def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
+        """Return linear constraints: the pods on a node need at most as many parts of its zones as there are."""
+        if not has_topologies(nodes.table):
+            return ()
+        return zone_rows(self.name, (CANNOT_ALIGN, CANNOT_ALIGN_POD), batch, nodes.table)
+
+    @override
+    def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        # All nodes are equally good for a pod that is not Guaranteed, as in scheduler-plugins.
+        if not has_topologies(nodes.table):
+            return SKIP
+        demand = zone_table(nodes.table).demand_of(pod.pod)
+        return SUCCESS if demand.guaranteed and demand.total else SKIP
+
+    @override
+    def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
+        zones = zone_table(nodes.table)
+        return scored_nodes(self.args.scoring_strategy, zones.demand_of(pod.pod), zones, nodes)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -1,0 +1,209 @@
+"""Scores of nodes by the amounts that are available in their NUMA zones.
+
+Source: `score.go` and the files of the strategies in `pkg/noderesourcetopology` of the scheduler-plugins project.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+from pydantic import Field
+
+from batchsched.api.crd.base import StrictModel
+from batchsched.framework.nodes.node_table import Nodes
+from batchsched.framework.plugin_support.scores import CPU_AND_MEMORY, ResourceSpec
+from batchsched.framework.status import BoolArray, FloatArray, IntArray
+from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Requests
+from batchsched.plugins.node_resource_topology.zones import ABSENT, NumaNode, ZoneTable
+
+MAX_SCORE: Final = 100
+_SCORE_PER_ZONE: Final = MAX_SCORE // 8
+"""The kubelet supports eight NUMA zones."""
+_UNKNOWN_COST: Final = 255
+_MILLI: Final = 1000
+
+
+class ZoneStrategyType(StrEnum):
+    """The strategy by which the available amounts in NUMA zones become a score."""
+
+    LEAST_ALLOCATED = "LeastAllocated"
+    MOST_ALLOCATED = "MostAllocated"
+    BALANCED_ALLOCATION = "BalancedAllocation"
+    LEAST_NUMA_NODES = "LeastNUMANodes"
+
+
+class ZoneScoringStrategy(StrictModel):
+    """The scoring strategy of NodeResourceTopologyMatch, and the weights of resources."""
+
+    type: ZoneStrategyType = ZoneStrategyType.LEAST_ALLOCATED
+    resources: tuple[ResourceSpec, ...] = Field(
+        default=CPU_AND_MEMORY,
+        description="Weights of resources; a requested resource that is not in the list has the weight 1.",
+    )
+
+
+class NodeResourceTopologyMatchArgs(StrictModel):
+    """Arguments of NodeResourceTopologyMatch, as in the scheduler-plugins project."""
+
+    scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
+    cache_resync_period_seconds: int = Field(
+        default=0, description="It has no effect: pods that the object does not contain yet always count."
+    )
+    discard_reserved_nodes: bool = Field(
+        default=False, description="It has no effect: a node with pods that have not started is not refused."
+    )
+
+
+def scored_nodes(
+    strategy: ZoneScoringStrategy, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes
+) -> IntArray:
+    """Return the score [n] of each node for a Guaranteed pod; 0 without a NodeResourceTopology."""
+    scores = np.zeros(len(nodes), np.int64)
+    by_number = strategy.type is ZoneStrategyType.LEAST_NUMA_NODES
+    scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
+    if not len(scored):
+        return scores
+    indexes = nodes.indexes[scored]
+    free = _free_amounts(zones, nodes, indexes.tolist())
+    pod_scope = zones.pod_scope[indexes]
+    if by_number:
+        for position, node in enumerate(indexes.tolist()):
+            topology = zones.nodes[node]
+            if topology is not None:
+                scores[scored[position]] = zone_count_score(demand, zones, topology, free[position])
+        return scores
+    weights = {spec.name: spec.weight for spec in strategy.resources}
+    listed = zones.listed[indexes]
+    of_pod = _node_scores(strategy.type, weights, demand.total, zones, free, listed)
+    containers = [requests for requests in (*demand.init, *demand.running) if requests]
+    by_container = [
+        _node_scores(strategy.type, weights, requests, zones, free, listed) for requests in containers
+    ]
+    mean = np.mean(by_container, axis=0).astype(np.int64) if by_container else np.zeros_like(of_pod)
+    scores[scored] = np.where(pod_scope, of_pod, mean)
+    return scores
+
+
+def _free_amounts(zones: ZoneTable, nodes: Nodes, indexes: list[int]) -> IntArray:
+    """Return the free amounts [n, Z, K]; pods that the object does not count are subtracted from all zones."""
+    free = zones.available[indexes].copy()
+    for position, node in enumerate(indexes):
+        for demand in zones.uncounted_demands(node, nodes.table):
+            used = zones.vector(demand.total)
+            free[position] = np.where(free[position] == ABSENT, ABSENT, np.maximum(free[position] - used, 0))
+    return free
+
+
+def _node_scores(
+    strategy: ZoneStrategyType,
+    weights: Mapping[str, int],
+    requests: Requests,
+    zones: ZoneTable,
+    free: IntArray,
+    listed: BoolArray,
+) -> IntArray:
+    """Return the score [n] of each node: the lowest score of a zone above 0, or 0."""
+    counted = [name for name in requests if name in zones.columns]
+    amounts = {name: _whole(name, np.asarray(requests[name])) for name in counted}
+    capacity = {name: _whole(name, np.maximum(free[:, :, zones.columns[name]], 0)) for name in counted}
+    aligned = {name: listed[:, zones.columns[name], np.newaxis] for name in counted}
+    if strategy is ZoneStrategyType.BALANCED_ALLOCATION:
+        scores = _balanced(amounts, capacity, aligned, free.shape[:2])
+    else:
+        total, weight = np.zeros(free.shape[:2], np.int64), np.zeros(free.shape[:2], np.int64)
+        for name in counted:
+            offered = np.maximum(capacity[name], 1)
+            part = amounts[name] if strategy is ZoneStrategyType.MOST_ALLOCATED else offered - amounts[name]
+            fits = capacity[name] >= amounts[name]
+            total += np.where(fits & aligned[name], part * MAX_SCORE // offered, 0) * weights.get(name, 1)
+            weight += np.where(aligned[name], weights.get(name, 1), 0)
+        scores = total // np.maximum(weight, 1)
+    exists = (free != ABSENT).any(axis=2)
+    scores = np.where(exists & (scores > 0), scores, MAX_SCORE + 1).min(axis=1)
+    return np.where(scores > MAX_SCORE, 0, scores)
+
+
+def _whole(name: str, amounts: IntArray) -> IntArray:
+    """Return amounts in whole cores, rounded up, as the scores of scheduler-plugins read them."""
+    return -(-amounts // _MILLI) if name == "cpu" else amounts
+
+
+def _balanced(
+    amounts: Mapping[str, IntArray],
+    capacity: Mapping[str, IntArray],
+    aligned: Mapping[str, BoolArray],
+    shape: tuple[int, int],
+) -> IntArray:
+    """Return the score [n, Z] of each zone: higher if the requested fractions of the resources are equal."""
+    fractions: list[FloatArray] = []
+    for name, amount in amounts.items():
+        fraction = np.where(capacity[name] > 0, amount / np.maximum(capacity[name], 1), 1.0)
+        fractions.append(np.where(aligned[name], fraction, np.nan))
+    if not fractions:
+        return np.zeros(shape, np.int64)
+    every = np.stack(fractions)
+    count = np.isfinite(every).sum(axis=0)
+    mean = np.nansum(every, axis=0) / np.maximum(count, 1)
+    variance = np.nansum((every - mean) ** 2, axis=0) / np.maximum(count - 1, 1)
+    fits = ~(every > 1).any(axis=0)
+    return np.where(fits, np.maximum(1 - variance, 0) * MAX_SCORE, 0).astype(np.int64)
+
+
+def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode, free: IntArray) -> int:
+    """Return the score of a node by the number of NUMA zones that a pod needs, and by the distances between these.
+
+    Args:
+      demand: the requests of the pod.
+      zones: the zones of all nodes.
+      topology: the node.
+      free: [Z, K] the free amounts of its zones.
+    """
+    free = free.copy()
+    listed = (free != ABSENT).any(axis=0)
+    parts = (demand.total,) if topology.pod_scope else (*demand.init, *demand.running)
+    most, nearest = 0, True
+    for requests in parts:
+        amounts = np.where(listed, zones.vector(requests), 0)
+        if not amounts.any():
+            continue
+        chosen = _fewest_zones(amounts, topology, free)
+        if chosen is None:
+            return 0
+        places, is_nearest = chosen
+        most, nearest = max(most, len(places)), nearest and is_nearest
+        remaining = amounts.copy()
+        for place in places:
+            taken = np.minimum(np.maximum(free[place], 0), remaining)
+            free[place] -= taken
+            remaining -= taken
+    if not most:
+        return MAX_SCORE
+    return MAX_SCORE - most * _SCORE_PER_ZONE + (_SCORE_PER_ZONE // 2 if nearest else 0)
+
+
+def _fewest_zones(
+    amounts: IntArray, topology: NumaNode, free: IntArray
+) -> tuple[tuple[int, ...], bool] | None:
+    """Return the fewest zones that offer some amounts, the nearest ones first, and whether no others are nearer."""
+    requested = amounts > 0
+    for count in range(1, len(topology.zones) + 1):
+        sets = list(combinations(range(len(topology.zones)), count))
+        fitting = [
+            places
+            for places in sets
+            if (free[list(places)][:, requested] != ABSENT).all()
+            and (free[list(places)].sum(axis=0) >= amounts)[requested].all()
+        ]
+        if fitting:
+            chosen = min(fitting, key=lambda places: _distance(topology, places))
+            nearest = min(_distance(topology, places) for places in sets)
+            return chosen, _distance(topology, chosen) == nearest
+    return None
+
+
+def _distance(topology: NumaNode, places: tuple[int, ...]) -> int:
+    """Return the sum of the distances between zones, which includes the distance of each zone to itself."""
+    chosen = [topology.zones[place] for place in places]
+    return sum(zone.costs.get(other.number, _UNKNOWN_COST) for zone in chosen for other in chosen)

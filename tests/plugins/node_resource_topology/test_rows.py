@@ -1,0 +1,87 @@
+"""Rows of NodeResourceTopologyMatch: they forbid nothing that the Filter accepts, and count equal pods exactly."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchsched.framework.constrain import CandidatePods, CandidateSet
+from batchsched.plugins.node_resource_topology import NodeResourceTopologyMatch
+from tests.plugins.cluster import class_of, land, named, refusals
+from tests.plugins.node_resource_topology.topologies import guaranteed, table, topology
+
+PLUGIN = NodeResourceTopologyMatch()
+SIZES = st.lists(
+    st.lists(
+        st.fixed_dictionaries({"cpu": st.integers(1, 5), "nvidia.com/gpu": st.integers(0, 3)}),
+        min_size=1,
+        max_size=2,
+    ),
+    min_size=1,
+    max_size=3,
+)
+ZONES = st.lists(
+    st.fixed_dictionaries({"cpu": st.integers(0, 12), "nvidia.com/gpu": st.integers(0, 4)}),
+    min_size=1,
+    max_size=3,
+)
+
+
+def pod_of(sizes: list[dict[str, int]], name: str) -> Any:
+    containers = [{one: str(amount) for one, amount in size.items()} for size in sizes]
+    return guaranteed(name, *({"memory": "1Gi", **each} for each in containers))
+
+
+def topology_of(zones: list[dict[str, int]], scope: str = "container") -> Any:
+    stated = ({one: str(amount) for one, amount in zone.items()} for zone in zones)
+    return topology("a", *stated, scope=scope)
+
+
+def rows_for(made: Any, *pods: Any) -> Any:
+    batch = [CandidatePods(at, class_of(made, one), at, 8, False) for at, one in enumerate(pods)]
+    return PLUGIN.constrain(CandidateSet(batch), made.all_nodes_view())
+
+
+def test_a_row_sums_the_pods_that_each_zone_has_room_for():
+    """Zones of 8 and 7 cpus have room for 2 and 1 pods of 4 cpus, and for 1 and 1 of 6 cpus: a 6 counts as one 4."""
+    made = table([topology_of([{"cpu": 8}, {"cpu": 7}])])
+    rows = rows_for(made, pod_of([{"cpu": 4}], "four"), pod_of([{"cpu": 6}], "six"))
+
+    def admitted(*pods: int) -> bool:
+        return all(sum(row.class_coefficients(2) * pods) <= row.right[0] for row in rows)
+
+    assert admitted(3, 0)
+    assert admitted(1, 1)
+    assert admitted(0, 2)
+    assert admitted(2, 1)
+    assert not admitted(4, 0)
+    assert not admitted(0, 3)
+    assert not admitted(3, 1)
+
+
+def test_pods_that_are_not_counted_take_room_in_the_rows():
+    four = pod_of([{"cpu": 4}], "four")
+    made = table([topology_of([{"cpu": 8}, {"cpu": 8}])], bound={"a": [named(four, "waiting")]})
+    assert next(row.right.tolist() for row in rows_for(made, four)) == [3]
+
+
+def test_there_are_no_rows_without_nodes_that_align_pods():
+    assert not rows_for(table([topology("a", {"cpu": "1"}, policy="none")]), pod_of([{"cpu": 4}], "four"))
+
+
+@pytest.mark.properties
+@given(sizes=SIZES, zones=ZONES, scope=st.sampled_from(["container", "pod"]), data=st.data())
+def test_rows_hold_for_every_placement_that_the_filter_accepts(sizes, zones, scope, data):
+    made = table([topology_of(zones, scope)])
+    pods = [pod_of(size, f"p{at}") for at, size in enumerate(sizes)]
+    rows = rows_for(made, *pods)
+    placed = np.zeros(len(pods), np.int64)
+    for step in range(data.draw(st.integers(0, 6))):
+        index = data.draw(st.integers(0, len(pods) - 1))
+        if not refusals(PLUGIN, pods[index], made):
+            land(made, named(pods[index], f"placed-{step}"), "a")
+            placed[index] += 1
+    for row in rows:
+        assert row.coefficients @ placed[row.classes] <= row.right[0]
