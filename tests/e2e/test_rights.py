@@ -14,6 +14,7 @@ import pytest
 from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.podgrouper.rules import OWNERS
 from tests.controlplane import audit, devices
 from tests.controlplane.audit import Right
@@ -27,7 +28,11 @@ from tests.e2e.serving import Served, serving
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
 LABEL = "scheduling.batchsched.dev/pod-group"
-TOPOLOGIES = (*EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)
+TOPOLOGIES = (
+    *EXTERNAL_TOPOLOGY_KINDS,
+    HYPER_NODE_KIND,
+    KIND_BY_GROUP_AND_NAME["topology.node.k8s.io", "NodeResourceTopology"],
+)
 SYNTHETIC = Right("resource.k8s.io", "resourceclaims/binding", "patch")
 """The API server asks for this right in a write of resourceclaims/status, and the audit log does not show it."""
 BUILT_IN = {"batch", "apps", "scheduling.k8s.io"}
