@@ -191,7 +191,7 @@ class Nomination(_PodEntry, frozen=True):
     node: str
 
 
-class Waiting(DecisionBase, frozen=True):
+class WaitingAtPermit(DecisionBase, frozen=True):
     """A gang that waits at Permit, with the plugin that answered Wait and the deadline (RFC 3339).
 
     The nodes of its pods are nominations.
@@ -245,7 +245,7 @@ class Decision(DecisionBase, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     nominations: tuple[Nomination, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingAtPermit, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
     solver: SolverAccount = SolverAccount()
 

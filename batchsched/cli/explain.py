@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from batchsched.api.core.quantity import format_count
-from batchsched.api.decision import Assignment, Eviction, Refusal, Waiting, refusal_text
+from batchsched.api.decision import Assignment, Eviction, Refusal, WaitingAtPermit, refusal_text
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.cli.options import (
     Config,
@@ -274,7 +274,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     state: GangResult
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
-    waiting: Waiting | None = None
+    waiting: WaitingAtPermit | None = None
     evictions: tuple[Eviction, ...] = ()
     turn: "PendingGangReport | None" = None
     position: int = 0

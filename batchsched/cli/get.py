@@ -77,19 +77,19 @@ def value_at(content: Any, *path: str) -> Any:
 
 
 def _text(*path: str, missing: str = NONE) -> Callable[[Object, float], str]:
-    def cell(content: Object, _: float) -> str:
+    def format_field(content: Object, _: float) -> str:
         field = value_at(content, *path)
         return missing if field in (None, "") else str(field)
 
-    return cell
+    return format_field
 
 
 def _amounts(*path: str) -> Callable[[Object, float], str]:
-    def cell(content: Object, _: float) -> str:
+    def format_amounts(content: Object, _: float) -> str:
         amounts = value_at(content, *path)
         return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) if amounts else NONE
 
-    return cell
+    return format_amounts
 
 
 def _queue(content: Object, _: float) -> str:
@@ -106,13 +106,13 @@ def _namespaces(content: Object, _: float) -> str:
 
 
 def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
-    def cell(content: Object, _: float) -> str:
+    def format_condition(content: Object, _: float) -> str:
         for condition in value_at(content, "status", "conditions") or ():
             if condition.get("type") == kind:
                 return ": ".join(str(condition[name]) for name in fields if condition.get(name)) or NONE
         return UNKNOWN
 
-    return cell
+    return format_condition
 
 
 def _min_member(content: Object, _: float) -> str:

@@ -171,32 +171,32 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _field_selector(name: str) -> Selector:
-    def select(value: Any) -> Iterator[Any]:
+    def select_field(value: Any) -> Iterator[Any]:
         if name == "*":
             yield from _children(value)
         elif isinstance(value, Mapping) and name in value:
             yield value[name]
 
-    return select
+    return select_field
 
 
 def _deep_selector(name: str) -> Selector:
     field = _field_selector(name)
 
-    def select(value: Any) -> Iterator[Any]:
+    def select_at_any_depth(value: Any) -> Iterator[Any]:
         yield from field(value)
         for child in _children(value):
-            yield from select(child)
+            yield from select_at_any_depth(child)
 
-    return select
+    return select_at_any_depth
 
 
 def _union_selector(selectors: Sequence[Selector]) -> Selector:
-    def select(value: Any) -> Iterator[Any]:
+    def select_union(value: Any) -> Iterator[Any]:
         for selector in selectors:
             yield from selector(value)
 
-    return select
+    return select_union
 
 
 def _item_selector(text: str) -> Selector:
@@ -219,11 +219,11 @@ def _item_selector(text: str) -> Selector:
     else:
         raise InvalidInput(f"[{text}] is not a name in quotes, an index or a slice", object="jsonpath")
 
-    def select(value: Any) -> Iterator[Any]:
+    def select_items(value: Any) -> Iterator[Any]:
         if isinstance(value, list | tuple):
             yield from value[chosen]
 
-    return select
+    return select_items
 
 
 def _filter_selector(text: str) -> Selector:
@@ -238,13 +238,13 @@ def _filter_selector(text: str) -> Selector:
     path, compare = _parse_path(condition[1]), _OPERATORS.get(condition[2] or "")
     expected = _literal(condition[3]) if compare is not None else None
 
-    def fulfils(item: Any) -> bool:
+    def matches_filter(item: Any) -> bool:
         values = follow_path(path, item)
         if compare is None:
             return bool(values)
         return any(_compare(compare, value, expected) for value in values)
 
-    return lambda value: (item for item in _children(value) if fulfils(item))
+    return lambda value: (item for item in _children(value) if matches_filter(item))
 
 
 def _compare(compare: Callable[[Any, Any], bool], value: Any, expected: Any) -> bool:

@@ -230,7 +230,7 @@ def _fair_shares(
     policies = QueuePolicies(tree, queue_policy)
     if policies.reads_past_usage:
         return {}
-    resources, table = current_queue_table(state, tree)
+    resources, table = queue_usage_and_demand(state, tree)
     fair = compute_entitlements(table, policies.policies_by_queue(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
@@ -238,18 +238,20 @@ def _fair_shares(
     }
 
 
-def current_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+def queue_usage_and_demand(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
     """Return the names of all resources that nodes offer, and the table of the amounts that queues use and demand."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
-    def row(amounts: Mapping[str, int]) -> IntArray:
+    def resource_vector(amounts: Mapping[str, int]) -> IntArray:
         return np.array(
             [amounts.get(resource, 0) if resource != POD_COUNT else 0 for resource in resources], np.int64
         )
 
-    allocated = {name: row(amounts) for name, amounts in state.queue_usage.allocated.items()}
-    requested = {name: row(amounts) for name, amounts in state.queue_usage.pending_requests.items()}
-    nothing = row({})
+    allocated = {name: resource_vector(amounts) for name, amounts in state.queue_usage.allocated.items()}
+    requested = {
+        name: resource_vector(amounts) for name, amounts in state.queue_usage.pending_requests.items()
+    }
+    nothing = resource_vector({})
     demand = {
         name: allocated.get(name, nothing) + requested.get(name, nothing) for name in {*allocated, *requested}
     }

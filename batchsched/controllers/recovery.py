@@ -361,7 +361,7 @@ class UnusedClaimController:
                 yield claim
 
     def _start(self, claim: ResourceClaim, release: Awaitable[None]) -> None:
-        async def run() -> None:
+        async def await_release() -> None:
             try:
                 await release
             except BatchschedError as error:  # the next refusal tries again
@@ -370,7 +370,7 @@ class UnusedClaimController:
                 del self._running[claim.key]
 
         _LOG.info("ResourceClaim %s is released: its pods cannot start", claim.key)
-        self._running[claim.key] = asyncio.create_task(run())
+        self._running[claim.key] = asyncio.create_task(await_release())
 
 
 def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozenset[str]) -> bool:

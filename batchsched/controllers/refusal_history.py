@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.decision import Decision, Refusal, Waiting, new_nodes_may_help, refusal_text
+from batchsched.api.decision import Decision, Refusal, WaitingAtPermit, new_nodes_may_help, refusal_text
 
 KEEP_SECONDS: Final = 10.0
 """Seconds for which a message is first kept, even if a later session counts differently."""
@@ -52,7 +52,7 @@ class RefusalRecord:
     latest: Refusal | None = None
     first: float = 0.0
     message: str = ""
-    waiting: Waiting | None = None
+    waiting: WaitingAtPermit | None = None
     profile: str = ""
     start: str = ""
     since: float = 0.0

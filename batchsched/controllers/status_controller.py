@@ -240,11 +240,11 @@ class StatusController:
         key = (POD_GROUPS, group.key)
         numbers, verdict = self._numbers(group.key), self._refusals.get(group.key)
 
-        def written(uid: str) -> status.Conditions | None:
+        def written_conditions(uid: str) -> status.Conditions | None:
             conditions: status.Conditions | None = (self._written.get((key, uid)) or {}).get("conditions")
             return conditions
 
-        for change in changed_conditions(self._cache, group, numbers, verdict, written, now):
+        for change in changed_conditions(self._cache, group, numbers, verdict, written_conditions, now):
             desired = {"conditions": [change.condition]}
             yield StatusChange((key, change.uid), change.resource, desired, None, name=change.name)
 

@@ -187,19 +187,19 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
     It is for plugins that read only nodes.
     """
 
-    def hint(pod: Pod, old: Node | None, new: Node) -> Hint:
+    def hint_of_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
         return Hint.queue_if(passes(pod, new) and (old is None or not passes(pod, old)))
 
-    return hint
+    return hint_of_node_change
 
 
 def when_changed(read: Callable[[Any], object]) -> HintFunction:
     """Return a hint function that answers Queue if the part of the object that `read` returns has changed."""
 
-    def hint(_pod: Pod, old: Any, new: Any) -> Hint:
+    def hint_of_change(_pod: Pod, old: Any, new: Any) -> Hint:
         return Hint.queue_if(old is None or new is None or read(old) != read(new))
 
-    return hint
+    return hint_of_change
 
 
 def always_queue(_pod: Pod, _old: Any, _new: Any) -> Hint:

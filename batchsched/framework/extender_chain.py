@@ -251,7 +251,9 @@ class ExtenderChain:
             places = np.flatnonzero(remaining).astype(np.int32)
             names = [table.names[at] for at in places]
 
-            def read(body: str, names: list[str] = names, extender: Extender = extender) -> FilterAnswer:
+            def read_filter_answer(
+                body: str, names: list[str] = names, extender: Extender = extender
+            ) -> FilterAnswer:
                 answer = decode_filter_answer(body, by_name=extender.node_cache_capable)
                 unknown = sorted(set(answer.nodes).difference(names))
                 if unknown:
@@ -259,7 +261,7 @@ class ExtenderChain:
                 return answer
 
             question = _nodes_question(extender, pod, places, table)
-            answer = self._ask(extender, extender.filter_verb, question, read, "Filter")
+            answer = self._ask(extender, extender.filter_verb, question, read_filter_answer, "Filter")
             if answer is not None:
                 verdict = _verdict(extender, answer, remaining, table)
                 refused.append((extender.url_prefix, verdict))
@@ -303,11 +305,11 @@ class ExtenderChain:
             if not extender.preempt_verb or not _manages(extender, pod):
                 continue
 
-            def read(body: str, extender: Extender = extender) -> dict[str, NodeVictims]:
+            def read_victims_by_node(body: str, extender: Extender = extender) -> dict[str, NodeVictims]:
                 return _victims(extender, decode_victims(body), leaving)
 
             question = encode_preemption_args(pod, victims, by_uid=extender.node_cache_capable)
-            answer = self._ask(extender, extender.preempt_verb, question, read, "PostFilter")
+            answer = self._ask(extender, extender.preempt_verb, question, read_victims_by_node, "PostFilter")
             if answer is not None:
                 order = [
                     *(node for node in victims if node in answer),

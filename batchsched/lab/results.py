@@ -445,12 +445,14 @@ def execute_missing_runs(
       UnusableInput: A worker process died.
     """
 
-    def report(finished: int) -> None:
+    def report_finished_runs(finished: int) -> None:
         if progress is not None:
             progress(finished, len(runs))
 
-    report(len(runs) - len(missing_runs(runs, folder)))
-    return write_missing_files(sort_by_seed(result_files(folder, runs)), folder, workers, report)
+    report_finished_runs(len(runs) - len(missing_runs(runs, folder)))
+    return write_missing_files(
+        sort_by_seed(result_files(folder, runs)), folder, workers, report_finished_runs
+    )
 
 
 def write_missing_files(
@@ -477,7 +479,7 @@ def write_missing_files(
             missing_by_key.setdefault(file.run.key, []).append(file)
     finished = len(files) - sum(map(len, missing_by_key.values()))
 
-    def write_all(key: str, source: Path | BytesIO) -> None:
+    def write_files_of_run(key: str, source: Path | BytesIO) -> None:
         nonlocal finished
         for file in missing_by_key[key]:
             file.write(source)
@@ -490,9 +492,9 @@ def write_missing_files(
         if result is None:
             unknown_runs.append(equal_files[0].run)
         else:
-            write_all(key, result)
+            write_files_of_run(key, result)
     for index, content in map_runs(execute_run, unknown_runs, workers):
-        write_all(unknown_runs[index].key, BytesIO(content))
+        write_files_of_run(unknown_runs[index].key, BytesIO(content))
     return len(unknown_runs)
 
 

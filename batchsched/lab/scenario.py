@@ -411,6 +411,20 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
     return {**content, head: with_value_at(content.get(head), rest, value) if rest else value}
 
 
+def policy_with_settings(policy: PolicyCase, settings: Mapping[str, str | float | bool]) -> PolicyCase:
+    """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
+
+    Raises:
+      InvalidInput: A path does not exist.
+    """
+    content: Any = policy.model_dump(mode="json", by_alias=True)
+    for place, value in settings.items():
+        if place.partition(".")[0] not in ("profile", "queues"):
+            raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
+        content = with_value_at(content, place, value)
+    return PolicyCase.model_validate(content)
+
+
 def value_at(content: Any, place: str) -> Any:
     """Return the value at a dotted path in nested mappings, or None if there is none."""
     for name in place.split("."):

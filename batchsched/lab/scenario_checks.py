@@ -16,8 +16,8 @@ from batchsched.lab.scenario import (
     PolicyCase,
     Scenario,
     TuningParameter,
+    policy_with_settings,
     queue_names,
-    with_value_at,
 )
 from batchsched.queues.gang_order import make_gang_order
 from batchsched.queues.tree import ENTITLING
@@ -161,7 +161,7 @@ def _problem_of(
 ) -> InvalidInput | None:
     """Return why a policy cannot have these settings; None if it can."""
     try:
-        changed = with_settings(policy, settings)
+        changed = policy_with_settings(policy, settings)
         # The stated policy accepts its own settings, or its first run names the field.
         policy_profile(scenario.profile, changed)
         _check_queue_changes(scenario, changed)
@@ -184,17 +184,3 @@ def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
     changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, ALL_NAMES}}
     run = next(runs_of(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1]))
     run.changed_queues(())
-
-
-def with_settings(policy: PolicyCase, settings: Mapping[str, str | float | bool]) -> PolicyCase:
-    """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
-
-    Raises:
-      InvalidInput: A path does not exist.
-    """
-    content: Any = policy.model_dump(mode="json", by_alias=True)
-    for place, value in settings.items():
-        if place.partition(".")[0] not in ("profile", "queues"):
-            raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
-        content = with_value_at(content, place, value)
-    return PolicyCase.model_validate(content)

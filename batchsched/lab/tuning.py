@@ -21,8 +21,15 @@ from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import runs_of
 from batchsched.lab.results import read_outcome, write_missing_files
-from batchsched.lab.scenario import PolicyCase, Scenario, Tuning, TuningParameter, value_at
-from batchsched.lab.scenario_checks import check_tuned_parameters, with_settings
+from batchsched.lab.scenario import (
+    PolicyCase,
+    Scenario,
+    Tuning,
+    TuningParameter,
+    policy_with_settings,
+    value_at,
+)
+from batchsched.lab.scenario_checks import check_tuned_parameters
 from batchsched.lab.tuning_result_files import (
     HELD_OUT,
     SEARCH,
@@ -145,7 +152,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
     tried = _search(scenario, tuning, base, search_runs)
     sign = -1.0 if maximised else 1.0
     best = min(tried, key=lambda setting: sign * setting.value)
-    chosen = with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
+    chosen = policy_with_settings(base, best.settings).model_copy(update={"name": f"{base.name}, tuned"})
     compared = {0: base, tried.index(best) + 1: chosen}
     outcomes_by_policy = search_runs.run_policies(compared, HELD_OUT, seeds)
     check = compare_pairs(*outcomes_by_policy)
@@ -230,7 +237,7 @@ def _search(
     while len(tried) < tuning.trials:
         proposals = [study.ask(ranges) for _ in range(min(tuning.at_once, tuning.trials - len(tried)))]
         policies = {
-            number: with_settings(base, proposal.params)
+            number: policy_with_settings(base, proposal.params)
             for number, proposal in enumerate(proposals, start=len(tried) + 1)
         }
         by_policy = search_runs.run_policies(policies, SEARCH, scenario.seeds)

@@ -13,8 +13,7 @@ from batchsched.lab.figure import Figure, axis, format_number, policy_color
 from batchsched.lab.pairs import difference_text
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.report import sweep_document
-from batchsched.lab.scenario import Scenario, TuningParameter
-from batchsched.lab.scenario_checks import with_settings
+from batchsched.lab.scenario import Scenario, TuningParameter, policy_with_settings
 from batchsched.lab.tuning import TuningResult
 
 
@@ -47,7 +46,9 @@ def _of_compared_policies(
     stated_policy = next(policy for policy in scenario.policies if policy.name == result.policy)
     whole = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     names = dict.fromkeys(outcome.policy for outcome in result.outcomes)
-    policies = dict(zip(names, (stated_policy, with_settings(whole, result.best.settings)), strict=True))
+    policies = dict(
+        zip(names, (stated_policy, policy_with_settings(whole, result.best.settings)), strict=True)
+    )
     return replace(
         settings,
         profiles={name: policy_profile(scenario.profile, policy) for name, policy in policies.items()},

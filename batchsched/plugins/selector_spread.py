@@ -102,7 +102,7 @@ def zone_indexes(table: NodeTable) -> IndexArray:
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
     """
 
-    def build(table: NodeTable) -> IndexArray:
+    def zone_index_by_node(table: NodeTable) -> IndexArray:
         numbers: dict[tuple[str, str], int] = {}
         codes = np.full(len(table.nodes), -1, np.int32)
         for index, node in enumerate(table.nodes):
@@ -111,7 +111,7 @@ def zone_indexes(table: NodeTable) -> IndexArray:
                 codes[index] = numbers.setdefault(zone, len(numbers))
         return codes
 
-    return table.cached_value("zones in their regions", build)
+    return table.cached_value("zones in their regions", zone_index_by_node)
 
 
 def _first(node: Node, labels: tuple[str, ...]) -> str:

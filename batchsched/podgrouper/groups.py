@@ -42,7 +42,7 @@ class PodGroupIndex:
         return self._by_origin[origin]
 
     def put(self, origin: int, group: PodGroup) -> None:
-        """Add a PodGroup to those of one origin, or replace its previous version."""
+        """Add or update a PodGroup of one origin, such as users, the pod grouper or another scheduler."""
         self._by_origin[origin][group.key] = group
         self._show(group.key)
 
@@ -52,7 +52,7 @@ class PodGroupIndex:
             self._show(key)
 
     def replace(self, origin: int, listed: Iterable[PodGroup]) -> None:
-        """Replace all PodGroups of one origin by a complete list."""
+        """Replace all PodGroups of one origin, such as another scheduler, by a complete list."""
         groups = self._by_origin[origin]
         before = set(groups)
         groups.clear()

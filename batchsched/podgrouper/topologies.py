@@ -44,7 +44,7 @@ class TopologyIndex:
         yield HYPER_NODE_KIND, HyperNodeStore(self)
 
     def put(self, origin: int, topology: Topology) -> None:
-        """Add a Topology to those of one origin, or replace its previous version."""
+        """Add or update a Topology of one origin: batchsched itself, or another scheduler such as Kueue."""
         self._by_origin[origin][topology.name] = topology
         self._show(topology.name)
 
@@ -54,7 +54,7 @@ class TopologyIndex:
             self._show(name)
 
     def replace(self, origin: int, listed: Iterable[Topology]) -> None:
-        """Replace all Topologies of one origin by a complete list."""
+        """Replace all Topologies of one origin, such as Kueue, by a complete list."""
         topologies = self._by_origin[origin]
         names = set(topologies)
         topologies.clear()
@@ -133,7 +133,7 @@ class TopologyStore:
         self._index.remove(self._origin, topology.metadata.name)
 
     def replace(self, kind: type, listed: Iterable[Topology]) -> None:
-        """Replace all Topologies of the origin by a complete list."""
+        """Replace all Topologies of this scheduler by a complete list."""
         self._index.replace(self._origin, listed)
 
 

@@ -82,7 +82,7 @@ class NoExtenders:
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply which states that the extender was not called."""
+        """Call no extender; return a reply that states this."""
         return ExtenderReply(fault=NOT_CALLED)
 
 

@@ -188,11 +188,11 @@ class PendingExplanations:
     def next_pending(self) -> PendingExplanation | None:
         """Return the refusal to explain next: gangs without any explanation first, and namespaces take turns."""
 
-        def turn(pending: PendingExplanation) -> tuple[bool, int]:
+        def explanation_turn(pending: PendingExplanation) -> tuple[bool, int]:
             namespace = gang_namespace(pending.refusal.pod_group)
             return pending.key in self._explanations, self._turn_by_namespace.get(namespace, 0)
 
-        return min(self._pending.values(), key=turn, default=None)
+        return min(self._pending.values(), key=explanation_turn, default=None)
 
     def is_current(self, pending: PendingExplanation) -> bool:
         """Return whether a refusal is still the last one of its gang. Any thread may call this method."""

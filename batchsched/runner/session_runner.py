@@ -139,7 +139,7 @@ class SessionRunner:
     def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from a Snapshot and return the decision. A plugin that exceeds its deadline is disabled."""
 
-        def attempt(call_counter: PluginCallCounter | None) -> Decision:
+        def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
             self._transcript.replay_from(self._transcript.calls)
             outside = ExternalCalls(self._transcript, call_counter)
@@ -147,9 +147,9 @@ class SessionRunner:
 
         if self.has_external_plugins:
             seconds = self.profile.plugin_deadline_seconds
-            decision, overdue = run_with_retries(attempt, seconds, self.overdue)
+            decision, overdue = run_with_retries(attempt_decision, seconds, self.overdue)
         else:
-            decision, overdue = attempt(None), self.overdue
+            decision, overdue = attempt_decision(None), self.overdue
         self.answers = ExternalAnswers(self._transcript.calls, overdue)
         # Later sessions number their calls again, so they need only the names of the plugins.
         self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in overdue)
@@ -182,7 +182,7 @@ def run_until_deadline(
     """Run a function in a new thread and return its result, or the first of its plugin calls that takes too long."""
     result: Future[T] = Future()
 
-    def run() -> None:
+    def run_work() -> None:
         try:
             call_counter.begin_session()
             result.set_result(work())
@@ -190,7 +190,7 @@ def run_until_deadline(
             result.set_exception(error)
 
     # A daemon thread, so that a plugin that never returns does not block the end of the process.
-    Thread(target=run, name="session", daemon=True).start()
+    Thread(target=run_work, name="session", daemon=True).start()
     interval = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
     last_call, since = call_counter.current, monotonic()
     while not wait([result], interval).done:

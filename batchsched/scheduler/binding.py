@@ -48,11 +48,11 @@ def ignore_binding(pod: Pod, node: str, problem: str) -> None:
 def combine_callbacks(*callbacks: BindingCallback) -> BindingCallback:
     """Return a binding callback that calls several binding callbacks in order."""
 
-    def call(pod: Pod, node: str, problem: str) -> None:
+    def call_all_callbacks(pod: Pod, node: str, problem: str) -> None:
         for callback in callbacks:
             callback(pod, node, problem)
 
-    return call
+    return call_all_callbacks
 
 
 class BindingCycles:
@@ -168,18 +168,18 @@ class BindingCycles:
         """
         pipeline = profile_scheduler.pipeline
 
-        async def run(stage: Stage, pods: Places) -> dict[str, str]:
+        async def run_stage_for_pods(stage: Stage, pods: Places) -> dict[str, str]:
             running = (_problem_of(stage(pipeline, pod, node, cycle)) for pod, node in pods)
             problems = zip(pods, await asyncio.gather(*running), strict=True)
             return {pod.key: problem for (pod, _), problem in problems if problem}
 
-        unprepared = await run(run_prebind, places)
+        unprepared = await run_stage_for_pods(run_prebind, places)
         if unprepared:
             first = next(iter(unprepared))
             shared_problem = f"PreBind of pod {first} of the gang failed: {unprepared[first]}"
             problems = {pod.key: unprepared.get(pod.key, shared_problem) for pod, _ in places}
         else:
-            problems = await run(run_bind, places)
+            problems = await run_stage_for_pods(run_bind, places)
         failed = tuple((pod, node) for pod, node in places if pod.key in problems)
         errors = await asyncio.gather(*(undo_prebind(pipeline, pod, node, cycle) for pod, node in failed))
         for error in (error for errors_of_pod in errors for error in errors_of_pod):

@@ -140,11 +140,13 @@ class SchedulerLoop:
           on_forecast: Called after each forecast.
         """
 
-        def record(outcome: ForecastOutcome) -> None:
+        def record_policy_choice(outcome: ForecastOutcome) -> None:
             if outcome.choice.is_change:
                 record_event(choice_event(outcome))
 
-        self._forecasting = PolicyWorker(self._clock, lambda: self.profile_schedulers, (record, on_forecast))
+        self._forecasting = PolicyWorker(
+            self._clock, lambda: self.profile_schedulers, (record_policy_choice, on_forecast)
+        )
         self._forecasting.start()
 
     def stop_forecasts(self) -> None:

@@ -251,7 +251,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
         connection.on_request = observation.counting.count_request
         lease = _lease(options, configuration.leader_election, connection, clock)
 
-        def make_app() -> SchedulerApp:
+        def make_scheduler_app() -> SchedulerApp:
             return SchedulerApp(
                 connection,
                 clock,
@@ -270,7 +270,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
-        return await ReplicaProcess(connection, clock, lease, make_app, background.run).run()
+        return await ReplicaProcess(connection, clock, lease, make_scheduler_app, background.run).run()
 
 
 def _lease(
@@ -350,11 +350,11 @@ class BackgroundTasks:
             metrics.reloads.labels("success" if succeeded else "failure").inc()
             metrics.reload_ok.set(succeeded)
 
-        def apply(configuration: BatchSchedulerConfiguration) -> None:
+        def apply_configuration(configuration: BatchSchedulerConfiguration) -> None:
             service.reconfigure(
                 configuration.profiles, configuration.sessions_kept > 0, configuration.explanations
             )
             self.observation.sessions.resize(configuration.sessions_kept)
 
         metrics.reload_ok.set(1)
-        return ConfigReload(self.file, self.configuration, apply, service.clock, count_reload)
+        return ConfigReload(self.file, self.configuration, apply_configuration, service.clock, count_reload)

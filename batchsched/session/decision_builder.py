@@ -20,7 +20,7 @@ from batchsched.api.decision import (
     SetAside,
     SolverAccount,
     TierAccount,
-    Waiting,
+    WaitingAtPermit,
 )
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.runtime.deadline import exceeded_deadlines
@@ -161,7 +161,7 @@ class DecisionBuilder:
                 for namespace, pod, node in _sorted_places(held, names, self.nominated)
             ),
             waiting=tuple(
-                Waiting(
+                WaitingAtPermit(
                     pod_group=placement.gang.key,
                     plugin=placement.held_by,
                     until=format_timestamp(placement.until),

@@ -311,11 +311,11 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
 def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
 
-    def explain() -> Refusal:
+    def explain_greedy_result() -> Refusal:
         formulation = formulate(context, [gang], gang.created)
         return explain_formulation(context, formulation, solve_greedy(formulation.problem))
 
-    return _explain_safely(gang.key, explain)
+    return _explain_safely(gang.key, explain_greedy_result)
 
 
 def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:

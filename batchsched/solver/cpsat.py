@@ -330,7 +330,7 @@ class LpOptimum:
 class LinearProgram:
     """A linear program that stays loaded in the GLOP solver, to be solved again after its bounds change.
 
-    `set_rows` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
+    `set_row_bounds` and the duals count only rows with a limit: OR-Tools drops the others when it loads the model.
     Each solve starts from the basis of the previous one: equal sequences of solves give equal answers.
     """
 
@@ -346,12 +346,12 @@ class LinearProgram:
             raise SolverFault("GLOP calls the model invalid: " + str(fault))
         self._rows, self._variables = self._solver.constraints(), self._solver.variables()
 
-    def set_rows(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
+    def set_row_bounds(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
         """Set the lower and upper limits [n] of the constraints `rows` [n]; infinity means no limit."""
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
             self._rows[row].SetBounds(bottom, top)
 
-    def set_variables(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
+    def set_variable_upper_bounds(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
         """Set the upper bounds [n] of the variables `indices` [n]; their lower bounds become 0."""
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             self._variables[index].SetBounds(0.0, top)

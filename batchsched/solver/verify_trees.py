@@ -47,20 +47,20 @@ def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
     parents, needs = problem.subgroups.parent.tolist(), problem.subgroups.need.tolist()
     owners = problem.subgroups.gang.tolist()
 
-    def runs(s: int) -> bool:
+    def subgroup_runs(s: int) -> bool:
         children = [child for child, parent in enumerate(parents) if parent == s]
         if not children:
             return by_subgroup[s] >= int(needs[s])
         least = int(problem.subgroups.min_children[s])
-        return sum(map(runs, children)) >= (len(children) if least == NONE else least)
+        return sum(map(subgroup_runs, children)) >= (len(children) if least == NONE else least)
 
     for gang in [g for g, tree in enumerate(trees) if tree]:
         for s in [s for s, owner in enumerate(owners) if owner == gang]:
-            if any(by_subgroup[inner] for inner in subgroups_within(problem, s)) and not runs(s):
+            if any(by_subgroup[inner] for inner in subgroups_within(problem, s)) and not subgroup_runs(s):
                 yield f"subgroup {s} of gang {gang} has pods, and does not run with them"
         roots = [s for s, owner in enumerate(owners) if owner == gang and parents[s] == NONE]
         least = int(problem.gangs.min_children[gang])
-        running = sum(map(runs, roots))
+        running = sum(map(subgroup_runs, roots))
         if by_gang[gang] and running < (len(roots) if least == NONE else least):
             yield f"gang {gang} has pods, and only {running} of its subgroups run with them"
 

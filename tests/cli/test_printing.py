@@ -10,7 +10,7 @@ from batchsched.api.decision import (
     SetAside,
     SolverAccount,
     TierAccount,
-    Waiting,
+    WaitingAtPermit,
 )
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
@@ -40,7 +40,7 @@ EVERYTHING = Decision(
     refusals=(REFUSAL,),
     reservations=(Reservation(pod_group="a/head", start="2026-01-01T03:00:00Z"),),
     nominations=(Nomination(namespace="a", pod="soon", node="n7"),),
-    waiting=(Waiting(pod_group="a/held", plugin="Quota", until="2026-01-01T00:10:00Z"),),
+    waiting=(WaitingAtPermit(pod_group="a/held", plugin="Quota", until="2026-01-01T00:10:00Z"),),
     set_aside=(SetAside(file="f.yaml", object="Pod a/x", field="spec.priority", message="too large"),),
     solver=SolverAccount(tiers=(TierAccount(share="all", priority=0, objective=1, bound=1),), guard=True),
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import PodStatus
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.api.crd.queue import QueueStatus
-from batchsched.api.decision import REASONS, Refusal, Waiting
+from batchsched.api.decision import REASONS, Refusal, WaitingAtPermit
 from batchsched.api.gang import GangPhase
 from batchsched.controllers.desired_status import (
     PodCounts,
@@ -29,7 +29,9 @@ REFUSED = RefusalRecord(
         pod_group="team/bert", reason="QueueLimit", message="2 over the limit.", relaxation="a limit of 8"
     )
 )
-HELD = RefusalRecord(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
+HELD = RefusalRecord(
+    waiting=WaitingAtPermit(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z")
+)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.decision import Waiting
+from batchsched.api.decision import WaitingAtPermit
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between, phase_after
 from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
 from batchsched.controllers.refusal_history import RefusalRecord
@@ -13,7 +13,9 @@ from tests.session.scenario import NOW, group
 from tests.state.objects import ended, leaving, node, pod
 
 BERT = group("bert", 2)
-HELD = RefusalRecord(waiting=Waiting(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z"))
+HELD = RefusalRecord(
+    waiting=WaitingAtPermit(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z")
+)
 KINDS = ("create", "assume", "forget", "bind", "run", "succeed", "fail", "evict", "delete", "list")
 events = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.booleans(), st.booleans()), max_size=30

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from batchsched.api.decision import Decision, Refusal, Reservation, Waiting
+from batchsched.api.decision import Decision, Refusal, Reservation, WaitingAtPermit
 from batchsched.controllers.refusal_history import (
     ARRIVING_SECONDS,
     KEEP_SECONDS,
@@ -128,7 +128,7 @@ def test_surplus_pods_are_reported_as_without_room(verdicts):
 
 
 def test_refusal_of_a_gang_is_cleared_only_by_its_own_profile(verdicts):
-    waiting = Waiting(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
+    waiting = WaitingAtPermit(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
     assert verdicts.record_decision(Decision(), "other", (), {}, 3, 0.0) == set()
     assert verdicts.get(GANG).waiting == waiting

@@ -4,13 +4,12 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
+from batchsched.lab.scenario import load_scenario, policy_with_settings, unknown_queue_warnings
 from batchsched.lab.scenario_checks import (
     ComparedProfile,
     check_tuned_parameters,
     indistinct_policy_warnings,
     scenario_warnings,
-    with_settings,
 )
 from tests.lab.scenarios import scenario
 
@@ -108,7 +107,7 @@ def test_a_parameter_that_needs_the_choice_of_another_one_is_accepted():
 
 def test_settings_replace_only_their_own_fields():
     policy = scenario().policies[0]
-    made = with_settings(policy, {"profile.policy.args.x": 3, "queues.a.weight": 2.0})
+    made = policy_with_settings(policy, {"profile.policy.args.x": 3, "queues.a.weight": 2.0})
     assert made.profile == {"policy": {"name": "fcfs", "args": {"x": 3}}}
     assert made.queues == {"a": {"weight": 2.0}}
     assert policy == scenario().policies[0]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from batchsched.api.decision import Decision, Nomination, Waiting
+from batchsched.api.decision import Decision, Nomination, WaitingAtPermit
 from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
 from batchsched.session.session import Session
@@ -138,7 +138,9 @@ def test_a_gang_held_at_permit_is_passed_to_the_next_session_until_its_timeout()
                     Nomination(namespace=one.namespace, pod=one.pod, node=one.node)
                     for one in decided.assignments
                 ),
-                waiting=(Waiting(pod_group="default/g0", plugin="Quota", until="1970-01-01T00:00:30Z"),),
+                waiting=(
+                    WaitingAtPermit(pod_group="default/g0", plugin="Quota", until="1970-01-01T00:00:30Z"),
+                ),
             )
 
     made = []

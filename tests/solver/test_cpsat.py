@@ -151,12 +151,12 @@ def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
     first = program.solve()
     assert first is not None
     assert first.worth == pytest.approx(6 * 9 / 5)
-    program.set_variables(np.array([2]), np.array([1.0]))
+    program.set_variable_upper_bounds(np.array([2]), np.array([1.0]))
     second = program.solve()
     assert second is not None
     assert second.values[2] == pytest.approx(1.0)
     assert second.worth == pytest.approx(6 + 4)
-    program.set_rows(np.array([0]), np.array([-np.inf]), np.array([5.0]))
+    program.set_row_bounds(np.array([0]), np.array([-np.inf]), np.array([5.0]))
     third = program.solve()
     assert third is not None
     assert third.worth == pytest.approx(6.0)

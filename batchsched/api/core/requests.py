@@ -223,16 +223,16 @@ def _maximum_of_pod(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     in_status = {one.name: one for one in status.init_container_statuses or ()}
     in_status |= {one.name: one for one in status.container_statuses or ()}
 
-    def requested(container: Container) -> Amounts | None:
+    def requested_amounts(container: Container) -> Amounts | None:
         return container.resources.requests if container.resources else None
 
-    def allocated(container: Container) -> Amounts | None:
+    def allocated_amounts(container: Container) -> Amounts | None:
         reported = in_status.get(container.name)
         if reported is not None and reported.allocated_resources is not None:
             return reported.allocated_resources
-        return None if infeasible else requested(container)
+        return None if infeasible else requested_amounts(container)
 
-    def in_use(container: Container) -> Amounts | None:
+    def amounts_in_use(container: Container) -> Amounts | None:
         reported = in_status.get(container.name)
         if (
             reported is not None
@@ -240,14 +240,17 @@ def _maximum_of_pod(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
             and reported.resources.requests is not None
         ):
             return reported.resources.requests
-        return allocated(container)
+        return allocated_amounts(container)
 
     used = status.resources.requests if status.resources else None
     if status.allocated_resources is not None and used is not None:
         amounts = [_read(status.allocated_resources), _read(used)]
     else:
-        amounts = [_over_containers(pod, allocated, defaults), _over_containers(pod, in_use, defaults)]
-    total = {} if infeasible else _over_containers(pod, requested, defaults)
+        amounts = [
+            _over_containers(pod, allocated_amounts, defaults),
+            _over_containers(pod, amounts_in_use, defaults),
+        ]
+    total = {} if infeasible else _over_containers(pod, requested_amounts, defaults)
     for each in amounts:
         _raise_to(total, each)
     return total
@@ -256,13 +259,13 @@ def _maximum_of_pod(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
 def _over_containers(pod: Pod, amounts_of: ContainerAmounts, defaults: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts that the containers of a pod need together at any moment."""
 
-    def read(container: Container) -> dict[str, int]:
+    def amounts_with_defaults(container: Container) -> dict[str, int]:
         return {**defaults, **_read(amounts_of(container))}
 
     total: dict[str, int] = {}
     for container in pod.spec.containers:
-        _add(total, read(container))
-    _apply_init(total, pod.spec.init_containers or (), read)
+        _add(total, amounts_with_defaults(container))
+    _apply_init(total, pod.spec.init_containers or (), amounts_with_defaults)
     return total
 
 

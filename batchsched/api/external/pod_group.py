@@ -43,7 +43,10 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
 
     @property
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status of this PodGroup that batchsched keeps."""
+        """The conditions in the status of this PodGroup that are copied to the converted PodGroup.
+
+        They are () for kinds whose conditions are not read.
+        """
         return ()
 
 

@@ -108,13 +108,13 @@ class NodeValueCache:
         Earlier arrays of the key are not changed.
         """
 
-        def amend(old: Array, changed: IndexArray) -> Array:
+        def recompute_changed_nodes(old: Array, changed: IndexArray) -> Array:
             made = old.copy()
             if len(changed):
                 made[changed] = ask(changed)
             return made
 
-        entries: Array = self._of(self._arrays, key, lambda: ask(None), amend)
+        entries: Array = self._of(self._arrays, key, lambda: ask(None), recompute_changed_nodes)
         return entries
 
     def _of(

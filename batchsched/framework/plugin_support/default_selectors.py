@@ -62,17 +62,17 @@ def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _services(table: NodeTable) -> dict[str, list[Service]]:
-    def build(snapshot: Snapshot) -> dict[str, list[Service]]:
+    def group_services_by_namespace(snapshot: Snapshot) -> dict[str, list[Service]]:
         services: dict[str, list[Service]] = {}
         for service in snapshot.services:
             services.setdefault(_namespace(service.metadata), []).append(service)
         return services
 
-    return table.snapshot_value("services by namespace", build)
+    return table.snapshot_value("services by namespace", group_services_by_namespace)
 
 
 def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
-    def build(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
+    def selectors_by_controller(snapshot: Snapshot) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
         selectors: dict[tuple[str, str, str], tuple[LabelSelector, ...]] = {}
         for controller in snapshot.replication_controllers:
             if controller.spec.selector:
@@ -86,7 +86,7 @@ def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelect
                 selectors[_key(kind, metadata)] = (selector,)
         return selectors
 
-    return table.snapshot_value("workload selectors", build)
+    return table.snapshot_value("workload selectors", selectors_by_controller)
 
 
 def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:

@@ -36,7 +36,7 @@ class DeviceObjects:
 def device_objects(table: NodeTable) -> DeviceObjects:
     """Return the ResourceClaims, DeviceClasses and devices of the session's snapshot."""
 
-    def build(_snapshot: object) -> DeviceObjects:
+    def build_device_objects(_snapshot: object) -> DeviceObjects:
         snapshot, rules = table.snapshot, table.release.devices
         ledger = table.device_ledger
         return DeviceObjects(
@@ -48,17 +48,17 @@ def device_objects(table: NodeTable) -> DeviceObjects:
             ),
         )
 
-    return table.snapshot_value(_OBJECTS, build)
+    return table.snapshot_value(_OBJECTS, build_device_objects)
 
 
 def columns_served_by_devices(table: NodeTable) -> BoolArray:
     """Return a mask [R] of the extended resources that a DeviceClass serves on nodes without a device plugin."""
 
-    def build(_snapshot: object) -> BoolArray:
+    def mask_served_columns(_snapshot: object) -> BoolArray:
         served = classes_of_resources(table.snapshot.device_classes)
         return np.array([name in served for name in table.resources], np.bool_)
 
-    return table.snapshot_value("served resources", build)
+    return table.snapshot_value("served resources", mask_served_columns)
 
 
 def equal_device_groups(table: NodeTable) -> EqualDeviceGroups:

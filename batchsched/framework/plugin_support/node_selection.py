@@ -27,13 +27,13 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
       InvalidSelector: an expression has an unknown operator.
     """
 
-    def ask(nodes: Nodes) -> BoolArray:
+    def nodes_matching_any_term(nodes: Nodes) -> BoolArray:
         mask = np.zeros(len(nodes), np.bool_)
         for term in selector.node_selector_terms:
             mask |= nodes_matching_term(table, term)[nodes.where]
         return mask
 
-    return table.cached_array(("selected", selector), ask)
+    return table.cached_array(("selected", selector), nodes_matching_any_term)
 
 
 def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
@@ -121,11 +121,11 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
     """
     group_numbers: dict[tuple[Taint, ...], int] = table.snapshot_value("taint groups", lambda _: {})
 
-    def codes(nodes: Nodes) -> IndexArray:
+    def taint_group_indexes(nodes: Nodes) -> IndexArray:
         numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)
         return np.fromiter(numbers, np.int32, len(nodes))
 
-    return table.cached_array("taint groups", codes), tuple(group_numbers)
+    return table.cached_array("taint groups", taint_group_indexes), tuple(group_numbers)
 
 
 def untolerated_taint_counts(
@@ -133,12 +133,12 @@ def untolerated_taint_counts(
 ) -> IntArray:
     """Return for each node [N] how many of its taints have one of the given effects and are not tolerated."""
 
-    def counts(nodes: Nodes) -> IntArray:
+    def count_untolerated_taints(nodes: Nodes) -> IntArray:
         codes, groups = taint_groups(table)
         counts = [len(untolerated_taints(taints, tolerations, effects)) for taints in groups]
         return np.asarray(counts, np.int64)[codes[nodes.where]]
 
-    return table.cached_array(("untolerated", tolerations, effects), counts)
+    return table.cached_array(("untolerated", tolerations, effects), count_untolerated_taints)
 
 
 def untolerated_taints(

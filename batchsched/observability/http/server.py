@@ -74,7 +74,7 @@ class Server:
         """
 
         @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        async def handle_with_access_check(request: web.Request, handler: Handler) -> web.StreamResponse:
             connection = request.protocol
             if not isinstance(connection, ConnectionHandler):
                 return await self.access.middleware(request, handler)
@@ -84,7 +84,7 @@ class Server:
             finally:
                 connection.set_busy(False)
 
-        app = web.Application(middlewares=[guard])
+        app = web.Application(middlewares=[handle_with_access_check])
         app.add_routes(self.routes)
         app.on_response_prepare.append(_add_security_headers)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)

@@ -48,7 +48,7 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     affinity_of,
     anti_affinity_of,
     count_required_terms,
-    has_no_pod_affinity,
+    no_pod_has_affinity,
     sum_preferred_terms,
     topology_keys,
 )
@@ -117,7 +117,7 @@ class InterPodAffinity(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        if has_no_pod_affinity(nodes.table, pod.pod):
+        if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP_FILTER
         terms_state = count_required_terms(nodes.table, pod.pod)
         if (
@@ -164,7 +164,7 @@ class InterPodAffinity(
         wants = affinity_of(pod.pod).preferred or anti_affinity_of(pod.pod).preferred
         if self._args.ignore_preferred_terms_of_existing_pods and not wants:
             return SKIP
-        if has_no_pod_affinity(nodes.table, pod.pod):
+        if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP
         tally = sum_preferred_terms(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
         if tally is None:

@@ -57,10 +57,10 @@ def anti_affinity_of(pod: Pod) -> PodAffinity:
 def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
     """Return the labels of all Namespace objects by name."""
 
-    def build(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
+    def labels_by_namespace(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
 
-    return table.snapshot_value("namespace labels", build)
+    return table.snapshot_value("namespace labels", labels_by_namespace)
 
 
 def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
@@ -230,7 +230,7 @@ def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(term.topology_key for term in terms))
 
 
-def has_no_pod_affinity(table: NodeTable, pod: Pod) -> bool:
+def no_pod_has_affinity(table: NodeTable, pod: Pod) -> bool:
     """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
     own = pod.spec.affinity
     return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))

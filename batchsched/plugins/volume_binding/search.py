@@ -291,7 +291,7 @@ def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
     Of several reports for a node, the first in the snapshot with enough capacity counts.
     """
 
-    def build(table: NodeTable) -> IntArray:
+    def capacity_by_node(table: NodeTable) -> IntArray:
         room = np.full(len(table.nodes), NO_ROOM, np.int64)
         for capacity in table.snapshot.csi_storage_capacities:
             limit = (
@@ -305,7 +305,9 @@ def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
                 room[(room == NO_ROOM) & _within(topology, table)] = reported
         return room
 
-    room: IntArray = nodes.table.cached_value(("storage room", storage_class, size), build)[nodes.where]
+    room: IntArray = nodes.table.cached_value(("storage room", storage_class, size), capacity_by_node)[
+        nodes.where
+    ]
     return room
 
 

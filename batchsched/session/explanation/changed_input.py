@@ -22,7 +22,7 @@ def pod_group_reference(key: str) -> str:
     return f"PodGroup/{key}"
 
 
-def pod_template_reference(key: str) -> str:
+def pending_pods_reference(key: str) -> str:
     """Return the reference to all pending pods of a gang in an InputChange: `PodTemplate/NAMESPACE/NAME`."""
     return f"PodTemplate/{key}"
 
@@ -78,16 +78,16 @@ def _with_field(snapshot: Snapshot, change: InputChange) -> Snapshot:
     kind, _, key = change.set.partition("/")
     if kind == "Queue":
 
-        def changed_queue(queue: Queue) -> Queue:
+        def queue_after_change(queue: Queue) -> Queue:
             return queue if queue.name != key else _changed_model(Queue, queue, change)
 
-        return replace(snapshot, queues=tuple(map(changed_queue, snapshot.queues)))
+        return replace(snapshot, queues=tuple(map(queue_after_change, snapshot.queues)))
     if kind == "PodGroup":
 
-        def changed_group(group: PodGroup) -> PodGroup:
+        def pod_group_after_change(group: PodGroup) -> PodGroup:
             return group if group.key != key else _changed_model(PodGroup, group, change)
 
-        return replace(snapshot, pod_groups=tuple(map(changed_group, snapshot.pod_groups)))
+        return replace(snapshot, pod_groups=tuple(map(pod_group_after_change, snapshot.pod_groups)))
     if kind == "PodTemplate":
         return replace(snapshot, pods=_changed_pods(snapshot.pods, key, change))
     raise ValueError(f"{change.set}: expected Queue, PodGroup or PodTemplate")
@@ -107,24 +107,24 @@ def _changed_pods(pods: Sequence[Pod], key: str, change: InputChange) -> tuple[P
 
 
 def _pod_change(change: InputChange) -> Callable[[Pod], Pod]:
-    def changed(pod: Pod) -> Pod:
+    def pod_after_change(pod: Pod) -> Pod:
         document = msgspec.json.decode(msgspec.json.encode(pod))
         set_field(document, change.path, change.value)
         return msgspec.convert(without_nulls(document), Pod)
 
-    return changed
+    return pod_after_change
 
 
 def _spec_change(change: InputChange) -> Callable[[Pod], Pod]:
     """Return a function that changes a pod's spec; pods that shared one spec share one afterwards."""
     specs: dict[int, Any] = {}
 
-    def changed(pod: Pod) -> Pod:
+    def pod_after_spec_change(pod: Pod) -> Pod:
         if id(pod.spec) not in specs:
             specs[id(pod.spec)] = _pod_change(change)(pod).spec
         return msgspec.structs.replace(pod, spec=specs[id(pod.spec)])
 
-    return changed
+    return pod_after_spec_change
 
 
 def set_field(document: Any, path: str, value: Any) -> None:

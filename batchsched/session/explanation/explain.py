@@ -272,13 +272,13 @@ class RefusalVerifier:
         """Return the refusal with the gangs ahead, and a smallest set of changes."""
         snapshot, key = self._decided.snapshot, refusal.pod_group
 
-        def nodes_after(changes: Sequence[InputChange]) -> Sequence[ChangeOption]:
+        def node_options_after(changes: Sequence[InputChange]) -> Sequence[ChangeOption]:
             return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
 
         self._pause()
         jobs, queues = job_options(emptied, snapshot), queue_options(view, self._requested)
         search = ChangeSearch(verifier)
-        search.search(jobs, queues, nodes_after)
+        search.search(jobs, queues, node_options_after)
         self._pause()
         ahead = (
             find_preceding_gangs(

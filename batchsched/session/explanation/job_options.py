@@ -18,8 +18,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.session.explanation.changed_input import (
     json_pointer,
+    pending_pods_reference,
     pod_group_reference,
-    pod_template_reference,
 )
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.explanation.options import MAX_ALTERNATIVES, ChangeOption
@@ -102,7 +102,7 @@ def _tolerate(key: str, taint: Taint) -> InputChange:
     toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
     if not taint.value:
         toleration = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-    return InputChange(set=pod_template_reference(key), path="/spec/tolerations/-", value=toleration)
+    return InputChange(set=pending_pods_reference(key), path="/spec/tolerations/-", value=toleration)
 
 
 def _selectors(view: GangView) -> Iterator[ChangeOption]:
@@ -111,7 +111,7 @@ def _selectors(view: GangView) -> Iterator[ChangeOption]:
     if len(selectors) != 1:
         return
     selector = dict(selectors.pop())
-    target = pod_template_reference(view.gang.key)
+    target = pending_pods_reference(view.gang.key)
     for key, value in selector.items():
         values = Counter(node.labels[key] for node in view.tables.node_table.nodes if key in node.labels)
         other_values = sorted(
@@ -128,7 +128,7 @@ def _selectors(view: GangView) -> Iterator[ChangeOption]:
 
 def _constraints(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that remove a hard constraint on nodes and on other pods: affinities and spread constraints."""
-    target, specs = pod_template_reference(view.gang.key), [pod.spec for pod in view.distinct_pods]
+    target, specs = pending_pods_reference(view.gang.key), [pod.spec for pod in view.distinct_pods]
     affinities = [spec.affinity for spec in specs if spec.affinity is not None]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     kinds = (
@@ -197,12 +197,12 @@ def _level_options(
     # The nearest wider level first; the last step requires no level at all.
     wider = [*(level.name for level in reversed(wider_levels)), None]
 
-    def changed(steps: int) -> tuple[InputChange, ...]:
+    def changes_that_widen_level(steps: int) -> tuple[InputChange, ...]:
         return (InputChange(set=target, path=json_pointer(*place, "required"), value=wider[steps - 1]),)
 
     # A node may have the label of a level and not that of a wider one, which then excludes it.
     field = target + json_pointer(*place, "required")
-    yield ChangeOption(changed, most=len(wider), field=field, monotone=False)
+    yield ChangeOption(changes_that_widen_level, most=len(wider), field=field, monotone=False)
 
 
 def _sizes(view: GangView) -> Iterator[ChangeOption]:
@@ -241,9 +241,9 @@ def _size_option(view: GangView, resource: str, step: int) -> ChangeOption:
     requested = _largest_request(view, resource)
     resources = [pod.spec.containers[0].resources for pod in view.pods]
     limited = any(item is not None and resource in (item.limits or {}) for item in resources)
-    target = pod_template_reference(view.gang.key)
+    target = pending_pods_reference(view.gang.key)
 
-    def changed(steps: int) -> tuple[InputChange, ...]:
+    def changes_that_lower_requests(steps: int) -> tuple[InputChange, ...]:
         value = format_quantity(resource, requested - steps * step)
         place = ("spec", "containers", 0, "resources")
         kinds = ("requests", "limits") if limited else ("requests",)
@@ -253,7 +253,10 @@ def _size_option(view: GangView, resource: str, step: int) -> ChangeOption:
 
     guess = -(-(requested - _largest_node(view, resource)) // step)
     return ChangeOption(
-        changed, most=max(guess, requested // step - 1), guess=guess, field=f"{target} {resource}"
+        changes_that_lower_requests,
+        most=max(guess, requested // step - 1),
+        guess=guess,
+        field=f"{target} {resource}",
     )
 
 
@@ -282,7 +285,7 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
 def _gates(view: GangView) -> Iterator[ChangeOption]:
     if any(pod.spec.scheduling_gates for pod in view.pods):
         yield _single(
-            InputChange(set=pod_template_reference(view.gang.key), path="/spec/schedulingGates", value=[])
+            InputChange(set=pending_pods_reference(view.gang.key), path="/spec/schedulingGates", value=[])
         )
 
 
@@ -310,4 +313,4 @@ def _other_queues(view: GangView) -> Iterator[ChangeOption]:
             yield _single(InputChange(set=pod_group_reference(members.key), path="/spec/queue", value=name))
         else:
             path = json_pointer("metadata", "labels", QUEUE_LABEL)
-            yield _single(InputChange(set=pod_template_reference(members.key), path=path, value=name))
+            yield _single(InputChange(set=pending_pods_reference(members.key), path=path, value=name))

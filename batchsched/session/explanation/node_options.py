@@ -33,7 +33,7 @@ def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     free = np.maximum(0, view.tables.node_table.allocatable - view.tables.node_table.requested)
     total = np.maximum(1, table.allocatable.sum(axis=0))
 
-    def rank(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
+    def node_type_sort_key(nodes: list[int]) -> tuple[int, int, int, float, int, str]:
         """Return the sort key of a node type: types that accept more of the gang's pods come first."""
         index = nodes[0]
         return (
@@ -50,7 +50,7 @@ def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
         ChangeOption(
             partial(_added_nodes, table.names[nodes[0]]), most=min(MAX_COPIES, max(1, pending)), field="nodes"
         )
-        for nodes in sorted(nodes_by_type.values(), key=rank)[:MAX_ALTERNATIVES]
+        for nodes in sorted(nodes_by_type.values(), key=node_type_sort_key)[:MAX_ALTERNATIVES]
     ]
 
 

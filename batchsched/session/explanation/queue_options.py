@@ -128,13 +128,15 @@ def _raised_amount(
     """Return the option to raise an amount. Only usage in multiples of `unit` can occur."""
     floor = (amount.value + amount.beyond) // unit * unit
 
-    def changed(steps: int) -> tuple[InputChange, ...]:
+    def changes_that_raise_amount(steps: int) -> tuple[InputChange, ...]:
         value = format_quantity(resource, floor + steps * unit - amount.beyond)
         return (InputChange(set=target, path=path, value=value),)
 
     steps = max(1, -(-(most - floor) // unit))
     guess = min(steps, max(1, -(-(amount.required - floor) // unit)))
-    return ChangeOption(changed, most=steps, guess=guess, field=target + path, binding=amount.binding)
+    return ChangeOption(
+        changes_that_raise_amount, most=steps, guess=guess, field=target + path, binding=amount.binding
+    )
 
 
 def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> int:
@@ -156,13 +158,19 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
     target, path = queue_reference(limit.name), "/spec/maxRunningPodGroups"
     allowed = limit.pod_groups or 0
 
-    def changed(steps: int) -> tuple[InputChange, ...]:
+    def changes_that_raise_max_pod_groups(steps: int) -> tuple[InputChange, ...]:
         return (InputChange(set=target, path=path, value=allowed + steps),)
 
     most = len(snapshot.pod_groups) + len(snapshot.pods)
     guess = max(1, 1 - int(view.limits.remaining_gangs[row]))
     binding = view.gang.has_no_bound_pod and int(view.limits.remaining_gangs[row]) < 1
-    return ChangeOption(changed, most=most, guess=min(guess, most), field=target + path, binding=binding)
+    return ChangeOption(
+        changes_that_raise_max_pod_groups,
+        most=most,
+        guess=min(guess, most),
+        field=target + path,
+        binding=binding,
+    )
 
 
 def _lending_options(

@@ -21,13 +21,14 @@ class ChangeSearch:
       verifier: decides again.
       best: the smallest set that was found to admit the gang so far; None for none.
       smallest: whether `best` was shown to be a smallest set.
-      any_names: whether a set must admit the gang both if the names of new nodes come last and if they come first.
+      regardless_of_new_node_names: whether a set must admit the gang both if the names of new nodes come last and
+        if they come first.
     """
 
     verifier: PlacementVerifier
     best: Choice | None = field(default=None)
     smallest: bool = False
-    any_names: bool = False
+    regardless_of_new_node_names: bool = False
 
     def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
         """Try options of the job, of queues and of nodes, in this order: first one alone, then several together."""
@@ -40,11 +41,11 @@ class ChangeSearch:
                     self._shrink()
                 if (
                     choice_found is None
-                    or self.any_names
-                    or self.verifier.is_placed_with_any_names(self.changes)
+                    or self.regardless_of_new_node_names
+                    or self.verifier.is_placed_regardless_of_new_node_names(self.changes)
                 ):
                     break
-                self.best, self.any_names = None, True
+                self.best, self.regardless_of_new_node_names = None, True
             self.smallest = True
         except OutOfBudget:
             self.smallest = False
@@ -56,8 +57,8 @@ class ChangeSearch:
 
     def _admits(self, choice: Choice) -> bool:
         changes = changes_of_choice(choice)
-        if self.any_names:
-            return self.verifier.is_placed_with_any_names(changes)
+        if self.regardless_of_new_node_names:
+            return self.verifier.is_placed_regardless_of_new_node_names(changes)
         return self.verifier.is_gang_placed(changes)
 
     def _single(

@@ -105,12 +105,12 @@ def decide_assignments(
 ) -> AssignmentDecision:
     """Return only the assignments of a session, without computing refusals and evictions."""
 
-    def pause() -> None:
+    def report_progress() -> None:
         if telemetry is not None:
             telemetry.on_progress(0, 1, "decisions")
 
-    session = Session(snapshot, profile, brief=True, pause=pause)
-    pause()
+    session = Session(snapshot, profile, brief=True, pause=report_progress)
+    report_progress()
     decision = session.decide(now, seed, telemetry=telemetry, with_evictions=False)
     return AssignmentDecision(decision.assignments, session.solver_work)
 
@@ -206,7 +206,7 @@ class PlacementVerifier:
         """
         return self._is_placed(changes, LAST_NAME_PREFIX)
 
-    def is_placed_with_any_names(self, changes: Sequence[InputChange]) -> bool:
+    def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the gang is placed with names of the added nodes that sort before, and after, all others.
 
         The name of a node decides between places of equal value, and the names of nodes that a user adds are unknown.

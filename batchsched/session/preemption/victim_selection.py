@@ -247,13 +247,13 @@ class VictimSelection:
         mask, demand = problem.kinds.mask[problem.classes.kind], problem.classes.demand
         free = self._tables.free_resources()
 
-        def rank(pod: Pod, node: int) -> int:
+        def rank_surplus_pod(pod: Pod, node: int) -> int:
             classes = demand[mask[:, node]]
             available = free[node] + self._tables.request_vector(pod)
             fits = ((classes <= available) | (classes == 0)).all(axis=1)
             return 0 if fits.any() else 1 + (not len(classes))
 
-        return rank
+        return rank_surplus_pod
 
     @cached_property
     def _reclaimable(self) -> list[VictimCandidate]:

@@ -189,12 +189,12 @@ _MAX_RANK_DIGITS: Final = 9
 def sort_by_rank(pods: Sequence[Pod], rank_label: str) -> list[Pod]:
     """Return pods sorted by the rank in a label; pods without a number in this label come last."""
 
-    def rank(pod: Pod) -> float:
+    def rank_of_pod(pod: Pod) -> float:
         value = pod.labels.get(rank_label, "")
         is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_RANK_DIGITS
         return int(value) if is_number else math.inf
 
-    return sorted(pods, key=rank)
+    return sorted(pods, key=rank_of_pod)
 
 
 class PodClassTable:

@@ -136,7 +136,7 @@ class GangEjection:
         resource = _scarce_resource(packing, classes[0])
         usable = np.zeros(len(problem.nodes.free), np.bool_)
         for class_index in classes:
-            usable |= packing.room.usable_nodes(class_index)
+            usable |= packing.room.nodes_passing_filters(class_index)
         if nodes is not None:
             inside = np.zeros(len(usable), np.bool_)
             inside[nodes] = True
@@ -361,14 +361,14 @@ def _resettle(
     problem = packing.problem
     tier, rank, worth = problem.gangs.tier, problem.gangs.rank, weights_by_gang(problem)
 
-    def precedence(gang: int) -> tuple[int, float, int]:
+    def gang_precedence(gang: int) -> tuple[int, float, int]:
         return int(tier[gang]), -float(worth[gang]), int(rank[gang])
 
     surplus = _gangs_with_pending_surplus(packing)
     fallen_left = surplus_left = MAX_RESETTLED_GANGS
     while fallen or surplus:
-        gang = min(fallen, key=precedence, default=NONE)
-        elastic = min(surplus, key=precedence, default=NONE)
+        gang = min(fallen, key=gang_precedence, default=NONE)
+        elastic = min(surplus, key=gang_precedence, default=NONE)
         # Higher tiers first, and the more valuable gang first: what it ejects has a lower tier.
         if gang != NONE and (elastic == NONE or tier[gang] <= tier[elastic]):
             fallen.discard(gang)

@@ -234,7 +234,7 @@ class PoolTransport:
 
     def _side(self, row: int, right: float) -> None:
         self._right[row] = right
-        self._program.set_rows(np.array([row]), np.array([-np.inf]), np.array([right]))
+        self._program.set_row_bounds(np.array([row]), np.array([-np.inf]), np.array([right]))
 
     # ------------------------------------------------------------------------------------ asking
 
@@ -252,13 +252,13 @@ class PoolTransport:
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
         limit = self._limit(on)
         if self._moving.size:
-            self._program.set_variables(self._moving, limit[self._moving].astype(np.float64))
+            self._program.set_variable_upper_bounds(self._moving, limit[self._moving].astype(np.float64))
         first, counts = len(self._right), self._per_lot(pods).astype(np.float64)
-        self._program.set_rows(np.arange(first, first + len(counts)), counts, counts)
+        self._program.set_row_bounds(np.arange(first, first + len(counts)), counts, counts)
         taken = values[aggregate.y]
         for index, (gangs, factors) in self._gangs.items():
             side = self._right[index] + float(factors @ taken[gangs])
-            self._program.set_rows(np.array([index]), np.array([-np.inf]), np.array([side]))
+            self._program.set_row_bounds(np.array([index]), np.array([-np.inf]), np.array([side]))
         vertex = self._program.solve()
         if vertex is None:
             return PoolSplit(np.zeros((len(pods), aggregate.pools.size)), 0.0), True

@@ -101,7 +101,7 @@ def test_added_nodes_are_enough_whether_their_names_come_first_or_last():
     decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
     verifier = PlacementVerifier(decided, "team/large", ExplanationBudget(1e9), decide_by_names)
     assert verifier.is_gang_placed(ONE_MORE_NODE)
-    assert not verifier.is_placed_with_any_names(ONE_MORE_NODE)
+    assert not verifier.is_placed_regardless_of_new_node_names(ONE_MORE_NODE)
     refusal = RefusalVerifier(decided, decide_by_names).explain_refusal(
         decided.decision.refusals[0], ExplanationBudget(1e9)
     )
