@@ -1,4 +1,4 @@
-"""The faults of bindings, with ResourceClaims: no pod is bound without its devices, and no device is given out twice."""
+"""The faults of bindings, with ResourceClaims: pods are bound with their devices, and no device is given out twice."""
 
 import itertools
 import random

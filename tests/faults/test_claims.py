@@ -27,6 +27,7 @@ from tests.controlplane.proxy import Proxy, lost, status
 from tests.e2e.running import bound
 from tests.faults.kills import CPUS, Rounds, table
 from tests.faults.replicas import Replica, pair, running
+from tests.faults.test_partition import Apart, cut_off
 from tests.faults.witness import Witness
 
 WRITE_FAULTS = (
@@ -106,6 +107,25 @@ def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(clust
         eventually(lambda: len(used(namespace)) == len(bound(namespace)) == PODS)
     print("\n".join(table(rounds.done)))
     record_property("recovery_seconds", max(one.whole for one in rounds.done))
+
+
+@pytest.mark.slow
+def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(cluster, record_property):
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
+    namespace = Namespace(cluster.admin, "devices")
+    template(namespace)
+    with (
+        Proxy(cluster.server, cluster.certificate) as left,
+        Proxy(cluster.server, cluster.certificate) as right,
+        Witness(cluster.admin, CPUS).watching() as witness,
+    ):
+        apart = Apart(cluster, namespace, (left, right), witness, with_template())
+        for node in cluster.admin.get("/api/v1/nodes")["items"]:
+            publish(cluster.admin, node["metadata"]["name"], CPUS)
+        with running(*apart.pair), watched(namespace):
+            _, taken = cut_off(apart, *apart.led())
+            record_property("recovery_seconds", taken)
+            eventually(lambda: len(used(namespace)) == len(bound(namespace)))
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,15 +27,20 @@ pytestmark = pytest.mark.slow
 
 
 class Apart:
-    """Two replicas, each behind a network of its own."""
+    """Two replicas, each behind a network of its own; `spec` is of every pod, more than usual."""
 
     def __init__(
-        self, plane: ControlPlane, namespace: Namespace, proxies: tuple[Proxy, Proxy], witness: Witness
+        self,
+        plane: ControlPlane,
+        namespace: Namespace,
+        proxies: tuple[Proxy, Proxy],
+        witness: Witness,
+        spec: dict[str, Any] | None = None,
     ):
         self.plane = plane
         self.proxies = proxies
         self.witness = witness
-        self.load = Load(namespace, random.Random(9))
+        self.load = Load(namespace, random.Random(9), spec=spec)
         self.pair = tuple(
             Replica(plane, name=f"apart-{at}", server=proxy.url, terms=TERMS)
             for at, proxy in enumerate(proxies)
@@ -71,6 +77,13 @@ def binds(proxy: Proxy, since: float) -> list[Exchange]:
 
 def test_partitioned_replica_stops_before_the_other_leads(apart, record_property):
     own, other = apart.led()
+    begun, taken = cut_off(apart, own, other)
+    record_property("recovery_seconds", taken)
+    assert binds(own, binds(other, begun)[0].at) == []
+
+
+def cut_off(apart: Apart, own: Proxy, other: Proxy) -> tuple[float, float]:
+    """Cut the leader off until the other replica has bound all pods; return the moment and the seconds it took."""
     first, second = apart.load.batch(PODS), apart.load.batch(PODS)
     with apart.load.submitting(first, 1.0):
         eventually(lambda: binds(own, 0.0), TAKES)
@@ -83,9 +96,8 @@ def test_partitioned_replica_stops_before_the_other_leads(apart, record_property
         eventually(lambda: apart.whole(first, second), TAKES)
     time.sleep(1.0)
     print(f"cut off for {taken:.2f} s, until all was bound by the other one")
-    record_property("recovery_seconds", taken)
-    assert binds(own, binds(other, begun)[0].at) == []
     apart.load.check([first, second], apart.witness)
+    return begun, taken
 
 
 def test_replica_without_responses_stops_before_the_other_leads(apart, record_property):

@@ -12,11 +12,13 @@ import urllib3
 
 from batchsched.api.crd.base import API_VERSION
 from tests.controlplane import audit
+from tests.controlplane.devices import RESOURCES, claim, device_class, publish, sharing, used
 from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ApiFault, ControlPlane
 from tests.controlplane.process import LEASE, LEASE_PATH, Terms, leader
-from tests.e2e.running import TERMS, all_bound, bound
+from tests.e2e.running import TERMS, all_bound, bound, group
 from tests.e2e.serving import Served
+from tests.faults.test_claims import faults
 from tests.faults.test_control_plane import serves
 from tests.faults.witness import Witness
 
@@ -45,7 +47,10 @@ def cluster(plane_with_backup: ControlPlane) -> Iterator[tuple[ControlPlane, Nam
     plane.admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
     namespace = Namespace(plane.admin, name)
     yield plane, namespace
-    for path in (namespace.path("pods"), namespace.path("podgroups", group=API_VERSION), "/api/v1/nodes"):
+    for path in (
+        *(namespace.path("pods"), namespace.path("podgroups", group=API_VERSION), "/api/v1/nodes"),
+        *(f"{RESOURCES}/resourceslices", f"{RESOURCES}/deviceclasses"),
+    ):
         plane.admin.delete(path)
 
 
@@ -69,8 +74,18 @@ def running(pair: list[Served]) -> Iterator[None]:
         yield
 
 
-def gang_of_four(namespace: Namespace, name: str, cpu: int) -> None:
-    namespace.gang(name, 4, cpu=cpu)
+def gang_of_four(namespace: Namespace, name: str, cpu: int, *, with_claims: bool) -> None:
+    group(namespace, name, 4)
+    for pod in (f"{name}-{number}" for number in range(4)):
+        if with_claims:
+            claim(namespace, pod)
+        namespace.pod(pod, gang=name, cpu=cpu, spec=sharing(pod) if with_claims else None)
+
+
+def nodes_with_devices(namespace: Namespace, count: int, prefix: str, *, with_claims: bool) -> None:
+    for made in namespace.nodes(count, prefix=prefix, cpu=CPUS):
+        if with_claims:
+            publish(namespace.api, made["metadata"]["name"], 2)
 
 
 def agrees(replica: Served) -> bool:
@@ -82,23 +97,27 @@ def agrees(replica: Served) -> bool:
 
 
 @pytest.mark.parametrize(
-    "survivors", [2, 1, 0], ids=["leader and standby survive", "standby survives", "both restart"]
+    "survivors, with_claims",
+    [(2, False), (1, False), (0, False), (2, True)],
+    ids=["leader and standby survive", "standby survives", "both restart", "both survive, with claims"],
 )
 def test_all_pods_are_bound_to_existing_nodes_after_etcd_is_restored(
-    cluster, survivors, tmp_path, record_property
+    cluster, survivors, with_claims, tmp_path, record_property
 ):
     """The replicas saw nodes, pods and a deletion that the backup does not have, and UIDs of names that are reused."""
     plane, namespace = cluster
     pair = two_replicas(plane, namespace.name, tmp_path, LONG_TERMS if survivors == 2 else TERMS)
     with running(pair):
-        namespace.nodes(4, prefix="kept", cpu=CPUS)
-        gang_of_four(namespace, "running", 9)
+        if with_claims:
+            device_class(plane.admin)
+        nodes_with_devices(namespace, 4, "kept", with_claims=with_claims)
+        gang_of_four(namespace, "running", 9, with_claims=with_claims)
         all_bound(namespace, "running", 4)
-        gang_of_four(namespace, "waiting", 8)
+        gang_of_four(namespace, "waiting", 8, with_claims=with_claims)
         plane.back_up_etcd()
         eventually(lambda: serves(plane, namespace.path("podgroups", group=API_VERSION)))
-        namespace.nodes(4, prefix="lost", cpu=CPUS)
-        gang_of_four(namespace, "reused", 7)
+        nodes_with_devices(namespace, 4, "lost", with_claims=with_claims)
+        gang_of_four(namespace, "reused", 7, with_claims=with_claims)
         all_bound(namespace, "waiting", 4)
         all_bound(namespace, "reused", 4)
         for number in range(4):
@@ -122,8 +141,8 @@ def test_all_pods_are_bound_to_existing_nodes_after_etcd_is_restored(
         with Witness(plane.admin, CPUS).watching(), audit.nothing_bound_twice(plane.home):
             for one in ended:
                 one.start()
-            gang_of_four(namespace, "reused", 7)
-            namespace.nodes(2, prefix="added", cpu=CPUS)
+            gang_of_four(namespace, "reused", 7, with_claims=with_claims)
+            nodes_with_devices(namespace, 2, "added", with_claims=with_claims)
             eventually(lambda: len(bound(namespace)) == 12, 2 * WITHIN)
             seconds = time.monotonic() - began
             eventually(lambda: all(map(agrees, pair)), WITHIN)
@@ -132,4 +151,7 @@ def test_all_pods_are_bound_to_existing_nodes_after_etcd_is_restored(
     record_property("recovery_seconds", seconds)
     existing = {f"kept-{number}" for number in range(4)} | {"added-0", "added-1"}
     assert set(bound(namespace).values()) <= existing
+    if with_claims:
+        assert faults(namespace) == []
+        assert len(used(namespace)) == 12
     assert seconds < WITHIN
