@@ -41,6 +41,8 @@ class PoolDevice:
     Args:
       device: the object, with the taints of DeviceTaintRules.
       parent: the slice.
+      number: the number of the device in the inventory.
+      pool: the pool of the slice.
     """
 
     __slots__ = (
@@ -56,16 +58,16 @@ class PoolDevice:
         "whole",
     )
 
-    def __init__(self, device: Device, parent: ResourceSlice, number: int) -> None:
+    def __init__(self, device: Device, parent: ResourceSlice, number: int, pool: PoolKey) -> None:
         self.device = device
         self.parent = parent
         self.number = number
         """Number of the device in the inventory."""
-        self.pool = pool_key(parent)
-        self.key = DeviceKey(*self.pool, device.name)
+        self.pool = pool
+        self.key = DeviceKey(pool.driver, pool.pool, device.name)
         self.shareable = bool(device.allow_multiple_allocations)
-        self.whole = not self.shareable and all(
-            offered.request_policy is None for offered in (device.capacity or {}).values()
+        self.whole = not self.shareable and (
+            not device.capacity or all(offered.request_policy is None for offered in device.capacity.values())
         )
         """True if each allocation takes all of the device's capacity, whatever it requests."""
         self.taints: tuple[DeviceTaint, ...] = ()
@@ -200,7 +202,9 @@ class DeviceInventory:
         """Yield each pool of devices that only one node can reach, with the name of the node."""
         for key, slices in self._of_pool.items():
             name = slices[0].spec.node_name
-            if name and all(
+            if not name or slices[0].spec.per_device_node_selection:
+                continue
+            if len(slices) == 1 or all(
                 resource_slice.spec.node_name == name and not resource_slice.spec.per_device_node_selection
                 for resource_slice in slices
             ):
@@ -214,6 +218,8 @@ class DeviceInventory:
         slices = self._of_node.get(node.name, ())
         if self._shared or not all(map(self._is_simple, slices)):
             return None
+        if len(slices) < 2:
+            return slices
         ordered = sorted(slices, key=pool_key)
         drivers = {resource_slice.spec.driver for resource_slice in ordered}
         return ordered if len(drivers) == len(ordered) else None
@@ -226,17 +232,20 @@ class DeviceInventory:
             and len(self._of_pool[pool_key(resource_slice)]) == 1
             and not spec.shared_counters
             and not spec.per_device_node_selection
-            and len({device.name for device in devices}) == len(devices)
-            and all(device.consumes_counters is None for device in devices)
+            # All devices have names of their own, and none consumes counters.
+            and len({device.name for device in devices if device.consumes_counters is None}) == len(devices)
         )
 
     def devices_of(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
         """Return the devices of a ResourceSlice."""
         devices = self._devices.get(id(parent))
         if devices is None:
-            listed = parent.spec.devices or ()
+            listed, pool = parent.spec.devices or (), pool_key(parent)
             devices = tuple(
-                PoolDevice(device, parent, number) for number, device in enumerate(listed, self._count)
+                [
+                    PoolDevice(device, parent, number, pool)
+                    for number, device in enumerate(listed, self._count)
+                ]
             )
             self._count += len(listed)
             self._devices[id(parent)] = devices
@@ -264,6 +273,10 @@ class DeviceInventory:
         return cached[1]
 
     def _gather(self, node: Node) -> tuple[Pool, ...]:
+        simple = self.simple_slices_of(node)
+        if simple is not None and len(simple) == 1:
+            # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
+            return (Pool(pool_key(simple[0]), (self.devices_of(simple[0]),)),)
         newest: dict[PoolKey, list[ResourceSlice]] = {}
         for resource_slice in (*self._of_node.get(node.name, ()), *self._shared):
             if _uses_compatibility_groups(resource_slice) and self._rules.ignores_compatibility_groups:

@@ -4,18 +4,20 @@ A cluster has thousands of nodes and few kinds of them. Two nodes are in one gro
 equal content in the same order, and the same of these devices are in use.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.api.core.device import Device
+from batchsched.api.core.device import Device, DeviceAttribute
 from batchsched.api.core.node import Node
 from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice, PoolKey
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 
 IndexArray = NDArray[np.int64]
+AttributeReader = Callable[[Mapping[str, DeviceAttribute]], Hashable]
 GROUP_FACTOR: Final = 2**32
 
 
@@ -31,7 +33,8 @@ class EqualDeviceGroups:
     def __init__(self, inventory: DeviceInventory, ledger: DeviceLedger, nodes: Sequence[Node]) -> None:
         self._inventory, self._ledger, self._nodes = inventory, ledger, nodes
         self._contents: dict[Hashable, int] = {}
-        self._read_attributes: dict[tuple[frozenset[str] | None, tuple[str, ...]], tuple[str, ...]] = {}
+        self._readers: dict[frozenset[str] | None, dict[tuple[str, ...], AttributeReader]] = {}
+        """By the names that claims read and the names of all attributes of a device, in their order."""
         self._by_names: dict[frozenset[str] | None, IndexArray] = {}
         self._use_numbers: dict[Hashable, int] = {(): 0}
         self._uses = np.zeros(len(nodes), np.int64)
@@ -130,13 +133,18 @@ class EqualDeviceGroups:
         simple = self._inventory.simple_slices_of(node)
         if simple is not None:
             key: Hashable = tuple(
-                (
-                    resource_slice.spec.driver,
-                    tuple(
-                        self._device_content(device, names) for device in resource_slice.spec.devices or ()
-                    ),
-                )
-                for resource_slice in simple
+                [
+                    (
+                        resource_slice.spec.driver,
+                        tuple(
+                            [
+                                self._device_content(device, names)
+                                for device in resource_slice.spec.devices or ()
+                            ]
+                        ),
+                    )
+                    for resource_slice in simple
+                ]
             )
         else:
             key = tuple(self._pool_content(pool, node, names) for pool in self._inventory.pools_of(node))
@@ -169,18 +177,30 @@ class EqualDeviceGroups:
 
     def _device_content(self, device: Device, names: frozenset[str] | None) -> Hashable:
         """Return a key that is equal for devices that serve the same claims, if claims read only the given names."""
-        attributes, capacity = device.attributes or {}, device.capacity or {}
-        published_names = tuple(attributes)
-        read = self._read_attributes.get((names, published_names))
-        if read is None:
-            read = tuple(
-                name for name in published_names if names is None or name.rpartition("/")[2] in names
-            )
-            self._read_attributes[names, published_names] = read
+        readers = self._readers.get(names)
+        if readers is None:
+            readers = self._readers[names] = {}
+        attributes, capacity = device.attributes, device.capacity
+        values: Hashable = ()
+        if attributes:
+            published_names = tuple(attributes)
+            reader = readers.get(published_names)
+            if reader is None:
+                reader = readers[published_names] = _attribute_reader(published_names, names)
+            values = reader(attributes)
         return (
-            tuple([(name, attributes[name]) for name in read]),
-            tuple(capacity.items()),
+            values,
+            tuple(capacity.items()) if capacity else (),
             device.taints,
             device.allow_multiple_allocations,
             device.binding_conditions is None,
         )
+
+
+def _attribute_reader(published_names: Sequence[str], names: frozenset[str] | None) -> AttributeReader:
+    """Return a function that reads the attributes with some names; it is called for each device of the cluster."""
+    read = tuple(name for name in published_names if names is None or name.rpartition("/")[2] in names)
+    if not read:
+        return lambda _attributes: ()
+    values = itemgetter(*read)
+    return lambda attributes: (read, values(attributes))

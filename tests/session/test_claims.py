@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, SchedulingGroup
+from batchsched.api.decision import without_telemetry
 from batchsched.api.snapshot import Snapshot
-from batchsched.plugins.dynamic_resources import node_search
+from batchsched.plugins.dynamic_resources import node_search, plugin
 from batchsched.session.session import Session
 from tests.devices.objects import allocated, claim, device_class, gpu, names, request, slice_of
 from tests.session import scenario
@@ -369,3 +370,19 @@ def test_pods_share_the_claim_that_was_created_for_their_pod_group_of_kubernetes
     )
     assert len(decision.assignments) == placed
     assert len({one.node for one in decision.assignments}) <= 1
+
+
+@pytest.mark.parametrize("devices", [3, 4])
+def test_pods_of_a_gang_get_the_same_devices_at_once_as_one_by_one(monkeypatch, devices):
+    state = cluster(
+        nodes(4),
+        gang_with_claims("bert", 3, None, request(count=2)),
+        gang_with_claims("gpt", 4, 2),
+        gang_with_claims("large", 3, None, request(count=3)),
+        resource_slices=offered(4, devices),
+        device_classes=(device_class(),),
+    )
+    at_once = schedule(state, TOGETHER)
+    assert len(at_once.assignments) > 3
+    monkeypatch.setattr(plugin, "have_devices", lambda *_: False)
+    assert without_telemetry(schedule(state, TOGETHER)) == without_telemetry(at_once)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from batchsched.api.core.device import (
@@ -38,7 +39,7 @@ class PodClaim:
     allocation: AllocationResult | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ClassClaims:
     """The ResourceClaims of equal pods, and their extended resources that DeviceClasses serve.
 
@@ -57,7 +58,7 @@ class ClassClaims:
         """True if the pods of the class use no ResourceClaims and no devices."""
         return not self.claims and not self.resources
 
-    @property
+    @cached_property
     def needs_only_devices(self) -> bool:
         """True if the pods use ResourceClaims, and none of these claims has an allocation yet."""
         return (
@@ -66,7 +67,7 @@ class ClassClaims:
             and all(pod_claim.allocation is None for pod_claim in self.claims)
         )
 
-    @property
+    @cached_property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
         """The ResourceClaims of the pods that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)

@@ -10,6 +10,8 @@ import numpy as np
 from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
+from batchsched.api.pod_devices import ClaimAllocation
+from batchsched.devices.allocation import allocations_of
 from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
@@ -127,6 +129,8 @@ class DeviceSearch:
         self._outcomes: dict[int, GroupSearchResult] = {}
         self._places: dict[int, PositionedSolution] = {}
         """Group of nodes → the solution on them."""
+        self._pods_by_group: dict[int, tuple[int, bool]] = {}
+        """Group of nodes → the pods that get devices on one of them, and whether no further pod does."""
         self._generation = 0
 
     def search_nodes(self, nodes: Nodes) -> SearchResults:
@@ -195,11 +199,48 @@ class DeviceSearch:
             return solution
         return places.solution_on_equal_node(allocator.inventory.candidate_devices_of(place))
 
+    def count_pods(self, node: int, most: int, table: NodeTable) -> int:
+        """Return how many pods, each with such ResourceClaims, get devices on one node one after the other.
+
+        All devices that the node can access must be accessible from this node only. The count ends at `most`.
+
+        Raises:
+          AllocationError, NodeRefused: as of the search.
+        """
+        groups = equal_device_groups(table)
+        self._forget_outdated(groups)
+        group = groups.group_number(node, self.names)
+        pods, is_last = self._pods_by_group.get(group, (0, False))
+        if pods < most and not is_last:
+            pods = self._try_pods(node, most, table)
+            self._pods_by_group[group] = pods, pods < most
+        return pods
+
+    def _try_pods(self, node: int, most: int, table: NodeTable) -> int:
+        ledger, held = table.device_ledger, list[str]()
+        try:
+            while len(held) < most:
+                solution = self.find_devices_on_node(node, table)
+                if solution is None:
+                    break
+                pod = f"<{len(held)}>"
+                allocations = allocations_of(solution, self.claims, table.names[node], table.release.devices)
+                held.append(pod)
+                ledger.hold(
+                    pod,
+                    [ClaimAllocation(f"{pod}/{at}", allocation) for at, allocation in enumerate(allocations)],
+                )
+        finally:
+            for pod in held:
+                ledger.stop_holding(pod)
+        return len(held)
+
     def _forget_outdated(self, groups: EqualDeviceGroups) -> None:
         """Drop all results if the use of a device that several nodes can reach has changed."""
         if self._generation != groups.shared_device_generation:
             self._outcomes.clear()
             self._places.clear()
+            self._pods_by_group.clear()
             self._generation = groups.shared_device_generation
 
     def _outcome(self, group: int, node: Node) -> GroupSearchResult:

@@ -15,6 +15,7 @@ from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.interface import (
     BindingHandle,
+    BulkFilterPlugin,
     ConstrainPlugin,
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -71,6 +72,7 @@ from batchsched.plugins.dynamic_resources.reservation import (
     NOT_OFFERED,
     claim_signature,
     claims_of_class,
+    have_devices,
     may_use_devices,
     nodes_with_access,
     nodes_without_resources,
@@ -95,6 +97,7 @@ class DynamicResources(
     SignaturePlugin,
     PreFilterPlugin,
     FilterPlugin,
+    BulkFilterPlugin,
     PostFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -173,6 +176,14 @@ class DynamicResources(
         if not reasons:
             return Verdict.accept(len(nodes))
         return Verdict(tuple(reasons), np.stack(refused), np.logical_or.reduce(refused))
+
+    @override
+    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+        """Return True if each node has devices for all its pods; False also if only single pods can be judged."""
+        try:
+            return have_devices(pod.pod, table, nodes, counts)
+        except (ClaimRefused, NodeRefused, AllocationError):
+            return False  # the Filter states the reason, or the failure
 
     @override
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:

@@ -23,7 +23,7 @@ from batchsched.devices.ledger import DeviceLedger
 from batchsched.devices.requests import ClaimRequests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
-from batchsched.framework.status import BoolArray
+from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.plugins.dynamic_resources.claims import (
     ClaimRefused,
     ClassClaims,
@@ -118,6 +118,28 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     served = resources_served_by_devices(pod, objects.class_of_resource)
     other_resources = other_extended_resources(pod, objects.class_of_resource) if served else ()
     return ClassClaims(claims, served, other_resources)
+
+
+def have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    """Return whether each nodes[i] has devices for counts[i] pods of a class at the same time, given one of its pods.
+
+    The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.
+
+    Raises:
+      ClaimRefused, AllocationError, NodeRefused: as of the search.
+    """
+    class_claims = claims_of_class(pod, table)
+    if (
+        not class_claims.needs_only_devices
+        or not all(pod_claim.own for pod_claim in class_claims.claims)
+        or device_objects(table).allocator.inventory.has_shared_slices
+    ):
+        return False
+    search = shared_device_search(table, class_claims.unallocated_claims)
+    return all(
+        search.count_pods(node, count, table) >= count
+        for node, count in zip(nodes.tolist(), counts.tolist(), strict=True)
+    )
 
 
 def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: float) -> PodDevices | None:
