@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import psutil
+import urllib3
 
 from bench.groups import objects
 from bench.groups.cases import Case
@@ -171,7 +172,12 @@ class KubeScheduler:
     # ------------------------------------------------------------------------------------ deleting
 
     def _delete_collection(self, path: str) -> None:
-        self._api.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        for _ in _polls(f"answer to the deletion of {path}"):
+            # On a busy machine, the API server may close the connection before it answers.
+            with contextlib.suppress(urllib3.exceptions.ProtocolError):
+                self._api.call("DELETE", path, options)
+                return
 
     def _delete_all(self, case: Case) -> None:
         paths = [f"{_CORE}/pods", *_GROUPS.values(), f"{_DEVICES}/{_NAMESPACED}/resourceclaims"]
