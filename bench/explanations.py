@@ -24,8 +24,8 @@ from batchsched.session.explanation.verification import (
     AssignmentDecision,
     DecidedInput,
     decide_assignments,
-    decision_work,
     emptied_cluster,
+    estimate_decision_work,
 )
 from batchsched.session.session import decide
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -182,7 +182,7 @@ def _line(name: str, cluster: Snapshot, measured: MeasuredDecision) -> str:
     pending = [pod for pod in cluster.pods if not pod.node]
     gangs, bound = len({gang_identity(pod) for pod in pending}), len(cluster.pods) - len(pending)
     solver = measured.decision.solver_work / 1e6
-    estimate = decision_work(cluster) / 1e6 + solver
+    estimate = estimate_decision_work(cluster) / 1e6 + solver
     longest = measured.longest
     return (
         f"{len(cluster.nodes):5} {bound:6} {len(pending):7} {gangs:5}  {name:12} {solver:7.3f} {estimate:9.3f} "

@@ -130,14 +130,14 @@ def _error_code(error: BatchschedError) -> ExitCode:
 
 def _other_code(error: Exception, program: str) -> ExitCode:
     """Print the message of an error of the command line or of another package, or of a defect."""
-    from batchsched.cli.external_code import external_failure
-    from batchsched.cli.usage import usage_message
+    from batchsched.cli.external_code import external_failure_message
+    from batchsched.cli.usage import usage_error_message
 
-    message = usage_message(error, program)
+    message = usage_error_message(error, program)
     if message is not None:
         _complain(message)
         return ExitCode.USAGE
-    message = external_failure(error)
+    message = external_failure_message(error)
     if message is not None:
         _complain(message)
         return ExitCode.EXTERNAL_CODE

@@ -33,7 +33,7 @@ class _RegisteredCode:
     file: Path
 
 
-def external_failure(error: BaseException) -> str | None:
+def external_failure_message(error: BaseException) -> str | None:
     """Return the message for an exception raised by a policy or plugin of another package; None for other exceptions.
 
     Errors of worker processes contain their tracebacks as text only, so that the text is searched.

@@ -17,7 +17,7 @@ _WIDTH: Final = 110
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH}
 
 
-def value_name(parameter: Any) -> str:
+def value_placeholder(parameter: Any) -> str:
     """Return the placeholder of an option or argument in help texts, such as `NUMBER`; "" if an option has no value."""
     if parameter.param_type_name == "option" and (parameter.is_flag or parameter.count):
         return ""
@@ -40,10 +40,10 @@ def _write_parameters(parameters: list[Any], formatter: Any) -> None:
 
 def _help_row(parameter: Any) -> tuple[str, str]:
     if parameter.param_type_name == "argument":
-        return value_name(parameter), parameter.help or ""
+        return value_placeholder(parameter), parameter.help or ""
     names = ", ".join(sorted(parameter.opts, key=len))
     names += "".join(f", {name}" for name in parameter.secondary_opts)
-    return f"{names} {value_name(parameter)}".rstrip(), " ".join(
+    return f"{names} {value_placeholder(parameter)}".rstrip(), " ".join(
         part for part in (" ".join((parameter.help or "").split()), *_facts(parameter)) if part
     )
 
@@ -66,7 +66,7 @@ def _facts(parameter: Any) -> Iterator[str]:
 def _usage_arguments(parameters: list[Any]) -> Iterator[str]:
     for parameter in parameters:
         if parameter.param_type_name == "argument" and not parameter.hidden:
-            name = value_name(parameter)
+            name = value_placeholder(parameter)
             yield name if parameter.required or name.startswith("[") else f"[{name}]"
 
 

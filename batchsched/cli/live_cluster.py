@@ -35,7 +35,7 @@ class ClusterAccess:
         return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
 
 
-async def list_cluster(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
+async def list_cluster_into_scheduler(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
     """List all objects of a cluster once, and return a scheduler over these objects; warn if the CRDs are missing."""
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock

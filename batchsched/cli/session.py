@@ -19,7 +19,7 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
-from batchsched.cli.live_cluster import ClusterAccess, list_cluster
+from batchsched.cli.live_cluster import ClusterAccess, list_cluster_into_scheduler
 from batchsched.cli.session_input import (
     print_warnings,
     profile_for_command,
@@ -147,7 +147,7 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_for_command(access.config, access.profile)
-    service = asyncio.run(list_cluster(access, profile))
+    service = asyncio.run(list_cluster_into_scheduler(access, profile))
     session = _decide_live(service, SessionSettings(profile, time.time()), seed)
     warn_of_ignored_policy(session.snapshot, profile, access.config)
     return session
@@ -182,7 +182,7 @@ def run_what_if_sessions(
         decide = partial(_decide_offline, offline, seed)
     else:
         profile = profile_for_command(access.config, access.profile)
-        service, namespace = asyncio.run(list_cluster(access, profile)), access.namespace
+        service, namespace = asyncio.run(list_cluster_into_scheduler(access, profile)), access.namespace
         settings = SessionSettings(profile, time.time() if now is None else now)
         decide = partial(_decide_live, service, settings, seed)
     before = decide()

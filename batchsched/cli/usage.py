@@ -23,7 +23,7 @@ _REWORDED: Final = (
 """Sentences of the validator of typer, and the wording of batchsched for them."""
 
 
-def usage_message(error: Exception, program: str) -> str | None:
+def usage_error_message(error: Exception, program: str) -> str | None:
     """Return the message for a mistake on the command line, or None for any other error.
 
     The message names the option or argument, the problem, and the command that prints the correct usage.
@@ -60,8 +60,8 @@ def _start_lower(sentence: str) -> str:
 
 
 def _parameter_name(parameter: Any) -> str:
-    from batchsched.cli.help import value_name
+    from batchsched.cli.help import value_placeholder
 
     if parameter.param_type_name == "argument":
-        return value_name(parameter)
+        return value_placeholder(parameter)
     return str(max(parameter.opts, key=len))

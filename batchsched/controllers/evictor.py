@@ -12,7 +12,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
-from batchsched.api.gang import gang_key_of_pod, identities_of
+from batchsched.api.gang import gang_key_of_pod, possible_gang_identities
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
@@ -162,7 +162,7 @@ class Evictor:
         pods = [
             pod
             for key in sorted(gangs)
-            for identity in identities_of(key)
+            for identity in possible_gang_identities(key)
             if (gang := self._cache.gangs.get(identity)) is not None
             for pod in gang.schedulable_pods()
         ]

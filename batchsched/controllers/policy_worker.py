@@ -50,7 +50,7 @@ class ForecastOutcome:
     seconds: float
 
 
-def choice_event(outcome: ForecastOutcome) -> PendingEvent:
+def policy_choice_event(outcome: ForecastOutcome) -> PendingEvent:
     """Return the Kubernetes Event which reports that the policy `auto` has chosen another gang order."""
     target = object_reference(LEASES, CLAIM_NAMESPACE, claim_name(outcome.profile), "")
     return PendingEvent(target, POLICY_CHOSEN, "Scheduling", outcome.choice.reason)

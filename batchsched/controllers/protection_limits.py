@@ -14,7 +14,7 @@ from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
 
 
-def limited_protections(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
+def gangs_with_limited_protection(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
     """Return the running PodGroups that may be evicted in spite of their protection, with the reason and a message.
 
     Args:

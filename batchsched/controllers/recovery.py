@@ -30,7 +30,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_source, is_external
-from batchsched.api.gang import identities_of, is_single_pod
+from batchsched.api.gang import is_single_pod, possible_gang_identities
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.claim_writer import ClaimWriter
@@ -317,7 +317,7 @@ class UnusedClaimController:
         if not self._cache.count_objects(CLAIMS):
             return
         for refusal in decision.refusals:
-            for identity in identities_of(refusal.pod_group):
+            for identity in possible_gang_identities(refusal.pod_group):
                 gang = self._cache.gangs.get(identity)
                 if gang is not None and gang.pending and not self._is_binding(identity):
                     self._release_claims(identity, tuple(gang.pending.values()))

@@ -17,12 +17,12 @@ from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_source, is_external
-from batchsched.api.gang import gang_key, gang_key_of_pod, identities_of
+from batchsched.api.gang import gang_key, gang_key_of_pod, possible_gang_identities
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
-from batchsched.controllers.protection_limits import limited_protections
+from batchsched.controllers.protection_limits import gangs_with_limited_protection
 from batchsched.controllers.queue_positions import queue_allocations, queue_positions
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.workload_status import changed_conditions
@@ -113,7 +113,7 @@ class StatusController:
 
     def pending_pod_keys(self, key: str) -> list[str]:
         """Return the keys of the pending pods of a gang, given the `namespace/name` of its PodGroup or single pod."""
-        gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
+        gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
 
     async def run(self) -> None:
@@ -184,7 +184,10 @@ class StatusController:
         self.enqueue(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _update_protections(self) -> None:
-        before, self._protections = self._protections, limited_protections(self._cache, self._clock.now())
+        before, self._protections = (
+            self._protections,
+            gangs_with_limited_protection(self._cache, self._clock.now()),
+        )
         self.enqueue(
             key for key in {*before, *self._protections} if before.get(key) != self._protections.get(key)
         )
@@ -198,7 +201,7 @@ class StatusController:
             self._overwritten.discard(place)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
-            gangs = (self._cache.gangs.get(identity) for identity in identities_of(key))
+            gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
                 self._refusals.forget(key)
 

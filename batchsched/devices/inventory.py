@@ -210,7 +210,7 @@ class DeviceInventory:
             ):
                 yield key, name
 
-    def simple_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
+    def whole_pool_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
         """Return a node's ResourceSlices if each is the whole pool of its driver, without counters; otherwise None.
 
         Most nodes are like that, and then the slices alone tell which devices the node reaches.
@@ -273,7 +273,7 @@ class DeviceInventory:
         return cached[1]
 
     def _gather(self, node: Node) -> tuple[Pool, ...]:
-        simple = self.simple_slices_of(node)
+        simple = self.whole_pool_slices_of(node)
         if simple is not None and len(simple) == 1:
             # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
             return (Pool(pool_key(simple[0]), (self.devices_of(simple[0]),)),)

@@ -298,7 +298,7 @@ class DeviceLedger:
                 del self._held[claim]
                 self._count(held.allocation, -1)
 
-    def end_pod(self, pod: Pod) -> None:
+    def release_ended_pod(self, pod: Pod) -> None:
         """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
         self.revert(pod.key, pod.metadata.uid)
         for key in pod.claim_keys:
@@ -325,7 +325,7 @@ class DeviceLedger:
             if is_reserved(pod):
                 self._copy_reservation(pod, devices)
 
-    def follow_others(self, ledgers: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
+    def follow_other_profiles(self, ledgers: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
         """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
 
         Args:

@@ -130,7 +130,7 @@ class EqualDeviceGroups:
         return index is not None and self._nodes[index] is node
 
     def _content_number(self, node: Node, names: frozenset[str] | None) -> int:
-        simple = self._inventory.simple_slices_of(node)
+        simple = self._inventory.whole_pool_slices_of(node)
         if simple is not None:
             key: Hashable = tuple(
                 [

@@ -44,7 +44,7 @@ _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
 
 
-def always_wanted() -> bool:
+def always_needed() -> bool:
     """Return True: by default, a release or deletion of a ResourceClaim is written without a further check."""
     return True
 
@@ -100,7 +100,7 @@ class ClaimWriter:
         )
 
     async def delete_extended_claim(
-        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_wanted
+        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_needed
     ) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the deletion is still needed.
 
@@ -117,7 +117,7 @@ class ClaimWriter:
         )
 
     async def release_claim(
-        self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_wanted
+        self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_needed
     ) -> None:
         """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 

@@ -42,7 +42,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     claim_signature,
     claim_storage_class,
     claim_uses,
-    is_rebound,
+    is_new_or_rebound,
     may_be_claimed_by,
     not_owner_reason,
     storage_objects,
@@ -304,7 +304,7 @@ def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Return QUEUE if a claim of the pod was created, or got a volume or a class."""
-    return Hint.queue_if(is_rebound(old, new) and uses_claim(pod, new))
+    return Hint.queue_if(is_new_or_rebound(old, new) and uses_claim(pod, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:

@@ -26,7 +26,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     claim_key,
     claim_names,
     claim_storage_class,
-    is_rebound,
+    is_new_or_rebound,
     may_be_claimed_by,
     storage_objects,
 )
@@ -133,7 +133,7 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     named = claim_key(new) in [f"{pod.namespace}/{name}" for name in claim_names(pod)]
-    return Hint.queue_if(named and is_rebound(old, new))
+    return Hint.queue_if(named and is_new_or_rebound(old, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.config.owner_rules import FieldSteps, OwnerPartRule, OwnerRule, parse_field_path
-from batchsched.podgrouper.rules import OwnerKind, OwnerKinds, forms_no_gang
+from batchsched.podgrouper.rules import OwnerKind, OwnerKinds, no_gang_shape
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
     Manifest,
@@ -31,7 +31,7 @@ def _kind_of(rule: OwnerRule) -> OwnerKind:
     return OwnerKind(
         rule.kind,
         rule.api_version,
-        shape if rule.parts else forms_no_gang,
+        shape if rule.parts else no_gang_shape,
         resource=rule.resource,
         read_paths=tuple(_read_paths(rule)),
     )

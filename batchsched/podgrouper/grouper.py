@@ -33,7 +33,7 @@ from batchsched.podgrouper.owners import (
     Owners,
     owner_of,
     read_owner,
-    read_pod_owner,
+    read_pod_as_owner,
 )
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
 from batchsched.podgrouper.topologies import TopologyIndex
@@ -150,7 +150,7 @@ class GangMemberStore:
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all pods in the cluster state by a complete list, each assigned to its gang."""
         listed_pods = list(listed)
-        drivers = {pod.metadata.uid for pod in listed_pods if self.add_pod_owner(pod)}
+        drivers = {pod.metadata.uid for pod in listed_pods if self.add_pod_as_owner(pod)}
         for uid in sorted(self._pod_owners - drivers):
             self._pod_owners.discard(uid)
             self.owners.remove_owner(uid)
@@ -167,9 +167,9 @@ class GangMemberStore:
         member = self._members.get(key)
         return member.pod if member else None
 
-    def add_pod_owner(self, pod: Pod) -> bool:
+    def add_pod_as_owner(self, pod: Pod) -> bool:
         """Add a pod to the owners of pods if it is a driver of Spark; return True if it is one."""
-        owner = read_pod_owner(pod) if self._derive_gangs else None
+        owner = read_pod_as_owner(pod) if self._derive_gangs else None
         if owner is None or pod.spec.scheduler_name not in self._names:
             return False
         self._pod_owners.add(owner.ref.uid)
@@ -179,7 +179,7 @@ class GangMemberStore:
     def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
-        self.add_pod_owner(pod)
+        self.add_pod_as_owner(pod)
         pod = with_gang_labels(pod)
         ref = owner_of(pod, self.kinds) if self._derive_gangs else None
         if ref is None:

@@ -20,7 +20,7 @@ from batchsched.podgrouper.rules import (
     OwnerKind,
     OwnerKinds,
     PodGroupTemplate,
-    forms_no_gang,
+    no_gang_shape,
     read_gang_needs,
 )
 from batchsched.podgrouper.shape import OwnerShape
@@ -123,11 +123,11 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
 
-POD_OWNER: Final = OwnerKind("Pod", "v1", forms_no_gang)
+POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 """The kind of a driver of Spark that no SparkApplication owns."""
 
 
-def read_pod_owner(pod: Pod) -> Owner | None:
+def read_pod_as_owner(pod: Pod) -> Owner | None:
     """Return a pod as an owner of pods if it is a driver of Spark, which owns its executors; otherwise None."""
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None

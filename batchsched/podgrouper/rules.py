@@ -78,7 +78,7 @@ class OwnerKind:
         return self.api_version.rpartition("/")[0]
 
 
-def forms_no_gang(_: Manifest) -> None:
+def no_gang_shape(_: Manifest) -> None:
     """Return None: an owner of this kind forms no gang; its labels and annotations apply to owners below it."""
 
 
@@ -100,7 +100,7 @@ _UNWRAPPED: Final = (
     OwnerKind("ReplicaSet", "apps/v1", deployment_shape),
     OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
     OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
-    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", forms_no_gang, train_job_children),
+    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", no_gang_shape, train_job_children),
     OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
     OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
     OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_shape, field="jaxReplicaSpecs")),
@@ -110,9 +110,9 @@ _UNWRAPPED: Final = (
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
     OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
     OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
-    OwnerKind("RayService", "ray.io/v1", forms_no_gang, ray_service_children),
+    OwnerKind("RayService", "ray.io/v1", no_gang_shape, ray_service_children),
     OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
-    OwnerKind("Workflow", "argoproj.io/v1alpha1", forms_no_gang),
+    OwnerKind("Workflow", "argoproj.io/v1alpha1", no_gang_shape),
     OwnerKind(
         "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_membership
     ),

@@ -2,9 +2,9 @@
 
 networkx holds the tree and finds its cycles. Relations that a session needs often are computed once.
 
-Inconsistent settings are reported by `invalid_settings`: guarantees above the parent's, and resources that no node
-offers. Such a queue still takes part in sessions; the excess has no effect. Parents that do not exist and cycles are
-reported by `api.crd.validation`.
+Inconsistent settings are reported by `find_inconsistent_settings`: guarantees above the parent's, and resources that
+no node offers. Such a queue still takes part in sessions; the excess has no effect. Parents that do not exist and
+cycles are reported by `api.crd.validation`.
 """
 
 from collections import Counter
@@ -180,7 +180,7 @@ def find_cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
 AMOUNTS: Final = ("guarantee", "limit", "lending_limit", "borrowing_limit", "user_limits")
 
 
-def invalid_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
+def find_inconsistent_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
     """Return the inconsistent settings of all queues, such as guarantees above that of the parent.
 
     Args:

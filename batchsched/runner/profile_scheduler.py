@@ -12,7 +12,7 @@ from typing import Final
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang import gang_identity, gang_key, identities_of
+from batchsched.api.gang import gang_identity, gang_key, possible_gang_identities
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable, PodReservations
@@ -216,7 +216,7 @@ class ProfileScheduler:
             return None
         self._current.updated_scheduler(self.held)
         ledgers = [reservations.devices for reservations in reserved_elsewhere]
-        self.node_table.device_ledger.follow_others(ledgers, self._cache.is_assumed)
+        self.node_table.device_ledger.follow_other_profiles(ledgers, self._cache.is_assumed)
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation
@@ -252,7 +252,7 @@ class ProfileScheduler:
     def _call_heads(self, now: float) -> None:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
-        for identity in (identity for key in heads for identity in identities_of(key)):
+        for identity in (identity for key in heads for identity in possible_gang_identities(key)):
             entity = self.queue.find(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)

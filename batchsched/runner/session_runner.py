@@ -42,7 +42,7 @@ TelemetryFactory = Callable[[Profile], Telemetry | None]
 """Returns what receives the stages of a profile's sessions; None: nothing does."""
 
 
-def without_telemetry(profile: Profile) -> Telemetry | None:
+def make_no_telemetry(profile: Profile) -> Telemetry | None:
     """Return None, so that sessions are decided without telemetry; the default `TelemetryFactory`."""
 
 

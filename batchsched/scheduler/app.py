@@ -25,7 +25,7 @@ from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.pod_group_writer import PodGroupWriter
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, without_telemetry
+from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, make_no_telemetry
 from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
 from batchsched.scheduler.cluster_reflectors import ClusterReflectors
 from batchsched.scheduler.explanation_worker import (
@@ -77,7 +77,7 @@ class SchedulerApp:
     on_decision: DecisionCallback | None = None
     on_explanation: ExplanationCallback = ignore_explanation
     on_forecast: ForecastCallback = ignore_forecast
-    telemetry: TelemetryFactory = without_telemetry
+    telemetry: TelemetryFactory = make_no_telemetry
     recording: bool = False
     on_eviction: Evicted = ignore_evicted_pod
     deployment: str = ""

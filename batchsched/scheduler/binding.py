@@ -18,7 +18,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import (
     BindingCycle,
-    prepares_pods,
+    has_prebind_writes,
     run_bind,
     run_binding_cycle,
     run_prebind,
@@ -153,7 +153,7 @@ class BindingCycles:
     ) -> bool:
         """Return whether the pods of a gang must pass PreBind before the first one is bound."""
         try:
-            return prepares_pods(profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle)
+            return has_prebind_writes(profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle)
         except BatchschedError as error:
             _LOG.warning("%s: %s", placement.entity.identity, error)
             return True

@@ -32,7 +32,7 @@ from batchsched.podgrouper.shape import (
     MOST_ADDED_PODS,
     OwnerPart,
     OwnerShape,
-    check_added_pods,
+    check_added_pod_count,
     mapping_or_empty,
     pod_count_or_default,
     spec_of,
@@ -136,7 +136,7 @@ class WhatIf:
             for document in split_documents(source.read(), source.name)
         ]
         # Pods come last: PodGroups and queues must exist before them, in whatever order the files name them.
-        for document in sorted(parsed, key=order_of_addition):
+        for document in sorted(parsed, key=addition_sort_key):
             if isinstance(document, InvalidInput):
                 raise document
             self.add_document(document)
@@ -245,7 +245,7 @@ class WhatIf:
         """
         more = " more" if self.pods else ""
         try:
-            check_added_pods(pods, MOST_ADDED_PODS - len(self.pods), more)
+            check_added_pod_count(pods, MOST_ADDED_PODS - len(self.pods), more)
         except InvalidInput as error:
             raise InvalidInput(error.message, file=file, object=title, field=error.field) from error
 
@@ -387,7 +387,7 @@ def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
             raise InvalidInput(problem, file=file, object=name, field=field_name)
 
 
-def order_of_addition(document: Document | InvalidInput) -> int:
+def addition_sort_key(document: Document | InvalidInput) -> int:
     """Return the sort key by which documents are added: training runtimes first, and pods last."""
     if not isinstance(document, Document):
         return 1

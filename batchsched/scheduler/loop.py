@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from batchsched.api.decision import Decision
 from batchsched.controllers.event_recorder import PendingEvent
-from batchsched.controllers.policy_worker import ForecastOutcome, PolicyWorker, choice_event
+from batchsched.controllers.policy_worker import ForecastOutcome, PolicyWorker, policy_choice_event
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
@@ -142,7 +142,7 @@ class SchedulerLoop:
 
         def record_policy_choice(outcome: ForecastOutcome) -> None:
             if outcome.choice.is_change:
-                record_event(choice_event(outcome))
+                record_event(policy_choice_event(outcome))
 
         self._forecasting = PolicyWorker(
             self._clock, lambda: self.profile_schedulers, (record_policy_choice, on_forecast)

@@ -28,7 +28,7 @@ from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIf, list_set_aside, order_of_addition
+from batchsched.scheduler.live_snapshot import WhatIf, addition_sort_key, list_set_aside
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class OfflineCluster:
             if kind.type is not Pod:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
         for pod in snapshot.pods:
-            members.add_pod_owner(pod)
+            members.add_pod_as_owner(pod)
         refs = [(pod, owner_of(pod, members.kinds)) for pod in snapshot.pods]
         owned = [pod for pod, ref in refs if ref is not None and members.owners.find_owner(ref) is not None]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
@@ -177,7 +177,7 @@ class OfflineCluster:
         supposed = WhatIf(
             self.service, self.settings.profile.scheduler_name, self.settings.now, adopts_pods=False
         )
-        for document in sorted(documents, key=order_of_addition):
+        for document in sorted(documents, key=addition_sort_key):
             try:
                 supposed.add_document(document)
             except InvalidInput as error:

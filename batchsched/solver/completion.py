@@ -65,7 +65,10 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
                 guard=solution.guard or search.guard,
             )
             if search.solution is not None:
-                solution, gang_problems = add_gang(problem, solution, isolated, search.solution), None
+                solution, gang_problems = (
+                    add_gang_to_solution(problem, solution, isolated, search.solution),
+                    None,
+                )
             continue
         if not ResidualProblem(isolated.problem).may_fit():
             continue
@@ -77,7 +80,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
         )
         solved += 1
         if exact.taken[0]:
-            solution, gang_problems = add_gang(problem, solution, isolated, exact), None
+            solution, gang_problems = add_gang_to_solution(problem, solution, isolated, exact), None
         if solved == MAX_COMPLETED_GANGS:
             break
     return solution
@@ -90,10 +93,16 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
         return solution
     isolated = GangProblems(replace(problem, cuts=())).isolate(0)
     search = search_gang(isolated.problem, SEARCH_EFFORT, seed)
-    return solution if search.solution is None else add_gang(problem, solution, isolated, search.solution)
+    return (
+        solution
+        if search.solution is None
+        else add_gang_to_solution(problem, solution, isolated, search.solution)
+    )
 
 
-def add_gang(problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution) -> Solution:
+def add_gang_to_solution(
+    problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution
+) -> Solution:
     """Add the placement of one gang, found in the problem of this gang alone, to the solution of the whole problem."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])

@@ -19,7 +19,7 @@ import numpy as np
 from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem
 
 
-def find_trees(problem: Problem) -> BoolArray:
+def find_gangs_with_trees(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices (trees)."""
     gangs, parts = problem.gangs, problem.subgroups
     trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
@@ -110,7 +110,7 @@ class GangTrees:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.is_tree = find_trees(problem)
+        self.is_tree = find_gangs_with_trees(problem)
         self._trees: dict[int, TreeNode] = {}
 
     def tree_of_gang(self, gang: int) -> TreeNode | None:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.packing.node_order import augmented_free
+from batchsched.solver.packing.node_order import free_with_plugin_limits
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
 from batchsched.solver.repacking import Repacking, RepackingMove
@@ -261,7 +261,7 @@ class ClearingNeighbourhood:
 
     def __init__(self, packing: Packing, placed: PlacedPodCounts) -> None:
         self._packing, self._placed = packing, placed
-        self._empty = augmented_free(packing.problem)  # [R, N] free amounts before this session
+        self._empty = free_with_plugin_limits(packing.problem)  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
 
     def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:

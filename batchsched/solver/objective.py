@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.gang_tree import find_trees
+from batchsched.solver.gang_tree import find_gangs_with_trees
 from batchsched.solver.problem import (
     NONE,
     BoolArray,
@@ -46,7 +46,7 @@ def required_pods(problem: Problem) -> IntArray:
     by_subgroup = np.bincount(parts.gang, parts.need, minlength=len(problem.gangs.need)).astype(np.int64)
     if (parts.parent != NONE).any() or (problem.gangs.min_children != NONE).any():
         # Not all subgroups of a tree may have to run: its own need is that of the cheapest ones.
-        by_subgroup[find_trees(problem)] = 0
+        by_subgroup[find_gangs_with_trees(problem)] = 0
     return np.maximum(problem.gangs.need, by_subgroup)
 
 
@@ -108,7 +108,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
     return unplaceable
 
 
-def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArray:
+def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray) -> BoolArray:
     """Return a mask [G] of the gangs with too few pods that fit on some node to reach their minimum."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
@@ -119,7 +119,7 @@ def find_gangs_beyond_nodes(problem: Problem, unplaceable: BoolArray) -> BoolArr
     lacking = in_part < parts.need
     if lacking.any():
         # A tree may run without the subgroup.
-        lacking &= ~find_trees(problem)[parts.gang]
+        lacking &= ~find_gangs_with_trees(problem)[parts.gang]
         beyond[parts.gang[lacking]] = True
     return beyond
 

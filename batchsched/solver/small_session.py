@@ -18,7 +18,7 @@ import numpy as np
 from batchsched.ports.external import Telemetry
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.improvement.exact_search import ExactSearch, is_proved
+from batchsched.solver.improvement.exact_search import ExactSearch, is_proved_optimal
 from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
@@ -53,10 +53,10 @@ def solve_small_session(
     units = min(FIRST_STEP_EFFORT, budget.deterministic)
     steps.solve_exactly(units)
     spent = units
-    if not (steps.is_proved() or linked) and 2 * spent <= budget.deterministic:
+    if not (steps.is_proved_optimal() or linked) and 2 * spent <= budget.deterministic:
         planned = steps.solve_by_tiers(units, telemetry)
         spent += units
-        if not steps.is_proved() and planned.any() and 2 * spent <= budget.deterministic:
+        if not steps.is_proved_optimal() and planned.any() and 2 * spent <= budget.deterministic:
             steps.place_planned(planned, spent)
             spent *= 2
     while not steps.is_finished() and 2 * spent <= budget.deterministic:
@@ -79,13 +79,13 @@ class _Steps:
         self._ceiling: Solution | None = None
         self._settled = False  # whether the exact model has decided among solutions of equal value
 
-    def is_proved(self) -> bool:
+    def is_proved_optimal(self) -> bool:
         """Tell whether the objective of each tier is proved to be optimal, within the tolerance of the tiered model."""
-        return is_proved(self.best)
+        return is_proved_optimal(self.best)
 
     def is_finished(self) -> bool:
         """Tell whether another call of CP-SAT is unnecessary."""
-        return (self.is_proved() and self._settled) or self.best.guard
+        return (self.is_proved_optimal() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:
         """Solve the exact model, starting from the best solution so far."""

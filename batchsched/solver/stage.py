@@ -15,8 +15,8 @@ from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
     count_placed_pods,
-    find_gangs_beyond_nodes,
     find_gangs_beyond_quotas,
+    find_gangs_with_unplaceable_minimum,
     find_unplaceable_classes,
     preferred_level_cost,
 )
@@ -54,7 +54,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
     telemetry = telemetry or NoTelemetry()
     with telemetry.time_stage("reduce"):
         unplaceable = find_unplaceable_classes(problem)
-        over = find_gangs_beyond_quotas(problem) | find_gangs_beyond_nodes(problem, unplaceable)
+        over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
         admissible = reduce_problem(problem, unplaceable, beyond)
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
@@ -66,7 +66,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
-        floor = solve_greedy(without_cut_gangs(admissible))
+        floor = solve_greedy(without_repeatedly_refused_gangs(admissible))
         return replace(floor, guard=answer.guard, effort=answer.effort, variables=answer.variables)
     return answer
 
@@ -107,7 +107,7 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
 
 def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
-    problem = without_cut_gangs(admissible)
+    problem = without_repeatedly_refused_gangs(admissible)
     with telemetry.time_stage("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
@@ -178,7 +178,7 @@ def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
     return flat and (not small or preferred_level_cost(problem, floor) <= 0.0)
 
 
-def without_cut_gangs(problem: Problem) -> Problem:
+def without_repeatedly_refused_gangs(problem: Problem) -> Problem:
     """Return the problem without gangs that the plugins refused more than once. Only the exact model handles these."""
     refused = np.bincount(
         np.array([cut.gang for cut in problem.cuts], np.int64), minlength=len(problem.gangs.need)

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
     VictimProblem,
     VictimSolution,
 )
-from batchsched.solver.verify_trees import check_slices, check_trees, is_tree, subgroups_within
+from batchsched.solver.verify_trees import check_slices, check_trees, mark_gangs_with_trees, subgroups_within
 
 _TOLERANCE: Final = 1e-9
 _MAX_FAULTS_PER_CHECK: Final = 20
@@ -155,7 +155,7 @@ def _placed(problem: Problem, solution: Solution) -> IntArray:
 
 def _minimum(problem: Problem) -> list[int]:
     """Pods that each gang still needs, never less than its subgroups need together; of a tree, its own minimum."""
-    inside, tree = [0] * len(problem.gangs.need), is_tree(problem)
+    inside, tree = [0] * len(problem.gangs.need), mark_gangs_with_trees(problem)
     for gang, need in zip(problem.subgroups.gang.tolist(), problem.subgroups.need.tolist(), strict=True):
         inside[gang] += 0 if tree[gang] else need
     return [max(one, other) for one, other in zip(problem.gangs.need.tolist(), inside, strict=True)]
@@ -183,7 +183,7 @@ def _parts(problem: Problem, solution: Solution) -> Iterator[str]:
     inside = problem.classes.subgroup[solution.classes]
     member = inside != NONE
     placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.subgroups.gang))
-    minimum, tree = _minimum(problem), is_tree(problem)
+    minimum, tree = _minimum(problem), mark_gangs_with_trees(problem)
     for s in range(len(problem.subgroups.gang)):
         gang = int(problem.subgroups.gang[s])
         if (

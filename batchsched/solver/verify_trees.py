@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from batchsched.solver.problem import NONE, Problem, Solution
 
 
-def is_tree(problem: Problem) -> list[bool]:
+def mark_gangs_with_trees(problem: Problem) -> list[bool]:
     """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices."""
     gangs, parts = problem.gangs, problem.subgroups
     trees = [
@@ -37,7 +37,7 @@ def subgroups_within(problem: Problem, subgroup: int) -> list[int]:
 
 def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
     """Yield a sentence for each gang and subgroup with placed pods that still has too few pods to run."""
-    if not any(trees := is_tree(problem)):
+    if not any(trees := mark_gangs_with_trees(problem)):
         return
     by_subgroup: Counter[int] = Counter()
     by_gang: Counter[int] = Counter()

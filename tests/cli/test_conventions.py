@@ -12,7 +12,7 @@ import typer
 from batchsched import __version__
 from batchsched.cli import ExitCode, run_command
 from batchsched.cli.app import app
-from batchsched.cli.help import value_name
+from batchsched.cli.help import value_placeholder
 from batchsched.cli.options import parse_time
 from tests.cli.conftest import NOW
 
@@ -75,10 +75,10 @@ def test_every_parameter_has_a_help_text():
 def test_every_value_has_a_name_in_capitals_or_its_choices():
     named = re.compile(r"[\[\]A-Z0-9:=/,.|()a-z -]+")
     assert all(
-        named.fullmatch(value_name(parameter)) is not None
+        named.fullmatch(value_placeholder(parameter)) is not None
         for command in COMMANDS.values()
         for parameter in command.params
-        if value_name(parameter)
+        if value_placeholder(parameter)
     )
 
 

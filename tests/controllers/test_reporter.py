@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import SchedulingGate
 from batchsched.api.snapshot import Snapshot
-from batchsched.controllers.policy_worker import ForecastOutcome, choice_event
+from batchsched.controllers.policy_worker import ForecastOutcome, policy_choice_event
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
@@ -224,7 +224,9 @@ async def test_reporter_restarts_after_an_error(caplog, monkeypatch):
 async def test_change_of_the_candidate_of_auto_has_an_event_on_the_lease_of_the_scheduler_name():
     town = Reported(cluster(nodes(1, gpu=1)))
     choice = CandidateChoice(0.0, "sjf", "fcfs", "sjf replaces fcfs: why", {})
-    town.teller.recorder.record_without_series(choice_event(ForecastOutcome("batchsched", choice, 1.0)))
+    town.teller.recorder.record_without_series(
+        policy_choice_event(ForecastOutcome("batchsched", choice, 1.0))
+    )
     events = [event for event in await town.events() if event["reason"] == "PolicyChosen"]
     assert [event["note"] for event in events] == ["sjf replaces fcfs: why"]
     assert events[0]["regarding"]["name"] == "scheduler-name-batchsched"

@@ -53,19 +53,19 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
 def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_passed_on():
     own, other, third = (DeviceLedger({OPEN.key: OPEN}) for _ in range(3))
     other.assume("default/x", reserved())
-    own.follow_others([other], lambda _: True)
-    third.follow_others([own], lambda _: True)
+    own.follow_other_profiles([other], lambda _: True)
+    third.follow_other_profiles([own], lambda _: True)
     assert (own.use_of(GPU).exclusive, third.use_of(GPU).exclusive) == (1, 0)
-    own.follow_others([other], lambda _: True)
+    own.follow_other_profiles([other], lambda _: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
     later.copy_reservations_from(own, lambda _: True)
     assert later.use_of(GPU).is_free
     other.revert("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
-    own.follow_others([other], lambda _: True)
+    own.follow_other_profiles([other], lambda _: True)
     assert own.use_of(GPU).is_free
-    own.follow_others([other], lambda _: False)
+    own.follow_other_profiles([other], lambda _: False)
     assert own.count_reserving_pods("default/open") == 0
 
 

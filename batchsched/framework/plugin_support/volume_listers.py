@@ -101,7 +101,7 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(source.claim_name for source in sources if source)
 
 
-def is_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """Return True if a PersistentVolumeClaim is new, or if its volume or its StorageClass has changed."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True

@@ -46,7 +46,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
     return await run_bind(pipeline, pod, node, cycle) if status.ok else status
 
 
-def prepares_pods(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
+def has_prebind_writes(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
     """Return whether a PreBind plugin writes something for these pods, to be undone if they are not bound.
 
     Raises:

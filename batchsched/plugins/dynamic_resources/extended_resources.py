@@ -39,7 +39,7 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
         sorted(
             name
             for name, amount in pod_requests(pod).items()
-            if amount and name in class_of_resource and may_be_served(name)
+            if amount and name in class_of_resource and may_be_served_by_devices(name)
         )
     )
 
@@ -50,7 +50,7 @@ def other_extended_resources(pod: Pod, class_of_resource: Mapping[str, DeviceCla
         sorted(
             name
             for name, amount in pod_requests(pod).items()
-            if amount and name not in class_of_resource and may_be_served(name)
+            if amount and name not in class_of_resource and may_be_served_by_devices(name)
         )
     )
 
@@ -68,7 +68,7 @@ def _names_resource(container: Container, resources: Mapping[str, DeviceClass]) 
 
 def requests_extended_resource(pod: Pod) -> bool:
     """Return whether a pod requests an extended resource that a DeviceClass could serve."""
-    return any(map(may_be_served, pod_requests(pod)))
+    return any(map(may_be_served_by_devices, pod_requests(pod)))
 
 
 def extended_claim_signature(pod: Pod) -> Hashable:
@@ -76,7 +76,7 @@ def extended_claim_signature(pod: Pod) -> Hashable:
     return request_fields(pod) if requests_extended_resource(pod) else ()
 
 
-def may_be_served(resource: str) -> bool:
+def may_be_served_by_devices(resource: str) -> bool:
     """Return whether a DeviceClass could serve a resource of this name, such as `nvidia.com/gpu`.
 
     Source: `IsDRAExtendedResourceName` of k8s.io/kubernetes/pkg/scheduler/util.

@@ -167,7 +167,7 @@ class FreedDevices:
             }
         )
 
-    def any_device(self, amount: int) -> RowRelief:
+    def relief_by_any_device(self, amount: int) -> RowRelief:
         """Return the given amount for each node on which the eviction of a group of pods frees a device."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 

@@ -269,5 +269,10 @@ def _eviction_rows(
             accepted[where] = searched.fits
         limit = accepted * candidate.count
         yield pod_limit_row(
-            plugin, NOT_ENOUGH, EVERY_NODE, {candidate.index: 1}, limit, freed.any_device(candidate.count)
+            plugin,
+            NOT_ENOUGH,
+            EVERY_NODE,
+            {candidate.index: 1},
+            limit,
+            freed.relief_by_any_device(candidate.count),
         )

@@ -78,7 +78,7 @@ def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> 
     return mask
 
 
-def labelled_nodes(table: NodeTable, constraints: tuple[SpreadConstraint, ...]) -> BoolArray:
+def nodes_with_topology_keys(table: NodeTable, constraints: tuple[SpreadConstraint, ...]) -> BoolArray:
     """Return a mask [N] of the nodes that have the topology keys of all given spread constraints.
 
     Other nodes count for none of them.
@@ -108,7 +108,7 @@ def count_hard_constraints(
 
     Source: `calPreFilterState` of kube-scheduler.
     """
-    labelled = labelled_nodes(table, constraints)
+    labelled = nodes_with_topology_keys(table, constraints)
     spreads = []
     for constraint in constraints:
         codes, values = table.label_values(constraint.topology_key)
@@ -158,7 +158,7 @@ def count_soft_constraints(
     table = nodes.table
     ignored = np.zeros(len(table.nodes), np.bool_)
     if all_keys:
-        ignored = ~labelled_nodes(table, constraints)
+        ignored = ~nodes_with_topology_keys(table, constraints)
     fitting = np.zeros(len(table.nodes), np.bool_)
     fitting[nodes.where] = True
     fitting &= ~ignored

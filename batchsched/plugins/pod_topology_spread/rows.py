@@ -30,7 +30,11 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     SpreadConstraint,
     constraints_of,
 )
-from batchsched.plugins.pod_topology_spread.counts import eligible_nodes, labelled_nodes, matching_pod_counts
+from batchsched.plugins.pod_topology_spread.counts import (
+    eligible_nodes,
+    matching_pod_counts,
+    nodes_with_topology_keys,
+)
 from batchsched.solver.problem import UNLIMITED
 
 PLUGIN = "PodTopologySpread"
@@ -157,7 +161,7 @@ def _families(
     families: dict[Hashable, SharedConstraint] = {}
     for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
-        labelled = labelled_nodes(table, constraints) if constraints else None
+        labelled = nodes_with_topology_keys(table, constraints) if constraints else None
         for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
             if constraint.selection.matches_everything or labelled is None:

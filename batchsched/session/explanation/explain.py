@@ -36,8 +36,8 @@ from batchsched.session.explanation.verification import (
     OutOfBudget,
     PlacementVerifier,
     decide_assignments,
-    decision_work,
     emptied_cluster,
+    estimate_decision_work,
     first_attempt_budget,
     require_work,
     session_budget,
@@ -173,9 +173,9 @@ class RefusalVerifier:
             require_work(budget, self._decided.estimated_work)
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
-            require_work(budget, decision_work(after))
+            require_work(budget, estimate_decision_work(after))
             self._after = build_session_tables(after, self._decided.profile, self._decided.now, self._pause)
-            budget.spend(decision_work(after))  # the tables cost about as much as a decision
+            budget.spend(estimate_decision_work(after))  # the tables cost about as much as a decision
         return self._after
 
     def examine_in_empty_cluster(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
@@ -212,7 +212,7 @@ class RefusalVerifier:
             )
         self._pause()
         empty_cluster = emptied_cluster(decided.snapshot, verifier.members)
-        budget.spend(decision_work(empty_cluster))
+        budget.spend(estimate_decision_work(empty_cluster))
         emptied = GangView.from_snapshot(empty_cluster, decided.profile, decided.now, key, self._pause)
         if emptied is None:  # the gang has no pending pod that anything could place
             message = _message(refusal, startable, None, ())
@@ -315,7 +315,7 @@ class RefusalVerifier:
         full = GangView.from_snapshot(after, decided.profile, decided.now, key, self._pause)
         self._pause()
         emptied = emptied_cluster(changed, verifier.members)
-        verifier.budget.spend(decision_work(after) + decision_work(emptied))
+        verifier.budget.spend(estimate_decision_work(after) + estimate_decision_work(emptied))
         empty = GangView.from_snapshot(emptied, decided.profile, decided.now, key, self._pause)
         return node_options(full, empty) if full is not None and empty is not None else ()
 

@@ -154,7 +154,7 @@ class GangView:
         return self.limits.finder.queue_limit_indexes(self.tables, self.gang.members.queue_and_user)
 
     @property
-    def requested(self) -> dict[str, int]:
+    def minimum_requests(self) -> dict[str, int]:
         """The smallest amount of each resource, except `pods`, with which the gang reaches its minimum."""
         return {
             resource: int(amount)

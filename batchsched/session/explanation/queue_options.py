@@ -92,7 +92,7 @@ def _amount_options(
             ("borrowingLimit", parse_amounts(spec.borrowing_limit), guarantee),
         ]
     )
-    for resource, needed in view.requested.items():
+    for resource, needed in view.minimum_requests.items():
         remaining = view.remaining_amount(row, resource)
         if remaining is None:
             continue
@@ -180,7 +180,7 @@ def _lending_options(
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
         remaining = view.remaining_amount(row, resource)
-        needed = view.requested.get(resource, 0)
+        needed = view.minimum_requests.get(resource, 0)
         if remaining is None or not needed or lent >= guarantee.get(resource, 0):
             continue
         unit = math.gcd(

@@ -66,7 +66,7 @@ def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
 def _exceeded_queue_limit(view: GangView) -> str:
     for row in view.queue_limit_indexes:
         limit = view.limits.limits[row]
-        for resource, needed in view.requested.items():
+        for resource, needed in view.minimum_requests.items():
             remaining = view.remaining_amount(row, resource)
             if remaining is None or needed <= remaining:
                 continue
@@ -187,7 +187,7 @@ def _too_small_domains(view: GangView) -> str:
 
 def _too_little_in_sum(view: GangView) -> str:
     table, accepted = view.tables.node_table, view.feasible_nodes.any(axis=0)
-    for resource, needed in view.requested.items():
+    for resource, needed in view.minimum_requests.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:
             has = format_quantity(resource, offered)

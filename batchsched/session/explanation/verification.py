@@ -80,7 +80,7 @@ class DecidedInput:
     @cached_property
     def estimated_work(self) -> float:
         """The estimated work of the decision without that of CP-SAT, in units of about a microsecond."""
-        return decision_work(self.snapshot)
+        return estimate_decision_work(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +115,17 @@ def decide_assignments(
     return AssignmentDecision(decision.assignments, session.solver_work)
 
 
-def cluster_work(snapshot: Snapshot) -> float:
+def estimate_cluster_work(snapshot: Snapshot) -> float:
     """Estimate the part of a decision's computing work that depends on the number of nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
-def decision_work(snapshot: Snapshot) -> float:
+def estimate_decision_work(snapshot: Snapshot) -> float:
     """Estimate the computing work of a decision over a Snapshot, without that of CP-SAT."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
-        cluster_work(snapshot)
+        estimate_cluster_work(snapshot)
         + WORK_PER_SPEC * len({id(pod.spec) for pod in snapshot.pods})
         + WORK_PER_BOUND_POD * (len(snapshot.pods) - len(pending))
         + WORK_PER_PENDING_POD * len(pending)
@@ -139,7 +139,7 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
     A short session is decided again hundreds of times in a few seconds. To verify a single refusal of a long one takes
     many times as long as the session, so the explanations of a long session cost only a part of its decision.
     """
-    work = decision_work(snapshot)
+    work = estimate_decision_work(snapshot)
     return ExplanationBudget(
         max(LONG_DECISION_SHARE * work, MAX_VERIFICATION_WORK * (1 - work / LONG_DECISION_WORK))
     )
@@ -189,7 +189,7 @@ class PlacementVerifier:
         self.budget = budget
         self._decisions = 0
         self._answers: dict[tuple[str, bytes], bool] = {}
-        require_work(budget, cluster_work(decided.snapshot))
+        require_work(budget, estimate_cluster_work(decided.snapshot))
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_depends_on_pods, pods))
@@ -247,7 +247,7 @@ class PlacementVerifier:
         Raises:
           OutOfBudget: too little of the budget remains.
         """
-        decided, work = self._decided, decision_work(snapshot)
+        decided, work = self._decided, estimate_decision_work(snapshot)
         require_work(self.budget, work)
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
         self.budget.spend(work + decision.solver_work)

@@ -23,7 +23,7 @@ from batchsched.queues.queue_table import (
     resolve_policies,
 )
 from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, SharingPolicy, make_sharing_policy
-from batchsched.queues.tree import QueueTree, invalid_settings
+from batchsched.queues.tree import QueueTree, find_inconsistent_settings
 from batchsched.queues.usage_history import Usage, UsageHistory, usage_from_entries
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import (
@@ -206,7 +206,7 @@ class GangOrder:
         """Find guarantees above that of the parent queue, and resources that no node offers."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
-        self._misfits = invalid_settings(queues, offered)
+        self._misfits = find_inconsistent_settings(queues, offered)
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:

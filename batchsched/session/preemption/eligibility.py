@@ -61,7 +61,7 @@ def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
     return highest_pod_priority >= SYSTEM_CRITICAL_PRIORITY and highest_pod_priority > priority
 
 
-def list_non_preempting_classes(snapshot: Snapshot) -> frozenset[str]:
+def list_non_preempting_priority_classes(snapshot: Snapshot) -> frozenset[str]:
     """Return the names of the PriorityClasses with preemptionPolicy Never."""
     return frozenset(
         priority_class.metadata.name
@@ -371,7 +371,7 @@ class EvictionEligibility:
         self._usage = (
             session_queues.shares.usage.copy() if session_queues is not None else np.zeros((0, 0), np.int64)
         )
-        self._never_preempting = list_non_preempting_classes(tables.snapshot)
+        self._never_preempting = list_non_preempting_priority_classes(tables.snapshot)
         self._reclaim_seconds: dict[str, int] = {}
         """By queue, the result of `_reclaim_min_runtime`."""
         for placement in placements:

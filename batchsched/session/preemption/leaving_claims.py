@@ -15,12 +15,12 @@ OVERDUE_SECONDS: Final = 600.0
 """Seconds after its deletion deadline from which the room of a terminating pod is no longer expected."""
 
 
-def is_overdue(pod: Pod, now: float) -> bool:
+def is_termination_overdue(pod: Pod, now: float) -> bool:
     """Return True if a pod has been terminating for so long that its resources are not expected to be freed."""
     return now > parse_timestamp(pod.metadata.deletion_timestamp, now) + OVERDUE_SECONDS
 
 
-class MissingPods:
+class DeletedPodsWithClaims:
     """The pods that no longer exist but for which ResourceClaims are still reserved.
 
     Args:
@@ -67,13 +67,13 @@ class LeavingClaims:
 
     def __init__(self, tables: SessionTables) -> None:
         self._ledger = tables.node_table.device_ledger
-        self._missing = MissingPods(tables)
+        self._missing = DeletedPodsWithClaims(tables)
         now = tables.node_table.now
         self._terminating = [
             pod
             for members in tables.running.values()
             for pod, _ in members.bound.values()
-            if pod.terminating and not is_overdue(pod, now)
+            if pod.terminating and not is_termination_overdue(pod, now)
         ]
 
     def __enter__(self) -> Self:

@@ -30,7 +30,7 @@ from batchsched.session.preemption.eligibility import (
     PREEMPTED,
     build_eviction,
     is_too_critical,
-    list_non_preempting_classes,
+    list_non_preempting_priority_classes,
     may_pod_preempt,
 )
 from batchsched.session.preemption.protection import is_gang_protected
@@ -93,7 +93,7 @@ class PodPreemption:
         self._priorities = GangPriorities(tables)
         self._budgets: tuple[PodDisruptionBudget, ...] = tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
-        self._never_preempting = list_non_preempting_classes(tables.snapshot)
+        self._never_preempting = list_non_preempting_priority_classes(tables.snapshot)
         self._nominated = {pod.key: (pod, node) for pod, node in _nominated_pods(tables)}
         """By pod key, the nominated pod and its node index; every change resets `_nominations`."""
         self._nominations: Nominations | None = None

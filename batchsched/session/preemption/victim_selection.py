@@ -44,7 +44,7 @@ from batchsched.session.preemption.eligibility import (
     VictimCandidates,
     build_eviction,
 )
-from batchsched.session.preemption.leaving_claims import MissingPods, is_overdue
+from batchsched.session.preemption.leaving_claims import DeletedPodsWithClaims, is_termination_overdue
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
@@ -104,7 +104,7 @@ class VictimSelection:
         )
         self._removed: dict[str, tuple[Pod, int]] = {}
         """Pods that are off the node table, by key, with their node indexes, in the order of their removal."""
-        self._missing_pods = MissingPods(context.tables)
+        self._missing_pods = DeletedPodsWithClaims(context.tables)
         self._checkpoint = 0
         self.evictions: list[Eviction] = []
         """Evictions for the decision."""
@@ -162,7 +162,7 @@ class VictimSelection:
                 self._select(gang, movable, moving=True)
 
     def _is_overdue(self, unit: EvictionUnit) -> bool:
-        return any(is_overdue(pod, self._now) for pod, _ in unit.pods)
+        return any(is_termination_overdue(pod, self._now) for pod, _ in unit.pods)
 
     def _remove(self, pod: Pod, node: int) -> None:
         self._tables.node_table.remove_pods([pod])

@@ -19,7 +19,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity, gang_namespace, identities_of
+from batchsched.api.gang import gang_identity, gang_namespace, possible_gang_identities
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
@@ -194,7 +194,7 @@ class SessionTables:
         for pod in changes.removed_pods:
             self.remove_pod(pod)
         for pod in changes.ended_pods:
-            self.node_table.device_ledger.end_pod(pod)
+            self.node_table.device_ledger.release_ended_pod(pod)
         for pod in changes.bound_pods:
             self.bind_pod(pod)
         for pod in changes.added_pods:
@@ -413,7 +413,7 @@ class SessionTables:
 
     def find_gang(self, key: str) -> PodGroupState | None:
         """Return the gang with this `namespace/name`: that of a PodGroup, or else of a pod without one."""
-        pod_group, single_pod = identities_of(key)
+        pod_group, single_pod = possible_gang_identities(key)
         return self.gangs.get(pod_group) or self.gangs.get(single_pod)
 
     def pending_gang(self, members: PodGroupState) -> PendingGang:

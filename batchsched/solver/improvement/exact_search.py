@@ -57,7 +57,7 @@ class ExactSearch:
         Returns:
           a solution that is lexicographically no worse, with valid bounds.
         """
-        while units > 0 and not is_proved(solution) and not solution.guard:
+        while units > 0 and not is_proved_optimal(solution) and not solution.guard:
             related = self._step % 2 == 1
             gangs = self._choose_related(solution) if related else self._choose_random(solution)
             self._step += 1
@@ -126,7 +126,7 @@ class ExactSearch:
         return inside / np.maximum(1, np.bincount(owner, minlength=gangs))
 
 
-def is_proved(solution: Solution) -> bool:
+def is_proved_optimal(solution: Solution) -> bool:
     """Tell whether the objective of each tier is proved to be optimal, within the tolerance of the tiered model."""
     return bool((solution.bound <= solution.objective * (1 + TIER_GAP)).all())
 

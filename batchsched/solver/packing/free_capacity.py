@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsched.solver.packing.limits import QuotaLedger, RowLedger
-from batchsched.solver.packing.node_order import NodeOrder, augmented_free
+from batchsched.solver.packing.node_order import NodeOrder, free_with_plugin_limits
 from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -32,7 +32,7 @@ class FreeCapacity:
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         self.problem = problem
         self.slots = NodeOrder(problem, plain)
-        self.free = augmented_free(problem)
+        self.free = free_with_plugin_limits(problem)
         self.mask = problem.kinds.mask
         self.quotas = QuotaLedger(problem)
         self.rows = RowLedger(problem)

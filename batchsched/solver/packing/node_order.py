@@ -30,7 +30,7 @@ class NodeOrder:
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Collect the device sizes that are requested; `plain` omits slot preservation, as in other schedulers."""
-        self.demand = augmented_demand(problem)
+        self.demand = demand_with_plugin_limits(problem)
         self.needs = [
             tuple((r, amount) for r, amount in enumerate(row) if amount) for row in self.demand.tolist()
         ]
@@ -221,7 +221,7 @@ class NodeOrder:
         return self._score[kind]
 
 
-def augmented_demand(problem: Problem) -> IntArray:
+def demand_with_plugin_limits(problem: Problem) -> IntArray:
     """Return the requests of one pod of each class [C, R + E]: R resources, then E per-node plugin limits.
 
     Each of the E rows limits every node by itself, so that it acts as one more resource.
@@ -232,10 +232,10 @@ def augmented_demand(problem: Problem) -> IntArray:
     return np.column_stack([problem.classes.demand, *rows])
 
 
-def augmented_free(problem: Problem) -> IntArray:
+def free_with_plugin_limits(problem: Problem) -> IntArray:
     """Return the free amounts of each node [R + E, N]: R resources, then E per-node plugin limits.
 
-    They are the columns of `augmented_demand`.
+    They are the columns of `demand_with_plugin_limits`.
     """
     rows = [np.maximum(0, row.right) for row in problem.rows if limits_every_node(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

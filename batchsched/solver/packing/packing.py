@@ -286,13 +286,16 @@ class Packing:
             )
         placed = 0
         for part in members.parts:
-            got = self.place_any(part.classes, part.need, nodes)
+            got = self.place_pods_of_any_class(part.classes, part.need, nodes)
             if got < part.need:
                 return False
             placed += got
-        return placed >= need or self.place_any(members.classes, need - placed, nodes) >= need - placed
+        return (
+            placed >= need
+            or self.place_pods_of_any_class(members.classes, need - placed, nodes) >= need - placed
+        )
 
-    def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
+    def place_pods_of_any_class(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
         """Place up to `want` pods in total, from one pod class after the other; return how many were placed."""
         placed = 0
         for c in classes:
@@ -329,7 +332,7 @@ class Packing:
         required, pinned = level
         for domain in [pinned] if pinned != NONE else self.fitting_domains(members, need, required, cell):
             mark = self.room.checkpoint()
-            yield domain, self.nodes_inside(required, [domain], cell)
+            yield domain, self.nodes_in_domains(required, [domain], cell)
             self.room.roll_back_to(mark)
 
     def _in_cell(self, gang: int, members: GangMembers, need: int, cell: IntArray | None) -> bool:
@@ -344,7 +347,7 @@ class Packing:
             if part in own:
                 if least and not self._part(gang, part, least, cell):
                     return False
-            elif self.place_any(part.classes, least, cell) < least:
+            elif self.place_pods_of_any_class(part.classes, least, cell) < least:
                 return False
             placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
@@ -380,14 +383,14 @@ class Packing:
         used = self._used(gang, part, level)
         if not used:
             for domain in self.fitting_domains(members, need, level, cell)[:8]:
-                if self._attempt(members, need, self.nodes_inside(level, [domain], cell)):
+                if self._attempt(members, need, self.nodes_in_domains(level, [domain], cell)):
                     return True
         roomy = self._roomiest(members, level, cell)
         order = used + [d for d in roomy if d not in set(used)]
         # Doubling the number of domains finds a small number in few attempts; the last attempt uses all nodes.
         share = max(len(used), 1)
         while share < len(order):
-            if self._attempt(members, need, self.nodes_inside(level, order[:share], cell)):
+            if self._attempt(members, need, self.nodes_in_domains(level, order[:share], cell)):
                 return True
             share *= 2
         return self._minimum(members, need, cell)
@@ -409,7 +412,7 @@ class Packing:
         domains = self._nodes_of[level]
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
-    def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
+    def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
         """Return the nodes of some topology domains, ascending; if `cell` is given, only the nodes in `cell`."""
         nodes = self.domain_nodes(level, domains[0])
         if len(domains) > 1:
@@ -477,14 +480,14 @@ class Packing:
         missing, used_first = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in used_first:
             if missing > 0:
-                missing -= self.room.place(class_index, missing, self.nodes_inside(level, [domain], cell))
+                missing -= self.room.place(class_index, missing, self.nodes_in_domains(level, [domain], cell))
         while missing > 0:
             capacity = self.count_fitting_by_domain(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= missing)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place(class_index, missing, self.nodes_inside(level, [tightest], cell))
+            placed = self.room.place(class_index, missing, self.nodes_in_domains(level, [tightest], cell))
             if placed == 0:
                 break
             missing -= placed

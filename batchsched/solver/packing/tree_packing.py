@@ -32,7 +32,7 @@ class DomainPacking(Protocol):
     domain_of: dict[int, int]
     domain_of_subgroup: dict[int, int]
 
-    def nodes_inside(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
+    def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
         """Return the nodes of some topology domains of a level."""
         ...
 
@@ -40,7 +40,7 @@ class DomainPacking(Protocol):
         """Return how many pods of a pod class fit in each topology domain of a level."""
         ...
 
-    def place_any(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
+    def place_pods_of_any_class(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
         """Place up to `want` pods of some pod classes; return how many were placed."""
         ...
 
@@ -82,7 +82,7 @@ class TreePacking:
         for domain in self._domains(node, node.required, node.pinned, cell):
             mark = self._packing.room.checkpoint()
             self._choose(node, domain)
-            if self._place_preferring(node, self._packing.nodes_inside(node.required, [domain], cell)):
+            if self._place_preferring(node, self._packing.nodes_in_domains(node.required, [domain], cell)):
                 return True
             self._packing.room.roll_back_to(mark)
             self._forget(node)
@@ -107,7 +107,7 @@ class TreePacking:
             domains = self._domains(node, node.preferred, NONE, cell)
             for domain in (used or list(domains)[:MAX_PREFERRED_DOMAINS])[:MAX_PREFERRED_DOMAINS]:
                 mark = self._packing.room.checkpoint()
-                if self._place_body(node, self._packing.nodes_inside(node.preferred, [domain], cell)):
+                if self._place_body(node, self._packing.nodes_in_domains(node.preferred, [domain], cell)):
                     return True
                 self._packing.room.roll_back_to(mark)
         return self._place_body(node, cell)
@@ -119,7 +119,7 @@ class TreePacking:
             return (
                 self._place_slices(node, node.pods_to_complete_slices(node.need), cell) if node.need else True
             )
-        return self._packing.place_any(self._order(node.classes), node.need, cell) >= node.need
+        return self._packing.place_pods_of_any_class(self._order(node.classes), node.need, cell) >= node.need
 
     def _place_children(self, node: TreeNode, cell: IntArray | None) -> bool:
         running = sum(child.is_running for child in node.children)
@@ -224,8 +224,8 @@ class TreePacking:
         packing = self._packing
         classes = self._order(node.classes)
         for domain, missing in node.missing_slice_pods.items():
-            nodes = packing.nodes_inside(node.slice_level, [domain], cell)
-            if packing.place_any(classes, missing, nodes) < missing:
+            nodes = packing.nodes_in_domains(node.slice_level, [domain], cell)
+            if packing.place_pods_of_any_class(classes, missing, nodes) < missing:
                 return False
         slices = (pods - sum(node.missing_slice_pods.values())) // node.slice_size
         if slices <= 0:
@@ -234,8 +234,11 @@ class TreePacking:
         if division is None:
             return False
         for domain, count in sorted(division.items()):
-            nodes = packing.nodes_inside(node.slice_level, [domain], cell)
-            if packing.place_any(classes, count * node.slice_size, nodes) < count * node.slice_size:
+            nodes = packing.nodes_in_domains(node.slice_level, [domain], cell)
+            if (
+                packing.place_pods_of_any_class(classes, count * node.slice_size, nodes)
+                < count * node.slice_size
+            ):
                 return False
         return True
 
@@ -257,8 +260,10 @@ class TreePacking:
         )
         for domain in several.nonzero()[0].tolist():
             mark = packing.room.checkpoint()
-            nodes = packing.nodes_inside(node.slice_level, [domain], cell)
-            several[domain] = packing.place_any(classes, slices * node.slice_size, nodes) // node.slice_size
+            nodes = packing.nodes_in_domains(node.slice_level, [domain], cell)
+            several[domain] = (
+                packing.place_pods_of_any_class(classes, slices * node.slice_size, nodes) // node.slice_size
+            )
             packing.room.roll_back_to(mark)
         return np.asarray(several, np.int64)
 
@@ -316,13 +321,13 @@ class TreePacking:
                 return np.zeros(0, np.int64)
             domain = int(np.argmax(total))
             self._choose(node, domain)
-        return self._packing.nodes_inside(node.required, [domain], cell)
+        return self._packing.nodes_in_domains(node.required, [domain], cell)
 
     def _add_pods(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
         if most <= 0 or not node.classes:
             return 0
         mark = self._packing.room.checkpoint()
-        added = self._packing.place_any(self._order(node.classes), most, cell)
+        added = self._packing.place_pods_of_any_class(self._order(node.classes), most, cell)
         if added and not self._keeps_rows():
             self._packing.room.roll_back_to(mark)
             return 0

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.gang_tree import find_trees
+from batchsched.solver.gang_tree import find_gangs_with_trees
 from batchsched.solver.node_model import count_fitting
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
@@ -121,7 +121,7 @@ class ResidualProblem:
     def _subgroup_needs(self) -> list[int]:
         """Pods that each subgroup [S] must get: of a tree none, since other subgroups may run in its place."""
         needs: list[int] = self.problem.subgroups.need.tolist()
-        return [0] * len(needs) if find_trees(self.problem)[0] else needs
+        return [0] * len(needs) if find_gangs_with_trees(self.problem)[0] else needs
 
     def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
         """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
@@ -303,7 +303,7 @@ class ResidualProblem:
         """Whether counts of fitting pods show if the gang fits: no plugin constraint and no subgroup level applies."""
         return (
             not self.problem.rows
-            and not find_trees(self.problem)[0]
+            and not find_gangs_with_trees(self.problem)[0]
             and all(level == NONE for level in self.problem.subgroups.required.tolist())
         )
 

@@ -15,7 +15,7 @@ variables.
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
-from batchsched.solver.gang_tree import find_trees
+from batchsched.solver.gang_tree import find_gangs_with_trees
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
@@ -133,7 +133,7 @@ class VictimModel(LinearModel):
             return
         self.add_sum(np.concatenate(xs), lower=search_input.minimum)
         # A tree may run without some of its subgroups; whether it runs is for the packing to tell.
-        if find_trees(pending)[0]:
+        if find_gangs_with_trees(pending)[0]:
             return
         for s, least in enumerate(pending.subgroups.need.tolist()):
             members = [xs[c] for c in np.flatnonzero(pending.classes.subgroup == s).tolist()]

@@ -16,7 +16,7 @@ from batchsched.session.explanation.verification import (
     OutOfBudget,
     PlacementVerifier,
     decide_assignments,
-    decision_work,
+    estimate_decision_work,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.session.scenario import (
@@ -55,7 +55,7 @@ def test_work_of_a_decision_grows_with_nodes_gangs_and_pods():
         cluster(nodes(1), gang("a", 1), gang("b", 1)),
         cluster(nodes(1), gang("a", 2), pods=[pod("running", on="n0")]),
     ]
-    assert all(decision_work(small) < decision_work(snapshot) for snapshot in larger)
+    assert all(estimate_decision_work(small) < estimate_decision_work(snapshot) for snapshot in larger)
 
 
 def test_decision_of_a_verification_evicts_nothing_and_assigns_the_same():
