@@ -33,13 +33,13 @@ def zones_with_room(requests: IntArray, free: IntArray, listed: BoolArray) -> Bo
     return fits
 
 
-def pods_that_fit(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
+def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
     """Return a mask [n] of nodes with scope `pod` that have a zone with enough of all resources for the pod."""
     fits = zones_with_room(zones.vector(demand.total), zones.available[nodes], zones.listed[nodes])
     return np.asarray(fits.any(axis=1))
 
 
-def containers_that_fit(
+def nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
     """Return masks [n] of nodes with scope `container` on which the init containers, and the others, find zones."""

@@ -36,13 +36,13 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 from batchsched.plugins.node_resource_topology.alignment import (
-    containers_that_fit,
     fits_in_any_order,
-    pods_that_fit,
+    nodes_fitting_containers,
+    nodes_fitting_pod,
 )
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, aligned_demand, demand_signature
 from batchsched.plugins.node_resource_topology.rows import zone_rows
-from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, scored_nodes
+from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, score_nodes
 from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
 
 CANNOT_ALIGN_INIT: Final = "cannot align init container"
@@ -144,7 +144,7 @@ class NodeResourceTopologyMatch(
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         zones = zone_table(nodes.table)
-        return scored_nodes(self.args.scoring_strategy, zones.demand_of(pod.pod), zones, nodes)
+        return score_nodes(self.args.scoring_strategy, zones.demand_of(pod.pod), zones, nodes)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -166,9 +166,9 @@ def _refusals(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> Boo
     by_pod = np.flatnonzero(zones.pod_scope[nodes])
     by_container = np.flatnonzero(~zones.pod_scope[nodes])
     if len(by_container):
-        init_fits, fits = containers_that_fit(demand, zones, nodes[by_container])
+        init_fits, fits = nodes_fitting_containers(demand, zones, nodes[by_container])
         refused[0, by_container] = ~init_fits
         refused[1, by_container] = init_fits & ~fits
     if len(by_pod):
-        refused[2, by_pod] = ~pods_that_fit(demand, zones, nodes[by_pod])
+        refused[2, by_pod] = ~nodes_fitting_pod(demand, zones, nodes[by_pod])
     return refused

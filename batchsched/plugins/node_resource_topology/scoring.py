@@ -56,7 +56,7 @@ class NodeResourceTopologyMatchArgs(StrictModel):
     )
 
 
-def scored_nodes(
+def score_nodes(
     strategy: ZoneScoringStrategy, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes
 ) -> IntArray:
     """Return the score [n] of each node for a Guaranteed pod; 0 without a NodeResourceTopology."""
