@@ -45,7 +45,10 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that is the controller of the object (`controller: true`); None if it has no controller."""
-        return next((owner for owner in self.owner_references or () if owner.controller), None)
+        # Most pods of a session are asked, and many have no owner.
+        if not self.owner_references:
+            return None
+        return next((owner for owner in self.owner_references if owner.controller), None)
 
     def is_controlled_by(self, uid: str) -> bool:
         """Return whether the controller of the object has this UID."""

@@ -67,8 +67,12 @@ def _names_resource(container: Container, resources: Mapping[str, DeviceClass]) 
 
 
 def requests_extended_resource(pod: Pod) -> bool:
-    """Return whether a pod requests an extended resource that a DeviceClass could serve."""
-    return any(map(may_be_served_by_devices, pod_requests(pod)))
+    """Return whether a pod requests an extended resource that a DeviceClass could serve, if only the amount 0."""
+    # The quantities are not parsed: this is asked for each new pod spec, and only the names matter.
+    resources = (pod.spec.resources, *(container.resources for container in _containers(pod)))
+    return any(
+        may_be_served_by_devices(name) for one in resources if one is not None for name in one.requests or ()
+    )
 
 
 def extended_claim_signature(pod: Pod) -> Hashable:
