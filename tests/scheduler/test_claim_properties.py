@@ -4,17 +4,20 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.device import ResourceSlice
+from batchsched.api.core.pod import Pod, PodResourceClaimStatus, SchedulingGroup
+from batchsched.api.crd.podgroup import SCHEDULE_TIMEOUT
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
-from tests.devices.objects import claim, device_class
+from tests.devices.objects import claim, device_class, gpu, slice_of
 from tests.service.town import Town
 from tests.session.scenario import gang, nodes
-from tests.session.test_claims import cluster, gang_with_claims, offered, sharing
+from tests.session.test_claims import cluster, gang_with_claims, sharing, with_own_claim
 
 pytestmark = pytest.mark.properties
 
@@ -25,6 +28,9 @@ class Case:
 
     Args:
       sizes: pods of each gang; negative: its pods share one claim.
+      owners: whether such a claim was created for the PodGroup of Kubernetes of the gang.
+      conditions: whether devices have binding conditions; then they fail for the claims of `failing`, and not their
+        writes.
       nodes, devices: number of nodes, and of devices of each.
       failing: numbers of writes of claims and of bindings that fail at first.
       writes: writes of the leader before it is killed; None: it is not killed.
@@ -32,6 +38,8 @@ class Case:
     """
 
     sizes: tuple[int, ...]
+    owners: bool
+    conditions: bool
     nodes: int
     devices: int
     failing: frozenset[int]
@@ -43,6 +51,8 @@ KILLS = st.none() | st.integers(0, 14)
 CASES = st.builds(
     Case,
     sizes=st.lists(st.sampled_from((-3, -2, 1, 2, 3, 4)), min_size=1, max_size=4).map(tuple),
+    owners=st.booleans(),
+    conditions=st.booleans(),
     nodes=st.integers(1, 3),
     devices=st.integers(1, 3),
     failing=st.frozensets(st.integers(0, 20), max_size=3),
@@ -51,24 +61,68 @@ CASES = st.builds(
 )
 
 
-def sharing_gang(name: str, count: int) -> Snapshot:
+def sharing_gang(name: str, count: int, *, owner: bool) -> Snapshot:
     whole = gang(name, count, requests={"cpu": 1})
-    shared = claim(f"{name}-gpu", metadata={"namespace": "team"})
-    pods = tuple(sharing(one, shared.metadata.name) for one in whole.pods)
-    return replace(whole, pods=pods, resource_claims=(shared,))
+    if not owner:
+        shared = claim(f"{name}-gpu", metadata={"namespace": "team"})
+        pods = tuple(sharing(one, shared.metadata.name) for one in whole.pods)
+        return replace(whole, pods=pods, resource_claims=(shared,))
+    parts = [with_own_claim(one) for one in whole.pods]
+    return replace(
+        whole,
+        pods=tuple(claim_of_group(part.pods[0], name) for part in parts),
+        resource_claims=(
+            claim(
+                f"{name}-gpu",
+                metadata={
+                    "namespace": "team",
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "scheduling.k8s.io/v1beta1",
+                            "kind": "PodGroup",
+                            "name": name,
+                            "uid": f"uid-of-{name}",
+                            "controller": True,
+                        }
+                    ],
+                },
+            ),
+        ),
+    )
+
+
+def claim_of_group(pod: Pod, group: str) -> Pod:
+    """The pod with the claim that was created for its PodGroup of Kubernetes instead of one of its own."""
+    status = PodResourceClaimStatus(name="gpu", resource_claim_name=f"{group}-gpu")
+    return msgspec.structs.replace(
+        pod,
+        spec=msgspec.structs.replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=group)),
+        status=msgspec.structs.replace(pod.status, resource_claim_statuses=(status,)),
+    )
+
+
+def slices(case: Case) -> tuple[ResourceSlice, ...]:
+    """The devices of all nodes."""
+    more = {"bindsToNode": True, "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
+    return tuple(
+        slice_of(
+            f"n{at}",
+            [gpu(f"gpu-{number}", **(more if case.conditions else {})) for number in range(case.devices)],
+        )
+        for at in range(case.nodes)
+    )
 
 
 def start(case: Case) -> Town:
     gangs = [
-        gang_with_claims(f"g{number}", size) if size > 0 else sharing_gang(f"g{number}", -size)
+        gang_with_claims(f"g{number}", size)
+        if size > 0
+        else sharing_gang(f"g{number}", -size, owner=case.owners)
         for number, size in enumerate(case.sizes)
     ]
     return Town(
         cluster(
-            nodes(case.nodes, cpu=64),
-            *gangs,
-            resource_slices=offered(case.nodes, case.devices),
-            device_classes=(device_class(),),
+            nodes(case.nodes, cpu=64), *gangs, resource_slices=slices(case), device_classes=(device_class(),)
         )
     )
 
@@ -85,10 +139,13 @@ def successor(town: Town) -> Town:
     return Town(snapshot)
 
 
-def claim_keys(pod: Pod) -> list[str]:
-    entries = pod.spec.resource_claims or ()
-    names = [entry.resource_claim_name or f"{pod.name}-gpu" for entry in entries]
-    return [f"{pod.namespace}/{name}" for name in names]
+def end_terminating_pods(town: Town) -> None:
+    """End pods that are being deleted, and release their claims, as the kubelet and the controllers do."""
+    for pod in [pod for pod in town.server.pods.values() if pod.terminating]:
+        town.delete(pod.name)
+        for one in [town.server.claims[key] for key in pod.claim_keys]:
+            left = tuple(each for each in one.status.reserved_for or () if each.uid != pod.metadata.uid)
+            town.server.keep_claim(one, one.status.allocation if left else None, left or None)
 
 
 def check(town: Town) -> None:
@@ -102,7 +159,7 @@ def check(town: Town) -> None:
     )
     assert all(times == 1 for times in used.values()), "a device is allocated twice"
     for pod in town.server.pods.values():
-        for key in claim_keys(pod) if pod.node else ():
+        for key in pod.claim_keys if pod.node else ():
             assert there[key].status.allocation is not None, f"{pod.name} is bound without devices"
             assert there[key].is_reserved_for(pod.metadata.uid), f"{key} is not reserved for {pod.name}"
 
@@ -116,7 +173,7 @@ def check_end(town: Town) -> None:
     held = {
         key for key, one in town.server.claims.items() if one.status.allocation or one.status.reserved_for
     }
-    needed = {key for pod in town.server.pods.values() if pod.node for key in claim_keys(pod)}
+    needed = {key for pod in town.server.pods.values() if pod.node for key in pod.claim_keys}
     assert held == needed, "a gang that is not bound holds devices"
 
 
@@ -124,7 +181,11 @@ async def live(case: Case) -> None:
     town = start(case)
     names = sorted((*town.server.pods, *town.server.claims))
     for number in case.failing:
-        town.server.failing[names[number % len(names)]] = BindFailed("no")
+        name = names[number % len(names)]
+        if case.conditions and name in town.server.claims:
+            town.server.unprepared.add(name)
+        else:
+            town.server.failing[name] = BindFailed("no")
     for writes in (case.writes, case.again):
         town.server.writes_left = -1 if writes is None else writes
         for _ in range(3):
@@ -136,6 +197,12 @@ async def live(case: Case) -> None:
     for _ in range(8):
         await town.turn(4.0)
         check(town)
+    # Another gang may have taken the device of a pod that could not be bound. Then its gang is rolled back.
+    for _ in range(3):
+        await town.turn(SCHEDULE_TIMEOUT)
+        check(town)
+        end_terminating_pods(town)
+        await town.turn(4.0)
     check_end(town)
 
 

@@ -82,6 +82,8 @@ class Server:
         self.version = 1000
         self.failing: dict[str, BaseException | None] = {}
         """By pod or claim: the outcome of its writes; None: bindings hang until `go`."""
+        self.unprepared: set[str] = set()
+        """Claims with devices that cannot be prepared."""
         self.writes_left = -1
         """Number of writes until the leader is killed: later ones are never carried out. Less than 0: it is not."""
         self.go = asyncio.Event()
@@ -168,7 +170,8 @@ class Server:
         raise AssertionError
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        raise AssertionError
+        """Return at once whether the devices are prepared."""
+        return self.unprepared.isdisjoint(claims)
 
     async def release_claim(
         self, release: ClaimRelease, is_wanted: Callable[[], bool] = lambda: True
@@ -321,6 +324,7 @@ class Town:
 
     def mend(self) -> None:
         self.server.failing.clear()
+        self.server.unprepared.clear()
         self.server.go.set()
 
     def watch(self) -> None:
