@@ -71,7 +71,10 @@ def requests_extended_resource(pod: Pod) -> bool:
     # The quantities are not parsed: this is asked for each new pod spec, and only the names matter.
     resources = (pod.spec.resources, *(container.resources for container in _containers(pod)))
     return any(
-        may_be_served_by_devices(name) for one in resources if one is not None for name in one.requests or ()
+        may_be_served_by_devices(name)
+        for requirements in resources
+        if requirements is not None
+        for name in requirements.requests or ()
     )
 
 
