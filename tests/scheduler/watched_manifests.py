@@ -116,6 +116,27 @@ CLUSTER_OBJECTS = [
         },
     ),
 ]
+NUMA_ZONES = plain(
+    "NodeResourceTopology",
+    namespaced=False,
+    topologyPolicies=["SingleNUMANodeContainerLevel"],
+    attributes=[
+        {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+        {"name": "topologyManagerScope", "value": "pod"},
+    ],
+    zones=[
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "costs": [{"name": "node-0", "value": 10}, {"name": "node-1", "value": 20}],
+            "resources": [
+                {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"},
+                {"name": "memory", "capacity": "128Gi", "allocatable": "128Gi", "available": "128Gi"},
+            ],
+        }
+        for number in range(2)
+    ],
+)
 STORAGE = [
     plain(
         "StorageClass",
@@ -298,6 +319,7 @@ OWNERS = [
     owner("Workflow", entrypoint="main", templates=[{"name": "main", "container": {"image": "none"}}]),
 ]
 MANIFESTS: dict[str, Manifest] = {
-    manifest["kind"]: manifest for manifest in (*CLUSTER_OBJECTS, *STORAGE, *DEVICES, *GROUPS, *OWNERS)
+    manifest["kind"]: manifest
+    for manifest in (*CLUSTER_OBJECTS, NUMA_ZONES, *STORAGE, *DEVICES, *GROUPS, *OWNERS)
 }
 """Kind → an object of it."""
