@@ -5,6 +5,7 @@ of higher tiers are placed before the nominated pods are added to the node table
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
+from batchsched.framework.status import IntArray
 from batchsched.session.joint.formulation import FeasibilityByClass
 from batchsched.session.preemption.leaving_claims import LeavingClaims
 from batchsched.session.statement import GangPlacement, PlacedPod
@@ -69,8 +71,13 @@ class NominatedPods:
         answer = feasibility.feasibility_of(pod_class)
         if answer.failure:
             return True  # A plugin that fails in this session may accept the node in the next one.
-        fits = pod_class.requests <= self._tables.node_table.allocatable[node]
+        fits = pod_class.requests <= self._offered_capacity[node]
         return bool(answer.lasting[node] and fits.all())
+
+    @cached_property
+    def _offered_capacity(self) -> IntArray:
+        """The amounts [N, R] that nodes offer; unbounded for resources that are not counted on nodes."""
+        return self._tables.offered_capacity()
 
     def __enter__(self) -> Self:
         """Add the nominated pods of gangs that take no part in the session."""

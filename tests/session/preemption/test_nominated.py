@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 
 from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.tables.session_tables import SessionTables
+from tests.devices import objects as devices
 from tests.session.preemption.running import wanting
 from tests.session.scenario import cluster, node, nodes, pod, profile
 
+GPU = "nvidia.com/gpu"
 ONE: dict[str, Any] = {"requests": {"gpu": 8}}
 
 
@@ -25,8 +28,8 @@ def frame_of(*parts: Snapshot) -> SessionTables:
     return tables_of(cluster(nodes(2, gpu=8), *parts))
 
 
-def tables_of(snapshot: Snapshot) -> SessionTables:
-    tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
+def tables_of(snapshot: Snapshot, settings: Profile | None = None) -> SessionTables:
+    tables = SessionTables(snapshot, standard_registry().create_pipeline(settings or profile()))
     tables.refresh()
     return tables
 
@@ -92,6 +95,23 @@ def test_nomination_for_a_node_that_the_pod_does_not_select_keeps_no_capacity():
     selects = msgspec.structs.replace(made.pods[0].spec, node_selector={"disk": "ssd"})
     selecting = replace(made, pods=(msgspec.structs.replace(made.pods[0], spec=selects),))
     assert not NominatedPods(frame_of(selecting), frozenset()).gang_identities
+
+
+def test_nomination_for_devices_that_no_node_offers_as_a_resource_keeps_its_capacity():
+    served = cluster(
+        nodes(2),
+        nominated("g", "n1"),
+        device_classes=(devices.device_class(extendedResourceName=GPU),),
+        resource_slices=(devices.slice_of("n1", [devices.gpu(f"d{number}") for number in range(8)]),),
+    )
+    tables = tables_of(served)
+    assert NominatedPods(tables, frozenset()).gang_identities == {"team/g"}
+
+
+def test_nomination_for_a_resource_that_the_profile_ignores_keeps_its_capacity():
+    ignoring = [{"name": "NodeResourcesFit", "args": {"ignoredResources": [GPU]}}]
+    tables = tables_of(cluster(nodes(2), nominated("g", "n1")), profile(pluginConfig=ignoring))
+    assert NominatedPods(tables, frozenset()).gang_identities == {"team/g"}
 
 
 def test_nomination_for_a_full_node_keeps_its_capacity():
