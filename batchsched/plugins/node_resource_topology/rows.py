@@ -83,15 +83,18 @@ def _multiples(part: Amounts, size: Amounts) -> int:
 
 def _room(size: Amounts, zones: ZoneTable, table: NodeTable, nodes: IndexArray) -> IntArray:
     """Return the number [n] of parts of a size for which the zones of each node have room."""
-    room = np.full(zones.available[nodes].shape[:2], UNLIMITED, np.int64)
+    shape = zones.available[nodes].shape[:2]
+    # The sum over all zones must not overflow.
+    room = np.full(shape, UNLIMITED // shape[1], np.int64)
     for column in np.flatnonzero(size).tolist():
         fitting = np.maximum(zones.available[nodes, :, column], 0) // size[column]
         room = np.where(zones.listed[nodes, column, np.newaxis], np.minimum(room, fitting), room)
-    total = np.minimum(room.sum(axis=1), UNLIMITED)
+    total = room.sum(axis=1)
     for row, node in enumerate(nodes.tolist()):
         for demand in zones.uncounted_demands(node, table):
             for part in _parts(demand, zones, pod_scope=bool(zones.pod_scope[node])):
                 if fits_alone(part, zones.available[node], zones.listed[node]):
                     total[row] -= _multiples(part, size)
-    limit: IntArray = np.maximum(total, 0)
+    aligned = zones.listed[nodes][:, np.flatnonzero(size)].any(axis=1)
+    limit: IntArray = np.where(aligned, np.maximum(total, 0), UNLIMITED)
     return limit

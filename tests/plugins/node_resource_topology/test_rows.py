@@ -22,11 +22,17 @@ SIZES = st.lists(
     min_size=1,
     max_size=3,
 )
-ZONES = st.lists(
-    st.fixed_dictionaries({"cpu": st.integers(0, 12), "nvidia.com/gpu": st.integers(0, 4)}),
-    min_size=1,
-    max_size=3,
+AMOUNTS = {"cpu": st.integers(0, 12), "nvidia.com/gpu": st.integers(0, 4), "memory": st.just(2**40)}
+
+
+def zones_of(listed: list[str]) -> Any:
+    return st.lists(st.fixed_dictionaries({one: AMOUNTS[one] for one in listed}), min_size=1, max_size=10)
+
+
+NODES = st.lists(
+    st.lists(st.sampled_from(sorted(AMOUNTS)), unique=True).flatmap(zones_of), min_size=1, max_size=3
 )
+"""Nodes with one to ten zones; each node lists other resources."""
 
 
 def pod_of(sizes: list[dict[str, int]], name: str) -> Any:
@@ -34,9 +40,9 @@ def pod_of(sizes: list[dict[str, int]], name: str) -> Any:
     return guaranteed(name, *({"memory": "1Gi", **each} for each in containers))
 
 
-def topology_of(zones: list[dict[str, int]], scope: str = "container") -> Any:
+def topology_of(zones: list[dict[str, int]], scope: str = "container", name: str = "a") -> Any:
     stated = ({one: str(amount) for one, amount in zone.items()} for zone in zones)
-    return topology("a", *stated, scope=scope)
+    return topology(name, *stated, scope=scope)
 
 
 def rows_for(made: Any, *pods: Any) -> Any:
@@ -71,17 +77,27 @@ def test_there_are_no_rows_without_nodes_that_align_pods():
     assert not rows_for(table([topology("a", {"cpu": "1"}, policy="none")]), pod_of([{"cpu": 4}], "four"))
 
 
+@pytest.mark.parametrize("width", [2, 4, 5, 8, 64])
+def test_a_node_without_zones_for_a_resource_has_no_limit_for_it(width):
+    """Node a lists no memory, so that only its cpus limit the pods, however many zones another node has."""
+    wide = topology("b", *[{"cpu": "1", "memory": "64Gi"}] * width)
+    made = table([topology("a", {"cpu": "8"}, {"cpu": "8"}), wide])
+    rows = rows_for(made, pod_of([{"cpu": 4}], "four"))
+    assert [min(row.right[0], 100) for row in rows] == [4, 4]
+
+
 @pytest.mark.properties
-@given(sizes=SIZES, zones=ZONES, scope=st.sampled_from(["container", "pod"]), data=st.data())
-def test_rows_hold_for_every_placement_that_the_filter_accepts(sizes, zones, scope, data):
-    made = table([topology_of(zones, scope)])
+@given(sizes=SIZES, nodes=NODES, scope=st.sampled_from(["container", "pod"]), data=st.data())
+def test_rows_hold_for_every_placement_that_the_filter_accepts(sizes, nodes, scope, data):
+    made = table([topology_of(zones, scope, name) for name, zones in zip("abc", nodes, strict=False)])
     pods = [pod_of(size, f"p{at}") for at, size in enumerate(sizes)]
     rows = rows_for(made, *pods)
-    placed = np.zeros(len(pods), np.int64)
+    placed = np.zeros((len(nodes), len(pods)), np.int64)
     for step in range(data.draw(st.integers(0, 6))):
         index = data.draw(st.integers(0, len(pods) - 1))
-        if not refusals(PLUGIN, pods[index], made):
-            land(made, named(pods[index], f"placed-{step}"), "a")
-            placed[index] += 1
+        node = data.draw(st.integers(0, len(nodes) - 1))
+        if not refusals(PLUGIN, pods[index], made).get("abc"[node]):
+            land(made, named(pods[index], f"placed-{step}"), "abc"[node])
+            placed[node, index] += 1
     for row in rows:
-        assert row.coefficients @ placed[row.classes] <= row.right[0]
+        assert (placed[:, row.classes] @ row.coefficients <= row.right).all()
