@@ -19,8 +19,9 @@ from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Req
 from batchsched.plugins.node_resource_topology.zones import ABSENT, NumaNode, ZoneTable
 
 MAX_SCORE: Final = 100
-_SCORE_PER_ZONE: Final = MAX_SCORE // 8
-"""The kubelet supports eight NUMA zones."""
+MAX_ZONES: Final = 8
+"""The number of NUMA zones that the kubelet supports by default; nodes with more score 0 by LeastNUMANodes."""
+_SCORE_PER_ZONE: Final = MAX_SCORE // MAX_ZONES
 _UNKNOWN_COST: Final = 255
 _MILLI: Final = 1000
 
@@ -160,15 +161,18 @@ def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode
       topology: the node.
       free: [Z, K] the free amounts of its zones.
     """
-    free = free.copy()
+    if len(topology.zones) > MAX_ZONES:
+        return 0
+    free = free[: len(topology.zones)].copy()
     listed = (free != ABSENT).any(axis=0)
+    costs = _costs(topology)
     parts = (demand.total,) if topology.pod_scope else (*demand.init, *demand.running)
     most, nearest = 0, True
     for requests in parts:
         amounts = np.where(listed, zones.vector(requests), 0)
         if not amounts.any():
             continue
-        chosen = _fewest_zones(amounts, topology, free)
+        chosen = _fewest_zones(amounts, free, costs)
         if chosen is None:
             return 0
         places, is_nearest = chosen
@@ -183,27 +187,39 @@ def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode
     return MAX_SCORE - most * _SCORE_PER_ZONE + (_SCORE_PER_ZONE // 2 if nearest else 0)
 
 
-def _fewest_zones(
-    amounts: IntArray, topology: NumaNode, free: IntArray
-) -> tuple[tuple[int, ...], bool] | None:
-    """Return the fewest zones that offer some amounts, the nearest ones first, and whether no others are nearer."""
+def _fewest_zones(amounts: IntArray, free: IntArray, costs: IntArray) -> tuple[list[int], bool] | None:
+    """Return the fewest zones that offer some amounts, the nearest ones first, and whether no others are nearer.
+
+    Args:
+      amounts: [K] the requested amounts.
+      free: [Z, K] the free amounts of each zone.
+      costs: [Z, Z] the distances between zones.
+    """
     requested = amounts > 0
-    for count in range(1, len(topology.zones) + 1):
-        sets = list(combinations(range(len(topology.zones)), count))
-        fitting = [
-            places
-            for places in sets
-            if (free[list(places)][:, requested] != ABSENT).all()
-            and (free[list(places)].sum(axis=0) >= amounts)[requested].all()
-        ]
-        if fitting:
-            chosen = min(fitting, key=lambda places: _distance(topology, places))
-            nearest = min(_distance(topology, places) for places in sets)
-            return chosen, _distance(topology, chosen) == nearest
+    needed, offered = amounts[requested], free[:, requested]
+    usable = (offered != ABSENT).all(axis=1)
+    # With n zones, each resource reaches at most the sum of its n largest amounts.
+    largest = np.sort(np.where(usable[:, np.newaxis], offered, 0), axis=0)[::-1].cumsum(axis=0)
+    if (largest[-1] < needed).any():
+        return None
+    fewest = int((largest < needed).sum(axis=0).max()) + 1
+    for count in range(fewest, int(usable.sum()) + 1):
+        sets = np.array(list(combinations(range(len(free)), count)))
+        fits = usable[sets].all(axis=1) & (offered[sets].sum(axis=1) >= needed).all(axis=1)
+        if fits.any():
+            distances = costs[sets[:, :, np.newaxis], sets[:, np.newaxis, :]].sum(axis=(1, 2))
+            fitting = np.flatnonzero(fits)
+            chosen = fitting[distances[fitting].argmin()]
+            return sets[chosen].tolist(), bool(distances[chosen] == distances.min())
     return None
 
 
-def _distance(topology: NumaNode, places: tuple[int, ...]) -> int:
-    """Return the sum of the distances between zones, which includes the distance of each zone to itself."""
-    chosen = [topology.zones[place] for place in places]
-    return sum(zone.costs.get(other.number, _UNKNOWN_COST) for zone in chosen for other in chosen)
+def _costs(topology: NumaNode) -> IntArray:
+    """Return the distances [Z, Z] between the zones of a node, and of each zone to itself."""
+    return np.array(
+        [
+            [zone.costs.get(other.number, _UNKNOWN_COST) for other in topology.zones]
+            for zone in topology.zones
+        ],
+        np.int64,
+    )

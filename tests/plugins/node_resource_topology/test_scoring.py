@@ -1,10 +1,12 @@
 """The Score of NodeResourceTopologyMatch, by examples computed by hand."""
 
+from itertools import combinations
+
 import pytest
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
-from batchsched.plugins.node_resource_topology import NodeResourceTopologyMatch
+from batchsched.plugins.node_resource_topology import NodeResourceTopologyMatch, scoring
 from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs
 from tests.plugins.cluster import class_of, node, pod, scores
 from tests.plugins.node_resource_topology.topologies import guaranteed, table, topology
@@ -86,6 +88,50 @@ def test_fewer_and_nearer_zones_score_higher(policy, scope):
         topology("d", none, none, policy=policy, scope=scope, costs=near),
     ]
     assert scored("LeastNUMANodes", one, *nodes) == [94, 82, 76, 0]
+
+
+def test_zones_without_a_requested_resource_are_not_counted():
+    """Only zones 1 and 2 list memory, so that 6 of 3 + 3 cpus need both of these, although zone 0 has 8."""
+    one = guaranteed("x", {"cpu": "6", "memory": "1Gi"})
+    small = {"cpu": "3", "memory": "4Gi"}
+    assert scored("LeastNUMANodes", one, topology("a", {"cpu": "8"}, small, small)) == [100 - 2 * 12 + 6]
+
+
+def test_more_zones_may_be_needed_than_each_resource_needs_alone():
+    """Zone 0 has enough memory and zone 1 enough cpus, so that one zone would do for each; both need two."""
+    one = guaranteed("x", {"cpu": "6", "memory": "6Gi"})
+    zones = {"cpu": "1", "memory": "8Gi"}, {"cpu": "8", "memory": "1Gi"}
+    assert scored("LeastNUMANodes", one, topology("a", *zones)) == [100 - 2 * 12 + 6]
+
+
+def test_a_node_with_more_zones_than_the_kubelet_supports_scores_0():
+    """Eight zones score 100 - 8 * 12 and 6; nine would be below 0."""
+    zone = {"cpu": "1", "memory": "4Gi"}
+    eight, nine = (
+        guaranteed("x", {"cpu": "8", "memory": "1Gi"}),
+        guaranteed("x", {"cpu": "9", "memory": "1Gi"}),
+    )
+    nodes = topology("a", *[zone] * 8), topology("b", *[zone] * 9)
+    assert scored("LeastNUMANodes", eight, *nodes) == [10, 0]
+    assert scored("LeastNUMANodes", nine, *nodes) == [0, 0]
+
+
+@pytest.mark.parametrize("count", [8, 14, 64])
+@pytest.mark.parametrize("cpus", ["1", "7", "8", "65"])
+def test_few_sets_of_zones_are_compared(monkeypatch, count, cpus):
+    """At most 70 sets, of four in eight zones, for a container that has as many cpus as these zones or fewer."""
+    compared = 0
+
+    def counted(*of):
+        nonlocal compared
+        for places in combinations(*of):
+            compared += 1
+            assert compared <= 70
+            yield places
+
+    monkeypatch.setattr(scoring, "combinations", counted)
+    one = guaranteed("x", {"cpu": cpus, "memory": "1Gi"})
+    scored("LeastNUMANodes", one, topology("a", *[{"cpu": "1", "memory": "4Gi"}] * count))
 
 
 def test_only_guaranteed_pods_are_scored():
