@@ -17,7 +17,7 @@ from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, Wa
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable, PodReservations
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
-from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
 from batchsched.runner.changed_nodes import ChangedNodes, Places
@@ -119,12 +119,13 @@ class ProfileScheduler:
 
         External plugins and extenders may read any field of a node, so they need whole nodes.
         """
+        reads_everything = self.runner.has_external_plugins or bool(self.profile.extenders)
+        # Sessions that allocate no devices refuse pods with claims, whatever the claims are.
+        ignored = TEMPLATE_FIELDS if self.pipeline.allocates_devices else DEVICE_FIELDS
+        if not reads_everything and not _reads_numa_zones(self.pipeline):
+            ignored |= {"node_resource_topologies"}
         return UpToDateScheduler(
-            self._cache,
-            self._follower,
-            whole_nodes=self.runner.has_external_plugins or bool(self.profile.extenders),
-            # Sessions that allocate no devices refuse pods with claims, whatever the claims are.
-            ignored_fields=TEMPLATE_FIELDS if self.pipeline.allocates_devices else DEVICE_FIELDS,
+            self._cache, self._follower, whole_nodes=reads_everything, ignored_fields=ignored
         )
 
     def _follower(self, snapshot: Snapshot) -> Session:
@@ -439,6 +440,11 @@ class ProfileScheduler:
                 pods = tuple(WaitingGangPod(key, nodes[key]) for key in entity.pods if key in nodes)
                 held.append(WaitingGang(entry.pod_group, entry.plugin, parse_timestamp(entry.until), pods))
         self._waiting, self.held = waiting, tuple(held)
+
+
+def _reads_numa_zones(pipeline: Pipeline) -> bool:
+    """Return whether a plugin of batchsched reads NodeResourceTopologies."""
+    return "NodeResourceTopologyMatch" in plugin_names(pipeline.plugins)
 
 
 def _plugins_refusing_surplus(pipeline: Pipeline) -> tuple[str, ...]:

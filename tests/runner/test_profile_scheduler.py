@@ -13,6 +13,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.session.session import Session, decide
+from tests.plugins.node_resource_topology.topologies import topology
 from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
@@ -423,3 +424,20 @@ async def test_assumed_volume_stays_reserved_after_the_tables_are_rebuilt():
     assert profile_scheduler.node_table is not before
     assert refusal.pod_group == "team/second"
     assert "persistent volumes to bind" in refusal.message
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_changed_topology_rebuilds_only_sessions_that_read_numa_zones(reads):
+    disabled = [] if reads else [{"name": "NodeResourceTopologyMatch"}]
+    town = Town(
+        cluster(nodes(1, gpu=2), gang("bert", 1)), profile(plugins={"multiPoint": {"disabled": disabled}})
+    )
+    await town.turns(2)
+    before = town.profile_scheduler.node_table
+    town.cache.put(topology("n0", {"cpu": "8"}))
+    town.make(gang("gpt", 1).pods)
+    for one in gang("gpt", 1).pod_groups:
+        town.cache.put(one)
+    await town.turns(2)
+    assert set(town.bound) == {"bert-0", "gpt-0"}
+    assert (town.profile_scheduler.node_table is not before) == reads
