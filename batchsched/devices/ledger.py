@@ -316,27 +316,29 @@ class DeviceLedger:
             )
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
-    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
+    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str, str], bool]) -> None:
         """Copy from an earlier ledger the reservations of all pods for which `is_reserved` returns True.
 
+        `is_reserved` is called as in `follow_other_profiles`.
         Allocations that the claims of this ledger's snapshot have by now count only once.
         """
         for pod, devices in before._own_reservations():
-            if is_reserved(pod):
+            if is_reserved(pod, devices.uid):
                 self._copy_reservation(pod, devices)
 
-    def follow_other_profiles(self, ledgers: Iterable[Self], is_reserved: Callable[[str], bool]) -> None:
+    def follow_other_profiles(self, ledgers: Iterable[Self], is_reserved: Callable[[str, str], bool]) -> None:
         """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
 
         Args:
           ledgers: those of the other profiles.
-          is_reserved: returns whether the pod `namespace/name` still has what its profile reserved.
+          is_reserved: returns whether a pod still has what its profile reserved. It is called with the
+            `namespace/name` and the UID of the pod; the name of a deleted pod with a namesake is that of no pod.
         """
         reserved = {
             pod: devices
             for ledger in ledgers
             for pod, devices in ledger._own_reservations()
-            if is_reserved(pod) and (pod not in self._by_pod or pod in self._reserved_elsewhere)
+            if is_reserved(pod, devices.uid) and (pod not in self._by_pod or pod in self._reserved_elsewhere)
         }
         before, self._reserved_elsewhere = self._reserved_elsewhere, reserved
         for pod, devices in before.items():

@@ -133,7 +133,9 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reservations.copy_reservations_from(self._pod_reservations, self._cache.is_assumed)
+        self.node_table.reservations.copy_reservations_from(
+            self._pod_reservations, self._cache.has_reservations
+        )
         self._pod_reservations = self.node_table.reservations
         return self._scheduler
 
@@ -217,7 +219,7 @@ class ProfileScheduler:
             return None
         self._current.updated_scheduler(self.held)
         ledgers = [reservations.devices for reservations in reserved_elsewhere]
-        self.node_table.device_ledger.follow_other_profiles(ledgers, self._cache.is_assumed)
+        self.node_table.device_ledger.follow_other_profiles(ledgers, self._cache.has_reservations)
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation
@@ -384,9 +386,12 @@ class ProfileScheduler:
         for pod, node in places:
             unreserve_after_session(self.pipeline, pod, node, self.node_table)
             assumed = self._cache.get(PODS, pod.key)
-            if self._cache.unassume(pod.key, node):
+            if self._cache.unassume(pod.key, node, pod.metadata.uid):
                 # `sync_queue` sees no change of a pod that was assumed and became pending again since it ran last.
                 self.queue.process_failed_binding(assumed, now)
+            elif assumed is None or assumed.metadata.uid != pod.metadata.uid:
+                # The pod was deleted meanwhile, and what it kept until now is free.
+                self.queue.process_failed_binding(pod, now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
@@ -419,13 +424,13 @@ class ProfileScheduler:
 
     def _assume_all(self, places: Places, now: float) -> bool:
         """Assume all pods, or none; return whether it succeeded."""
-        assumed: list[tuple[str, str]] = []
+        assumed: list[tuple[str, str, str]] = []
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
-                for assumed_pod, assumed_node in assumed:
-                    self._cache.unassume(assumed_pod, assumed_node)
+                for place in assumed:
+                    self._cache.unassume(*place)
                 return False
-            assumed.append((pod.key, node))
+            assumed.append((pod.key, node, pod.metadata.uid))
         return True
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:

@@ -197,7 +197,7 @@ class BindingCycles:
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
-            self._cache.finish_binding(pod.key, self._clock.now())
+            self._cache.finish_binding(pod.key, self._clock.now(), pod.metadata.uid)
         self._on_binding(pod, node, problem)
         return not problem
 

@@ -129,6 +129,8 @@ class ClusterState:
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
+        self._in_flight: set[str] = set()
+        """UIDs of the pods with a binding that has not ended; such a pod may have been deleted."""
         self._placements = BoundPodCache()
         self._snapshot: tuple[int, Snapshot] = (0, Snapshot())
         self._queue_access: QueueAccess | None = None
@@ -232,6 +234,7 @@ class ClusterState:
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is not None:
             del self._assumed[key], self._api_pods[key]
+            self._in_flight.discard(pod.metadata.uid)
             if shown is not None:
                 self.gangs.confirm_binding(shown)
         if shown is None or not equal_for_scheduling(shown, pod):
@@ -288,7 +291,8 @@ class ClusterState:
           key: `namespace/name` of the pod.
           node: The node on which a session placed it.
           now: Seconds since 1970.
-          uid: The uid of the pod that the session saw; "" if it is unknown.
+          uid: The uid of the pod that the session saw; "" if it is unknown. The binding of this uid is in flight until
+            `finish_binding` or `unassume` gets it, or a watch event confirms it.
 
         Returns:
           False, with no change, if the decision is outdated: the pod is deleted, finished, terminating, bound, already
@@ -301,14 +305,17 @@ class ClusterState:
             return False
         self._api_pods[key] = pod
         self._assumed[key] = Assumption(node, now)
+        if uid:
+            self._in_flight.add(uid)
         self._show(PODS, key, self._placements.bound_pod(pod, node))
         return True
 
-    def finish_binding(self, key: str, now: float) -> None:
+    def finish_binding(self, key: str, now: float, uid: str = "") -> None:
         """Record that the API server accepted the binding of an assumed pod.
 
         If a watch event does not confirm the binding within `ttl_seconds`, the confirmation is overdue.
         """
+        self._in_flight.discard(uid)
         assumption = self._assumed.get(key)
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is None or shown is None:
@@ -317,12 +324,13 @@ class ClusterState:
         if self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 
-    def unassume(self, key: str, node: str) -> bool:
+    def unassume(self, key: str, node: str, uid: str = "") -> bool:
         """Make an assumed pod pending again after its binding failed.
 
         Returns:
-          False, with no change, if the pod is not assumed on that node any more.
+          False if the pod is not assumed on that node any more; then only its binding with this uid ends.
         """
+        self._in_flight.discard(uid)
         assumption = self._assumed.get(key)
         if assumption is None or assumption.node != node:
             return False
@@ -343,9 +351,12 @@ class ClusterState:
         """Return all assumed pods with their nodes, sorted by name."""
         return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
 
-    def is_assumed(self, key: str) -> bool:
-        """Return whether a pod is assumed, that is, placed on a node without confirmation by a watch event."""
-        return key in self._assumed
+    def has_reservations(self, key: str, uid: str) -> bool:
+        """Return whether a pod keeps its reservations: it is assumed, or it was deleted and its binding has not ended.
+
+        A deleted pod is known by its uid, since a new pod may have its name.
+        """
+        return key in self._assumed or uid in self._in_flight
 
     # Reading
 

@@ -44,7 +44,7 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
     before = DeviceLedger({OPEN.key: OPEN})
     before.assume("default/x", reserved())
     now = DeviceLedger({"default/open": allocated("open", "gpu-0")})
-    now.copy_reservations_from(before, lambda pod: pod == "default/x")
+    now.copy_reservations_from(before, lambda pod, _: pod == "default/x")
     assert now.use_of(GPU).exclusive == 1
     now.revert("default/x")
     assert now.use_of(GPU).exclusive == 1
@@ -53,19 +53,19 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
 def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_passed_on():
     own, other, third = (DeviceLedger({OPEN.key: OPEN}) for _ in range(3))
     other.assume("default/x", reserved())
-    own.follow_other_profiles([other], lambda _: True)
-    third.follow_other_profiles([own], lambda _: True)
+    own.follow_other_profiles([other], lambda *_: True)
+    third.follow_other_profiles([own], lambda *_: True)
     assert (own.use_of(GPU).exclusive, third.use_of(GPU).exclusive) == (1, 0)
-    own.follow_other_profiles([other], lambda _: True)
+    own.follow_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_reservations_from(own, lambda _: True)
+    later.copy_reservations_from(own, lambda *_: True)
     assert later.use_of(GPU).is_free
     other.revert("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
-    own.follow_other_profiles([other], lambda _: True)
+    own.follow_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).is_free
-    own.follow_other_profiles([other], lambda _: False)
+    own.follow_other_profiles([other], lambda *_: False)
     assert own.count_reserving_pods("default/open") == 0
 
 
@@ -113,6 +113,24 @@ def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_p
     assert not ledger.uses
 
 
+def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_profiles_follow_them():
+    ledger, other = DeviceLedger({OPEN.key: OPEN}), DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", replace(reserved(), uid="old"))
+    ledger.assume("default/x", PodDevices((), (), uid="new"))
+    in_flight = {"old", "new"}
+    later = DeviceLedger({OPEN.key: OPEN})
+    later.copy_reservations_from(ledger, lambda _, uid: uid in in_flight)
+    other.follow_other_profiles([later], lambda _, uid: uid in in_flight)
+    assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
+    assert later.reserved_by("default/x", "old") == replace(reserved(), uid="old")
+    in_flight.remove("old")
+    last = DeviceLedger({OPEN.key: OPEN})
+    last.copy_reservations_from(later, lambda _, uid: uid in in_flight)
+    other.follow_other_profiles([later], lambda _, uid: uid in in_flight)
+    assert last.use_of(GPU).is_free
+    assert other.use_of(GPU).is_free
+
+
 def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both():
     ledger = DeviceLedger({OPEN.key: OPEN})
     for uid in ("old", "new"):
@@ -130,7 +148,7 @@ def test_devices_for_extended_resources_count_once_after_their_claim_was_created
     before = DeviceLedger({})
     before.assume("default/x", devices)
     now = DeviceLedger({"default/x-extended-resources-1": allocated("x-extended-resources-1", "gpu-0")})
-    now.copy_reservations_from(before, lambda _: True)
+    now.copy_reservations_from(before, lambda *_: True)
     assert now.use_of(GPU).exclusive == 1
     now.revert("default/x")
     assert now.use_of(GPU).exclusive == 1

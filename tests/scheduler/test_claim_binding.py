@@ -227,6 +227,19 @@ async def test_devices_of_a_binding_that_fails_after_a_reload_of_the_configurati
     assert town.bound.keys() == reserved(town) == {"gpt-0"}
 
 
+async def test_devices_of_a_pod_deleted_during_its_binding_are_not_given_to_others_before_its_binding_ends():
+    town = await start_one_of_two()
+    town.delete("bert-0")
+    town.cache.put(device_class("other"))  # the scheduler starts from a new Snapshot
+    await town.turns(2)
+    assert (town.assumed, town.bound) == (set(), {})
+    assert len(town.profile_scheduler.node_table.device_ledger.uses) == 1
+    town.fail("bert-0-gpu", FAULT)
+    town.server.go.set()
+    await town.turns(8)
+    assert town.bound.keys() == reserved(town) == {"gpt-0"}
+
+
 async def test_a_recorded_session_repeats_while_devices_are_being_allocated():
     town = await start_one_of_two()
     town.cache.put(node("n9"))  # the refused gang is tried again

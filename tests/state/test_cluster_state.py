@@ -253,6 +253,27 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     assert not cache.unassume(A, "n0")
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: bool):
+    cache = cache_of(node("n0"), pod("a", uid="old"))
+    cache.assume(A, "n0", NOW, "old")
+    cache.remove(pod("a", uid="old"))
+    assert cache.has_reservations(A, "old")
+    assert not cache.has_reservations(A, "new")
+    if is_bound:
+        cache.finish_binding(A, NOW, "old")
+    else:
+        assert not cache.unassume(A, "n0", "old")
+    assert not cache.has_reservations(A, "old")
+
+
+def test_confirmed_pod_keeps_no_reservations():
+    cache = cache_of(node("n0"), pod("a", uid="ua"))
+    cache.assume(A, "n0", NOW, "ua")
+    cache.put(pod("a", 2, "ua", on="n0"))
+    assert not cache.has_reservations(A, "ua")
+
+
 def test_pods_that_came_and_went_are_freed_although_no_reader_reads():
     cache = cache_of(node("n0"))
     readers = [cache.subscribe(), cache.subscribe()]

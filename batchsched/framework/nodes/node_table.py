@@ -83,9 +83,12 @@ class PodReservations:
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
-    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy from `before` the reservations of all pods, `namespace/name`, for which `is_reserved` returns True."""
-        self.volumes.copy_reservations_from(before.volumes, is_reserved)
+    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str, str], bool]) -> None:
+        """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
+
+        `is_reserved` is called with the `namespace/name` and the UID of a pod; the UID is "" if it is unknown.
+        """
+        self.volumes.copy_reservations_from(before.volumes, lambda pod: is_reserved(pod, ""))
         self.devices.copy_reservations_from(before.devices, is_reserved)
 
 
