@@ -68,18 +68,27 @@ class Evictor:
         """Uids of the pods for which an eviction was requested."""
         self._in_progress: set[str] = set()
         """Gangs with a plan in progress: another one for the same gang could evict other victims as well."""
+        self._ended: dict[str, float] = {}
+        """Gang → the monotonic time at which its last plan ended; only those that a running session may not know."""
 
     def apply_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Start to write the nominations and to request the evictions of a decision (a `loop.DecisionCallback`)."""
+        """Start to write the nominations and to request the evictions of a decision (a `loop.DecisionCallback`).
+
+        A plan for a gang is dropped if another one is in progress, or ended after the session of the decision began:
+        this session did not know its nominations and victims, and may have chosen other victims.
+        """
+        begun = self._clock.monotonic() - took
+        self._ended = {gang: ended for gang, ended in self._ended.items() if ended > begun}
+        planned = self._in_progress | self._ended.keys()
         nominations = [
             (pod, node)
             for pod, node in self._changed_nominations(profile_scheduler, decision)
-            if not node or gang_key_of_pod(pod) not in self._in_progress
+            if not node or gang_key_of_pod(pod) not in planned
         ]
         evictions = [
             eviction
             for eviction in decision.evictions
-            if eviction.for_ not in self._in_progress and self._victim(eviction) is not None
+            if eviction.for_ not in planned and self._victim(eviction) is not None
         ]
         self._in_progress.update(eviction.for_ for eviction in evictions)
         if nominations or evictions:
@@ -141,7 +150,9 @@ class Evictor:
             remaining = [eviction for eviction in evictions if eviction.for_ not in failed]
             failed |= await self._evict_all(profile_scheduler, remaining, dry_run=False)
         finally:
-            self._in_progress.difference_update(eviction.for_ for eviction in evictions)
+            gangs = {eviction.for_ for eviction in evictions}
+            self._in_progress -= gangs
+            self._ended |= dict.fromkeys(gangs, self._clock.monotonic())
         if failed:
             preemptors = await self._release_nominations(failed)
             await self._clock.sleep(RETRY_SECONDS)

@@ -140,3 +140,22 @@ async def test_no_second_plan_is_made_for_a_gang_while_its_dry_runs_get_no_answe
     town.server.answer.set()
     await town.turns(2)
     assert len(town.server.evicted) == 1
+
+
+async def test_plan_of_a_session_that_began_before_the_last_plan_ended_is_dropped():
+    town = crowded(profile())
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turn()
+    (evicted,) = town.server.evicted
+    decision = town.decisions[-1]
+    other = next(name for name in ("low-0", "low-1") if evicted != f"team/{name}")
+    second = msgspec.structs.replace(
+        decision, evictions=(msgspec.structs.replace(decision.evictions[0], pod=other),)
+    )
+    town.clock.turn(1.0)
+    town.disruptions.apply_decision(town.profile_scheduler, second, took=2.0)
+    await town.disruptions.drain()
+    assert town.server.evicted == [evicted]
+    town.disruptions.apply_decision(town.profile_scheduler, second, took=0.5)
+    await town.disruptions.drain()
+    assert town.server.evicted == [evicted, f"team/{other}"]
