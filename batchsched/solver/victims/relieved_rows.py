@@ -8,14 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from batchsched.solver.packing.limits import limits_every_node
 from batchsched.solver.problem import (
-    EVERY_NODE,
     UNLIMITED,
     ConstraintRow,
     IntArray,
     Problem,
     RowRelief,
-    Sense,
     VictimProblem,
 )
 
@@ -23,7 +22,7 @@ from batchsched.solver.problem import (
 def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
     """Return the problem with a resource in place of each per-node constraint that evictions loosen."""
     relieved = [
-        (row, row.relief) for row in problem.pending.rows if row.relief is not None and _is_resource(row)
+        (row, row.relief) for row in problem.pending.rows if row.relief is not None and limits_every_node(row)
     ]
     if not relieved:
         return problem
@@ -47,15 +46,6 @@ def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
         node=places[:, 1],
         freed=np.array(list(freed.values()), np.int64).reshape(len(freed), width),
         quota_left=_unlimited(problem.quota_left, len(rows)),
-    )
-
-
-def _is_resource(row: ConstraintRow) -> bool:
-    return (
-        row.partition == EVERY_NODE
-        and row.sense is Sense.AT_MOST
-        and not len(row.gangs)
-        and bool((row.coefficients >= 0).all())
     )
 
 
