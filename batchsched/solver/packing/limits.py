@@ -126,13 +126,18 @@ class RowLedger:
         self.rows = [row for row in problem.rows if not limits_every_node(row)]
         self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
-        self._sides = [_pods_by_side(row) for row in self.rows]
+        self._pods_by_side = [_pods_by_side(row) for row in self.rows]
+        self._side: dict[tuple[int, int], int] = {}
+        """Row with two sides and pod class → the side of the class, 0 or 1."""
         self.of_class: dict[int, list[tuple[int, int]]] = {}
         self.of_gang: dict[int, list[tuple[int, int]]] = {}
         self.touching: dict[int, list[int]] = {}
         for i, row in enumerate(self.rows):
             for c, coefficient in zip(row.classes.tolist(), row.coefficients.tolist(), strict=True):
                 self.of_class.setdefault(c, []).append((i, coefficient))
+            if row.on_second_side is not None:
+                sides = zip(row.classes.tolist(), row.on_second_side.tolist(), strict=True)
+                self._side |= {(i, c): int(second) for c, second in sides}
             for j, g in enumerate(row.gangs.tolist()):
                 self.of_gang.setdefault(g, []).append((i, j))
             owners = {*problem.classes.gang[row.classes].tolist(), *row.gangs.tolist()}
@@ -159,8 +164,8 @@ class RowLedger:
             domain = self.domains[i][nodes]
             inside = domain >= 0
             np.add.at(self.left_side[i], domain[inside], coefficient * counts[inside])
-            if (sides := self._sides[i]) is not None:
-                np.add.at(sides[self._side(i, class_index)], domain[inside], counts[inside])
+            if (pods := self._pods_by_side[i]) is not None:
+                np.add.at(pods[self._side[i, class_index]], domain[inside], counts[inside])
 
     def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Reduce `caps`, the maximum number of pods of a class on each node, to what plugin constraints admit.
@@ -172,16 +177,10 @@ class RowLedger:
             if coefficient <= 0 or row.sense is not Sense.AT_MOST:
                 continue
             room = np.maximum(0, self.right[i] - self.left_side[i]) // coefficient
-            if (sides := self._sides[i]) is not None:
-                room[sides[1 - self._side(i, class_index)] > 0] = 0
+            if (pods := self._pods_by_side[i]) is not None:
+                room[pods[1 - self._side[i, class_index]] > 0] = 0
             caps = _clip_to_domains(caps, self.domains[i][nodes], room)
         return caps
-
-    def _side(self, i: int, class_index: int) -> int:
-        """Return the side, 0 or 1, of a pod class in a row with two sides."""
-        row = self.rows[i]
-        assert row.on_second_side is not None
-        return int(row.on_second_side[row.classes == class_index][0])
 
     def missing_pods_by_domain(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
         """Return how many pods of a class each domain lacks for plugin constraints with a lower limit.
