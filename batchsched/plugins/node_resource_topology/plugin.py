@@ -40,7 +40,7 @@ from batchsched.plugins.node_resource_topology.alignment import (
     nodes_fitting_containers,
     nodes_fitting_pod,
 )
-from batchsched.plugins.node_resource_topology.demands import AlignedDemand, aligned_demand, demand_signature
+from batchsched.plugins.node_resource_topology.demands import AlignedDemand, demand_signature
 from batchsched.plugins.node_resource_topology.rows import zone_rows
 from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, score_nodes
 from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
@@ -86,7 +86,7 @@ class NodeResourceTopologyMatch(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        if not has_topologies(nodes.table) or not aligned_demand(pod.pod).total:
+        if not has_topologies(nodes.table) or not zone_table(nodes.table).demand_of(pod.pod).total:
             return SKIP_FILTER
         return ASK_FILTER
 
@@ -111,10 +111,12 @@ class NodeResourceTopologyMatch(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        demand = aligned_demand(pod.pod)
-        if not has_topologies(table) or not demand.total:
+        if not has_topologies(table):
             return True
         zones = zone_table(table)
+        demand = zones.demand_of(pod.pod)
+        if not demand.total:
+            return True
         checked = zones.single_zone[nodes] & (counts > 0)
         if _refusals(demand, zones, nodes[checked]).any():
             return False

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.node_table import Nodes
-from batchsched.framework.plugin_support.scores import CPU_AND_MEMORY, ResourceSpec
+from batchsched.framework.plugin_support.scores import CPU_AND_MEMORY, MAX_SCORE, ResourceSpec
 from batchsched.framework.status import BoolArray, FloatArray, IntArray
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Requests
 from batchsched.plugins.node_resource_topology.zones import ABSENT, NumaNode, ZoneTable
 
-MAX_SCORE: Final = 100
 MAX_ZONES: Final = 8
 """The number of NUMA zones that the kubelet supports by default; nodes with more score 0 by LeastNUMANodes."""
 _SCORE_PER_ZONE: Final = MAX_SCORE // MAX_ZONES
