@@ -35,24 +35,18 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
     """Return the extended resources that a pod requests and a DeviceClass serves, sorted by name."""
     if not any(_names_resource(container, class_of_resource) for container in _containers(pod)):
         return ()  # without adding up all requests of the pod
-    return tuple(
-        sorted(
-            name
-            for name, amount in pod_requests(pod).items()
-            if amount and name in class_of_resource and may_be_served_by_devices(name)
-        )
-    )
+    return tuple(name for name in _requested_resources(pod) if name in class_of_resource)
 
 
 def other_extended_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the extended resources that a pod requests and no DeviceClass serves, sorted by name."""
-    return tuple(
-        sorted(
-            name
-            for name, amount in pod_requests(pod).items()
-            if amount and name not in class_of_resource and may_be_served_by_devices(name)
-        )
-    )
+    return tuple(name for name in _requested_resources(pod) if name not in class_of_resource)
+
+
+def _requested_resources(pod: Pod) -> list[str]:
+    """Return the extended resources that a pod requests and a DeviceClass could serve, sorted by name."""
+    requests = pod_requests(pod)
+    return sorted(name for name, amount in requests.items() if amount and may_be_served_by_devices(name))
 
 
 def _containers(pod: Pod) -> Iterator[Container]:
