@@ -8,7 +8,20 @@ from batchsched.api.core.device import AllocationResult, ContainerExtendedResour
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimReservation:
+class _ClaimWrite:
+    """A write of the ResourceClaim that has a name in a namespace."""
+
+    namespace: str
+    claim: str
+
+    @property
+    def claim_key(self) -> str:
+        """The `namespace/name` of the ResourceClaim."""
+        return f"{self.namespace}/{self.claim}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReservation(_ClaimWrite):
     """The reservation of a ResourceClaim for a pod, as it is to be written to `status.reservedFor`.
 
     Args:
@@ -20,8 +33,6 @@ class ClaimReservation:
       present_allocation: the devices with which the session found it; None if it had none.
     """
 
-    namespace: str
-    claim: str
     uid: str
     pod: str
     pod_uid: str
@@ -29,14 +40,9 @@ class ClaimReservation:
     pod_group: str = ""
     present_allocation: AllocationResult | None = None
 
-    @property
-    def claim_key(self) -> str:
-        """The `namespace/name` of the ResourceClaim."""
-        return f"{self.namespace}/{self.claim}"
-
 
 @dataclass(frozen=True, slots=True)
-class ClaimRelease:
+class ClaimRelease(_ClaimWrite):
     """The removal of pods from `status.reservedFor` of a ResourceClaim, after which its devices may be freed.
 
     Args:
@@ -46,16 +52,9 @@ class ClaimRelease:
         client allocated meanwhile, stay.
     """
 
-    namespace: str
-    claim: str
     uid: str
     pod_uids: frozenset[str]
     allocation: AllocationResult | None
-
-    @property
-    def claim_key(self) -> str:
-        """The `namespace/name` of the ResourceClaim."""
-        return f"{self.namespace}/{self.claim}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class ExtendedClaimReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendedClaimRelease:
+class ExtendedClaimRelease(_ClaimWrite):
     """The deletion of the ResourceClaim for a pod's extended resources, after the pod could not be bound.
 
     Args:
@@ -85,14 +84,7 @@ class ExtendedClaimRelease:
       pod_uid: the pod that owns the claim; a claim of another owner is not deleted.
     """
 
-    namespace: str
-    claim: str
     pod_uid: str
-
-    @property
-    def claim_key(self) -> str:
-        """The `namespace/name` of the ResourceClaim."""
-        return f"{self.namespace}/{self.claim}"
 
 
 class ClaimBinder(Protocol):
