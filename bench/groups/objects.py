@@ -112,16 +112,17 @@ def running_pods(case: Case, *, named_claims: bool = False) -> list[Json]:
       case: the case.
       named_claims: the pods name their claims, instead of a template that they were created from.
     """
-    pods = [
-        _pod(case, f"busy-{number}", _used(room), schedulerName="other", nodeName=node_name(number))
+    return [
+        _pod(
+            case,
+            f"busy-{number}",
+            _used(room),
+            {"schedulerName": "other", "nodeName": node_name(number)},
+            named_claim=named_claims,
+        )
         for number, room in enumerate(case.free)
         if any(_used(room))
     ]
-    for pod in pods if named_claims else ():
-        for entry in pod["spec"].get("resourceClaims", ()):
-            del entry["resourceClaimTemplateName"]
-            entry["resourceClaimName"] = claim_name(pod["metadata"]["name"])
-    return pods
 
 
 def _used(room: NodeRoom) -> tuple[int, int]:
@@ -141,10 +142,10 @@ def gang_pods(case: Case, scheduler: str = "batchsched", *, upstream: bool = Fal
             case,
             name,
             (gpus, cpus),
+            {"schedulerName": scheduler}
+            | _affinity(group)
+            | ({"schedulingGroup": {"podGroupName": group.name}} if upstream else {}),
             _labels(group, case.gang) if not upstream else {_SUBGROUP: group.name},
-            schedulerName=scheduler,
-            **_affinity(group),
-            **({"schedulingGroup": {"podGroupName": group.name}} if upstream else {}),
         )
         for group in case.gang.iterate()
         for name, gpus, cpus in group.iterate_pods()
@@ -157,12 +158,22 @@ def _labels(group: Group, gang: Group) -> dict[str, str]:
 
 
 def _pod(
-    case: Case, name: str, size: tuple[int, int], labels: dict[str, str] | None = None, **spec: Any
+    case: Case,
+    name: str,
+    size: tuple[int, int],
+    spec: Json,
+    labels: dict[str, str] | None = None,
+    *,
+    named_claim: bool = False,
 ) -> Json:
     gpus, cpus = size
     requests, status = {"cpu": str(cpus), "memory": "1Gi"}, {}
     if gpus and case.has_claims:
-        spec["resourceClaims"] = [{"name": _REQUEST, "resourceClaimTemplateName": template_name(gpus)}]
+        named, created = (
+            {"resourceClaimName": claim_name(name)},
+            {"resourceClaimTemplateName": template_name(gpus)},
+        )
+        spec = spec | {"resourceClaims": [{"name": _REQUEST, **(named if named_claim else created)}]}
         status = {"resourceClaimStatuses": [{"name": _REQUEST, "resourceClaimName": claim_name(name)}]}
     elif gpus:
         requests[GPU] = str(gpus)
