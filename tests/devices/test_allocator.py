@@ -1,4 +1,6 @@
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -145,13 +147,15 @@ def test_a_taint_needs_a_toleration():
     assert names(allocate(offered, tolerant)[0]) == ["gpu-0"]
 
 
+def shared_gpu(capacity: str, value: str, policy: Mapping[str, Any]) -> dict[str, Any]:
+    """A device for several claims, with one capacity that they consume."""
+    capacities = {capacity: {"value": value, "requestPolicy": policy}}
+    return gpu("gpu-0", allowMultipleAllocations=True, capacity=capacities)
+
+
 def test_shared_capacity_is_consumed_in_the_steps_of_its_policy():
     policy = {"default": "10Gi", "validRange": {"min": "10Gi", "step": "10Gi"}}
-    shared = gpu(
-        "gpu-0",
-        allowMultipleAllocations=True,
-        capacity={"memory": {"value": "80Gi", "requestPolicy": policy}},
-    )
+    shared = shared_gpu("memory", "80Gi", policy)
     wish = claim("mine", request(capacity={"requests": {"memory": "25Gi"}}))
     (result,) = allocate([slice_of("a", [shared])], wish)
     assert result.devices.results[0].consumed_capacity == {"memory": "30Gi"}
@@ -162,11 +166,7 @@ def test_shared_capacity_is_consumed_in_the_steps_of_its_policy():
 
 def test_steps_of_capacity_are_whole_numbers():
     policy = {"default": "500m", "validRange": {"min": "500m", "step": "500m"}}
-    shared = gpu(
-        "gpu-0",
-        allowMultipleAllocations=True,
-        capacity={"cores": {"value": "4", "requestPolicy": policy}},
-    )
+    shared = shared_gpu("cores", "4", policy)
     wish = claim("mine", request(capacity={"requests": {"cores": "500m"}}))
     (result,) = allocate([slice_of("a", [shared])], wish)
     # With its default gates, kube-scheduler 1.37 counts in whole numbers: DRAFractionalCapacityRange is off.

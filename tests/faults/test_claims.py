@@ -52,6 +52,21 @@ def cluster(tmp_path: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture
+def namespace(cluster: ControlPlane) -> Namespace:
+    """A namespace with a template for claims."""
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
+    namespace = Namespace(cluster.admin, "devices")
+    template(namespace)
+    return namespace
+
+
+def publish_on_all_nodes(cluster: ControlPlane) -> None:
+    """As many devices on each node as it has CPUs."""
+    for node in cluster.admin.get("/api/v1/nodes")["items"]:
+        publish(cluster.admin, node["metadata"]["name"], CPUS)
+
+
 def faults(namespace: Namespace) -> list[str]:
     """Pods that are bound without a claim that is reserved for them, and devices with several claims."""
     places = bound(namespace)
@@ -90,17 +105,15 @@ def watched(namespace: Namespace) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(cluster, record_property):
-    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
-    namespace = Namespace(cluster.admin, "devices")
-    template(namespace)
+def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(
+    cluster, namespace, record_property
+):
     with (
         Witness(cluster.admin, CPUS).watching() as witness,
         running(*pair(cluster, "killed", Terms())) as replicas,
     ):
         rounds = Rounds(replicas, namespace, witness, seed=7, pods=PODS, spec=with_template())
-        for node in cluster.admin.get("/api/v1/nodes")["items"]:
-            publish(cluster.admin, node["metadata"]["name"], CPUS)
+        publish_on_all_nodes(cluster)
         with watched(namespace):
             while sum(one.kills for one in rounds.done) < KILLS:
                 print(rounds.run())
@@ -110,18 +123,16 @@ def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(clust
 
 
 @pytest.mark.slow
-def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(cluster, record_property):
-    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
-    namespace = Namespace(cluster.admin, "devices")
-    template(namespace)
+def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(
+    cluster, namespace, record_property
+):
     with (
         Proxy(cluster.server, cluster.certificate) as left,
         Proxy(cluster.server, cluster.certificate) as right,
         Witness(cluster.admin, CPUS).watching() as witness,
     ):
         apart = Apart(cluster, namespace, (left, right), witness, with_template())
-        for node in cluster.admin.get("/api/v1/nodes")["items"]:
-            publish(cluster.admin, node["metadata"]["name"], CPUS)
+        publish_on_all_nodes(cluster)
         with running(*apart.pair), watched(namespace):
             _, taken = cut_off(apart, *apart.led())
             record_property("recovery_seconds", taken)
@@ -129,10 +140,7 @@ def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(cl
 
 
 @pytest.mark.slow
-def test_a_gang_gets_its_devices_once_whatever_happens_to_the_writes_of_its_claims(cluster):
-    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
-    namespace = Namespace(cluster.admin, "devices")
-    template(namespace)
+def test_a_gang_gets_its_devices_once_whatever_happens_to_the_writes_of_its_claims(cluster, namespace):
     namespace.nodes(2, cpu=CPUS)
     for number in range(2):
         publish(cluster.admin, f"node-{number}", 8)
