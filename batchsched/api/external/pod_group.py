@@ -45,7 +45,7 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
         """The conditions in the status of this PodGroup that are copied to the converted PodGroup.
 
-        They are () for kinds whose conditions are not read.
+        They are () for kinds of which no conditions are read.
         """
         return ()
 

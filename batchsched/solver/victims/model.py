@@ -56,7 +56,7 @@ class VictimModel(LinearModel):
         return budget.maximise(self, objective, budget.remaining, gap=gap, hint=values)
 
     def add_cut(self, evicted: BoolArray) -> None:
-        """Exclude a set of victims [U], after whose eviction the pending gang did not fit, and all its subsets."""
+        """Exclude a set of victims [U] and all its subsets: the pending gang did not fit after their eviction."""
         self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
 
     def _pairwise(self) -> None:

@@ -57,7 +57,7 @@ def container(requests: Mapping[str, str], **more: Any) -> dict[str, Any]:
 
 
 def guaranteed(name: str, *containers: Mapping[str, str], init: Iterable[dict[str, Any]] = ()) -> Pod:
-    """A Guaranteed pod whose containers request these amounts."""
+    """A Guaranteed pod with containers that request these amounts."""
     return cluster.pod(
         name,
         containers=[container(one, name=f"c{at}") for at, one in enumerate(containers)],
