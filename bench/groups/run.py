@@ -54,6 +54,10 @@ def main(arguments: list[str]) -> int:
         help="also let the real kube-scheduler place the gangs that fit; `make controlplane` builds it",
     )
     options = parser.parse_args(arguments)
+    if options.count < 1:
+        parser.error(f"argument --count: {options.count} is no number of gangs; expected at least 1")
+    if options.kube_scheduler and options.only == "candidates":
+        parser.error("--kube-scheduler places the gangs that fit: leave out --only candidates")
     faults: list[str] = []
     seeds = range(options.seed, options.seed + options.count)
     names = ["batchsched", *(["in order"] if options.in_order else []), "pod by pod"]

@@ -86,6 +86,19 @@ def test_pod_in_another_rack_is_a_fault_of_a_slice():
     assert find_fault(case, Placement(nodes | {name: roomy})) != ""
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--count", "0"], "expected at least 1"),
+        (["--kube-scheduler", "--only", "candidates"], "leave out --only candidates"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err
+
+
 def test_bench_places_the_first_gangs_and_prints_both_tables(capsys):
     assert main(["--count", "7"]) == 0
     printed = capsys.readouterr().out
