@@ -40,6 +40,7 @@ class QueueLimit:
       user: the user that the limit applies to, NO_USER for all pods without a user, "" for all pods together.
       kept: names of the queues with unlent guarantees that the limit protects; it then applies to all queues outside
         their subtrees. Empty for a limit on the queue itself.
+      bound_by_borrowing: the resources that guarantee and borrowingLimit restrict more than the field `limit`.
     """
 
     name: str
@@ -47,6 +48,12 @@ class QueueLimit:
     pod_groups: int | None = None
     user: str = ""
     kept: tuple[str, ...] = ()
+    bound_by_borrowing: frozenset[str] = frozenset()
+
+    def setting_name(self, resources: Collection[str]) -> str:
+        """Return the name of the setting that restricts resources, for messages."""
+        by_borrowing = self.bound_by_borrowing.issuperset(resources)
+        return "guarantee plus borrowingLimit" if by_borrowing else "limit"
 
 
 class QueueTree:
@@ -58,7 +65,12 @@ class QueueTree:
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
         self._limits = {
-            name: QueueLimit(name, _at_most(queue.spec), queue.spec.max_running_pod_groups)
+            name: QueueLimit(
+                name,
+                _at_most(queue.spec),
+                queue.spec.max_running_pod_groups,
+                bound_by_borrowing=_bound_by_borrowing(queue.spec),
+            )
             for name, queue in self._queues.items()
         }
         for name, queue in self._queues.items():
@@ -154,6 +166,11 @@ def _at_most(spec: QueueSpec) -> dict[str, int]:
         bound = guarantee.get(resource, 0) + borrowed
         most[resource] = min(most.get(resource, bound), bound)
     return most
+
+
+def _bound_by_borrowing(spec: QueueSpec) -> frozenset[str]:
+    limit = parse_amounts(spec.limit)
+    return frozenset(resource for resource, most in _at_most(spec).items() if most != limit.get(resource))
 
 
 def _kept(spec: QueueSpec) -> dict[str, int]:

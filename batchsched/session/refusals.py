@@ -136,13 +136,13 @@ class RefusalMessages:
         limit = self._formulation.quotas.limits[evidence.quota]
         user = "pods without a user" if limit.user == NO_USER else f"user {limit.user}"
         name = f"{limit.name} for {user}" if limit.user else limit.name
+        missing = self.missing_resources(evidence)
         # A kept guarantee is no limit of the gang's own queue: it reserves room for another one.
         if limit.kept:
-            amounts = self._amounts(self.missing_resources(evidence))
-            return f"what {name} does not lend is kept free; missing beside it: {amounts}"
+            return f"what {name} does not lend is kept free; missing beside it: {self._amounts(missing)}"
         if evidence.missing_gangs:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
-        return f"the limit of queue {name} is short of {self._amounts(self.missing_resources(evidence))}"
+        return f"the {limit.setting_name(missing)} of queue {name} is short of {self._amounts(missing)}"
 
     def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:

@@ -109,6 +109,12 @@ def test_refusal_for_a_limit_names_the_queue_and_the_missing_amount():
     assert found.relaxation == "waits for queue limit: a would need nvidia.com/gpu 1 more"
 
 
+def test_refusal_names_guarantee_and_borrowing_limit_if_they_restrict_the_queue():
+    restricted = queue("a", guarantee={GPU: "1"}, borrowing_limit={GPU: "2"}, limit={GPU: "8"})
+    found = refusal(cluster(nodes(4, gpu=2), gang("g", 4, queue="a"), queues=(restricted,)))
+    assert found.message == "the guarantee plus borrowingLimit of queue a is short of nvidia.com/gpu 1"
+
+
 def test_missing_amount_of_an_exceeded_limit_includes_the_excess():
     running = tuple(on(pod(f"r-{at}", group="run", gpu=1), f"n{at}") for at in range(4))
     snapshot = cluster(

@@ -7,10 +7,11 @@ for cpu, whole units (bytes, devices, pods) for everything else. A fraction of a
 Source: k8s.io/apimachinery/pkg/api/resource, the grammar in the documentation of `Quantity`.
 """
 
+import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
-from math import ceil
 from typing import Final
 
 from batchsched.errors import InvalidQuantity
@@ -29,6 +30,10 @@ _SUFFIXES: Final = {
 _LARGEST: Final = Decimal(2**63 - 1)
 _LONGEST_EXPONENT: Final = 3
 MILLI: Final = 1000
+_BINARY_UNITS: Final = (
+    *((1024**power, f"{letter}i") for power, letter in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K"))),
+    (1, ""),
+)
 
 
 @lru_cache(maxsize=65536)
@@ -63,7 +68,7 @@ def parse_amount(resource: str, text: str | int | float) -> int:
       InvalidQuantity: the text is not a quantity, or is out of range.
     """
     value = parse_quantity(text)
-    amount = ceil(value * MILLI) if resource == "cpu" else ceil(value)
+    amount = math.ceil(value * MILLI) if resource == "cpu" else math.ceil(value)
     if abs(amount) > _LARGEST:
         raise InvalidQuantity(str(text), f"the amount of {resource} does not fit in 63 bits")
     return amount
@@ -74,10 +79,28 @@ def format_quantity(resource: str, amount: int) -> str:
     if resource == "cpu":
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     if resource in BYTES or resource.startswith("hugepages-"):
-        for power, suffix in ((5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-            if amount and amount % 1024**power == 0:
-                return f"{amount // 1024**power}{suffix}"
+        unit, suffix = _largest_common_unit((amount,)) if amount else (1, "")
+        return f"{amount // unit}{suffix}"
     return str(amount)
+
+
+def format_in_one_unit(resource: str, *amounts: int) -> tuple[str, ...]:
+    """Format amounts of a resource that are to be compared, in base units, as quantities with the same suffix.
+
+    Zero has no suffix. For example, `6500m` and `6000m` of cpu, `1025Mi` and `1024Mi` of memory.
+    """
+    texts = tuple(format_quantity(resource, amount) for amount in amounts)
+    suffixes = {text.lstrip("0123456789") for amount, text in zip(amounts, texts, strict=True) if amount}
+    if len(suffixes) <= 1:
+        return texts
+    unit, suffix = (1, "m") if resource == "cpu" else _largest_common_unit(amounts)
+    return tuple(f"{amount // unit}{suffix}" for amount in amounts)
+
+
+def _largest_common_unit(amounts: Iterable[int]) -> tuple[int, str]:
+    """Return the largest binary unit of which all amounts are multiples, with its suffix."""
+    divisor = math.gcd(*amounts)
+    return next((unit, suffix) for unit, suffix in _BINARY_UNITS if divisor % unit == 0)
 
 
 BYTES: Final = frozenset({"memory", "ephemeral-storage", "storage"})

@@ -6,7 +6,6 @@ from functools import cached_property
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.topology import TopologyLevel
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -173,8 +172,3 @@ class GangView:
     def limit_name(self, limit: QueueLimit) -> str:
         """Return the name of a queue limit for messages, such as `queue team-a for user alice`."""
         return f"queue {limit.name} for user {limit.user}" if limit.user else f"queue {limit.name}"
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """Return an amount of a resource as text, such as `16 nvidia.com/gpu`."""
-    return f"{format_quantity(resource, amount)} {resource}"

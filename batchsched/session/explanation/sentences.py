@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import QUEUE_LABEL, Pod
-from batchsched.api.core.quantity import format_count, format_quantity, parse_amount
+from batchsched.api.core.quantity import format_count, format_in_one_unit, format_quantity, parse_amount
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
@@ -19,7 +19,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
 from batchsched.session.explanation.changed_input import json_pointer, json_pointer_tokens
-from batchsched.session.explanation.gang_view import GangView, amount_text
+from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.explanation.gangs_ahead import MAX_AHEAD
 
 MAX_NAMED = 3
@@ -70,13 +70,15 @@ def _exceeded_queue_limit(view: GangView) -> str:
             remaining = view.remaining_amount(row, resource)
             if remaining is None or needed <= remaining:
                 continue
-            request = f"asks for {amount_text(resource, needed)}"
             if limit.kept:
-                free = amount_text(resource, max(0, remaining))
-                return f"{request}, and {limit.name} lends so little of its guarantee that {free} are left for others"
-            return (
-                f"{request}, the limit of {view.limit_name(limit)} is {format_quantity(resource, remaining)}"
-            )
+                amount, free = format_in_one_unit(resource, needed, max(0, remaining))
+                return (
+                    f"asks for {amount} {resource}, and {limit.name} lends so little of its guarantee that "
+                    f"{free} {resource} are left for others"
+                )
+            amount, maximum = format_in_one_unit(resource, needed, remaining)
+            setting = limit.setting_name((resource,))
+            return f"asks for {amount} {resource}, the {setting} of {view.limit_name(limit)} is {maximum}"
         if (
             limit.pod_groups is not None
             and view.limits.remaining_gangs[row] < 1
@@ -89,18 +91,16 @@ def _exceeded_queue_limit(view: GangView) -> str:
 
 def _too_large_pod(view: GangView) -> str:
     table = view.tables.node_table
-    usable = [_selects(view, part.pods[0]) for part in view.gang.parts]
-    for part, nodes in zip(view.gang.parts, usable, strict=True):
+    for part in view.gang.parts:
+        nodes = _selects(view, part.pods[0])
         offered = table.allocatable[nodes] if nodes.any() else table.allocatable
         for resource, column in table.column.items():
             requested = int(part.pod_class.requests[column])
             largest = int(offered[:, column].max(initial=0))
             if resource != "pods" and requested > largest:
-                return (
-                    f"a pod asks for {amount_text(resource, requested)}, "
-                    f"the largest node {'that it may use ' if nodes.any() else ''}has "
-                    f"{format_quantity(resource, largest)}"
-                )
+                amount, maximum = format_in_one_unit(resource, requested, largest)
+                usable = "that it may use " if nodes.any() else ""
+                return f"a pod asks for {amount} {resource}, the largest node {usable}has {maximum}"
     return ""
 
 
@@ -190,8 +190,8 @@ def _too_little_in_sum(view: GangView) -> str:
     for resource, needed in view.minimum_requests.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:
-            has = format_quantity(resource, offered)
-            return f"asks for {amount_text(resource, needed)}, the nodes that it may use have {has}"
+            amount, has = format_in_one_unit(resource, needed, offered)
+            return f"asks for {amount} {resource}, the nodes that it may use have {has}"
     if len(view.gang.parts) == 1:
         room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
         if room < view.gang.need:

@@ -326,6 +326,17 @@ def test_refusal_of_a_pod_larger_than_every_node_names_the_largest_size():
     assert fat.relaxation == "ask for at most 8 nvidia.com/gpu in a pod"
 
 
+def test_gang_above_guarantee_and_borrowing_limit_is_told_about_both():
+    snapshot = cluster(
+        nodes(4, gpu=8),
+        gang("large", 2, requests={"cpu": "9125m"}, queue="q"),
+        queues=(queue("q", guarantee={"cpu": "4"}, borrowing_limit={"cpu": "2"}),),
+    )
+    assert explained(snapshot)["team/large"].message == (
+        "can never start on this cluster: asks for 18250m cpu, the guarantee plus borrowingLimit of queue q is 6000m"
+    )
+
+
 def test_limit_is_raised_to_what_smaller_pods_use():
     snapshot = cluster(
         nodes(1, gpu=8),
