@@ -234,6 +234,8 @@ class PodClassTable:
         self._first_of_kind: dict[object, PodClass] = {}
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
+        self._recorded_specs: set[int] = set()
+        """The ids of the specs with recorded label keys; `PodSpecIndex` keeps these specs alive."""
 
     def record_label_keys(self, pod: Pod) -> bool:
         """Record the label keys that a new pod's selectors read.
@@ -242,11 +244,14 @@ class PodClassTable:
 
         Once a selector reads a label, pods with different values of that label are in different classes.
         """
-        # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
-        selector_label_keys = self._specs.info_of(pod).selector_label_keys
-        if selector_label_keys <= self._label_keys:
+        if id(pod.spec) in self._recorded_specs:
             return False
-        self._label_keys |= selector_label_keys
+        # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
+        info = self._specs.info_of(pod)
+        self._recorded_specs.add(id(info.spec))
+        if info.selector_label_keys <= self._label_keys:
+            return False
+        self._label_keys |= info.selector_label_keys
         self._classes.clear()
         self._first_of_kind.clear()
         return True
