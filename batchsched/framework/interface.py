@@ -50,9 +50,10 @@ class SignaturePlugin(Protocol):
     """
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return a hashable value that contains everything that the plugin reads of a pod's spec.
+        """Return a hashable value that contains everything that the plugin reads of a pod's spec, except its requests.
 
-        The session adds the namespace and the labels that selectors read, so that no class spans two namespaces.
+        The session adds the resource requests, the namespace and the labels that selectors read, so that no class
+        spans two namespaces.
         """
 
 

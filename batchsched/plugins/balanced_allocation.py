@@ -8,7 +8,6 @@ from pydantic import Field
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import request_fields
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import PreScorePlugin, ScorePlugin, SignaturePlugin
@@ -55,7 +54,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return request_fields(pod)
+        return ()  # pods of one class have equal requests
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

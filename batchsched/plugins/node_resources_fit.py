@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import pod_requests, request_fields
+from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
@@ -143,7 +143,7 @@ class NodeResourcesFit(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return request_fields(pod)
+        return ()  # pods of one class have equal requests
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:

@@ -12,6 +12,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.constrain import ALL_NODES, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.plugin_support.volume_listers import storage_objects
+from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation
 from batchsched.plugins.image_locality import ImageLocality
@@ -54,6 +55,11 @@ def verdicts(plugin: Any, one: Any, made: Any) -> list[tuple[Any, ...]]:
     return [(found.reasons_at(at), bool(found.unresolvable[at])) for at in range(len(made.nodes))]
 
 
+def are_equal_to(plugin: Any, one: Any, other: Any) -> bool:
+    pipeline = Pipeline([plugin])
+    return pipeline.signature(one) == pipeline.signature(other)
+
+
 @st.composite
 def areas(draw: Any) -> Any:
     """A case of a few areas, and one more pod of the same kind and namespace; classes never span namespaces."""
@@ -71,10 +77,10 @@ def areas(draw: Any) -> Any:
 def test_pods_with_equal_signatures_have_equal_results_on_every_node(drawn):
     made, one, other = drawn
     for kind in FILTERS:
-        if kind().signature(one) == kind().signature(other):
+        if are_equal_to(kind(), one, other):
             assert verdicts(kind(), one, made) == verdicts(kind(), other, made), kind.name
     for kind in SCORES:
-        if kind().signature(one) == kind().signature(other):
+        if are_equal_to(kind(), one, other):
             answers = [
                 kind().score(class_of(made, each), made.all_nodes_view(), CycleState()).tolist()
                 for each in (one, other)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.requests import request_fields
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.errors import PluginError
@@ -204,17 +205,15 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return one hashable value that combines the signatures that all plugins declare for a pod.
+        """Return one hashable value that combines a pod's requests with the signatures that all plugins declare for it.
 
         Pods with equal signatures belong to one class.
         """
-        parts: list[Hashable] = [
-            answers.checked_signature(plugin, call_plugin(plugin, "Signature", plugin.signature, pod))
-            for plugin in self._signing
-        ]
-        if self.reads_whole_pod(pod):
-            parts.append((repr(pod.spec), tuple(sorted(pod.labels.items()))))
-        return tuple(parts)
+        signatures = tuple(
+            call_plugin(plugin, "Signature", plugin.signature, pod) for plugin in self._signing
+        )
+        whole_pod = (repr(pod.spec), *sorted(pod.labels.items())) if self.reads_whole_pod(pod) else ()
+        return request_fields(pod), answers.checked_signatures(self._signing, signatures), whole_pod
 
     def reads_whole_pod(self, pod: Pod) -> bool:
         """Return whether a plugin without a signature, or an extender, may read any field of a pod."""

@@ -167,10 +167,15 @@ def checked_bool(plugin: object, point: str, answer: object) -> bool:
     return bool(answer)
 
 
-def checked_signature(plugin: object, answer: Hashable) -> Hashable:
-    """Check that the signature of a pod that a plugin returns is hashable, and return it."""
-    call_plugin(plugin, "Signature", hash, answer)
-    return answer
+def checked_signatures(plugins: Sequence[object], signatures: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Check that the signatures of a pod that plugins return are hashable, and return them."""
+    try:
+        # All at once: this is called for each new pod spec, and few plugins fail.
+        call_plugin(plugins, "Signature", hash, signatures)
+    except PluginError:
+        for plugin, signature in zip(plugins, signatures, strict=True):
+            call_plugin(plugin, "Signature", hash, signature)
+    return signatures
 
 
 def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str]:

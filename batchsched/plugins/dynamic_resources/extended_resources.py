@@ -6,7 +6,7 @@ which is created when the pod is bound.
 Source: kube-scheduler's plugins/dynamicresources, extendeddynamicresources.go.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ from batchsched.api.core.device import (
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Container, Pod
 from batchsched.api.core.quantity import parse_amount
-from batchsched.api.core.requests import pod_requests, request_fields
+from batchsched.api.core.requests import pod_requests
 from batchsched.framework.plugin_support.scores import is_extended
 
 IN_MEMORY_NAME: Final = "<extended-resources>"
@@ -70,11 +70,6 @@ def requests_extended_resource(pod: Pod) -> bool:
         if requirements is not None
         for name in requirements.requests or ()
     )
-
-
-def extended_claim_signature(pod: Pod) -> Hashable:
-    """Return the pod fields that determine the ResourceClaim for its extended resources; () if it has none."""
-    return request_fields(pod) if requests_extended_resource(pod) else ()
 
 
 def may_be_served_by_devices(resource: str) -> bool:

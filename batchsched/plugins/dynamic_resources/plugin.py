@@ -70,7 +70,6 @@ from batchsched.plugins.dynamic_resources.node_search import (
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     NOT_OFFERED,
-    claim_signature,
     claims_of_class,
     have_devices,
     may_use_devices,
@@ -131,7 +130,7 @@ class DynamicResources(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return claim_signature(pod)
+        return pod.spec.resource_claims  # the requests determine the claim for extended resources
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:

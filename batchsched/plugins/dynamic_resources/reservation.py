@@ -1,6 +1,6 @@
 """What a pod reserves on its node: allocations of its claims, and of the claim for its extended resources."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -36,7 +36,6 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     earlier_claim,
     extended_claim,
     extended_claim_key,
-    extended_claim_signature,
     other_extended_resources,
     request_mappings,
     requests_extended_resource,
@@ -90,11 +89,6 @@ def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
         for number, alternative in enumerate(request.first_available or ())
         if f"{request.name}/{alternative.name}" in used
     )
-
-
-def claim_signature(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine which ResourceClaims the pod needs."""
-    return pod.spec.resource_claims, extended_claim_signature(pod)
 
 
 def may_use_devices(pod: Pod) -> bool:

@@ -5,14 +5,14 @@ The Topology Manager aligns cpu, memory and huge pages of Guaranteed pods only, 
 Source: `pkg/noderesourcetopology/filter.go` of the scheduler-plugins project.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.core.pod import Container, Pod
-from batchsched.api.core.quality_of_service import QosClass, qos_class
+from batchsched.api.core.quality_of_service import RESOURCES, QosClass, qos_class
 from batchsched.api.core.quantity import parse_amount
-from batchsched.api.core.requests import pod_requests, request_fields
+from batchsched.api.core.requests import pod_requests
 
 Requests = Mapping[str, int]
 """Amount in base units by resource, without zeros."""
@@ -53,18 +53,15 @@ def _is_part_of(requests: Requests, other: Requests) -> bool:
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """Return whether a pod is Guaranteed. A pod without any limits is not; its quantities are not parsed."""
-    spec = pod.spec
-    if spec.resources is None and any(
-        container.resources is None or not container.resources.limits for container in spec.containers
-    ):
+    """Return whether a pod is Guaranteed. If a container has no limit of cpu or memory, quantities are not parsed."""
+    if pod.spec.resources is None and not all(map(_limits_cpu_and_memory, pod.spec.containers)):
         return False
     return qos_class(pod) is QosClass.GUARANTEED
 
 
-def demand_signature(pod: Pod) -> Hashable:
-    """Return what the aligned requests of a pod depend on."""
-    return request_fields(pod), is_guaranteed(pod)
+def _limits_cpu_and_memory(container: Container) -> bool:
+    limits = container.resources.limits if container.resources else None
+    return limits is not None and all(resource in limits for resource in RESOURCES)
 
 
 def aligned_demand(pod: Pod) -> AlignedDemand:

@@ -40,7 +40,7 @@ from batchsched.plugins.node_resource_topology.alignment import (
     nodes_fitting_containers,
     nodes_fitting_pod,
 )
-from batchsched.plugins.node_resource_topology.demands import AlignedDemand, demand_signature
+from batchsched.plugins.node_resource_topology.demands import AlignedDemand, is_guaranteed
 from batchsched.plugins.node_resource_topology.rows import zone_rows
 from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, score_nodes
 from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
@@ -82,7 +82,7 @@ class NodeResourceTopologyMatch(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return demand_signature(pod)
+        return is_guaranteed(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:

@@ -414,7 +414,8 @@ def test_rows_of_all_plugins_are_collected_in_order():
 def test_signature_combines_those_of_the_plugins_or_is_the_whole_pod_if_one_has_none():
     one, other = pod("one", {"cpu": "1"}), pod("other", {"cpu": "2"})
     signed = Pipeline([Filters("a")])
-    assert signed.signature(one) == signed.signature(other)
+    assert signed.signature(one) == signed.signature(pod("other", {"cpu": "1"}))
+    assert signed.signature(one) != signed.signature(other), "pods of one class have equal requests"
     assert not signed.reads_all
 
     class Bare:

@@ -51,7 +51,6 @@ def test_valid_answers_are_returned_unchanged():
     assert answers.checked_scores(ODD, "Score", [], 0).tolist() == []
     assert answers.checked_raw_scores(ODD, [-5, 700], 2).tolist() == [-5, 700]
     assert answers.checked_selector_label_keys(ODD, {"a"}) == frozenset({"a"})
-    assert answers.checked_signature(ODD, (1, "a")) == (1, "a")
     assert answers.checked_bool(ODD, "Filter", np.True_) is True
 
 
