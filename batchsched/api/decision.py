@@ -211,7 +211,7 @@ class SetAside(DecisionBase, frozen=True):
     message: str
 
 
-class TierAccount(DecisionBase, frozen=True):
+class TierObjective(DecisionBase, frozen=True):
     """The solver's objective value, and its upper bound, for the gangs of one entitlement class and priority."""
 
     share: str
@@ -227,7 +227,7 @@ class SolverAccount(DecisionBase, frozen=True):
     equal sessions give equal bytes.
     """
 
-    tiers: tuple[TierAccount, ...] = ()
+    tiers: tuple[TierObjective, ...] = ()
     gap: float = 0.0
     guard: bool = False
     seconds: float = 0.0

@@ -36,7 +36,7 @@ from batchsched.scheduler.cluster_reader import open_cluster, read_cluster
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from batchsched.record.answers import ExternalAnswers
+    from batchsched.record.external_answers import ExternalAnswers
     from batchsched.scheduler.app import SchedulerApp
     from batchsched.scheduler.offline_cluster import OfflineCluster
 

@@ -384,7 +384,7 @@ def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozen
 
 def _claim_keys(pod: Pod) -> Iterator[str]:
     """Yield the `namespace/name` of the claims that a pod uses, or that were created for its extended resources."""
-    return iter((*pod.claim_keys, f"{pod.namespace}/{extended_claim_name(pod)}"))
+    return iter((*pod.resource_claim_keys, f"{pod.namespace}/{extended_claim_name(pod)}"))
 
 
 def _extended_claim_owner(claim: ResourceClaim) -> str:

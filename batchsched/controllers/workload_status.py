@@ -37,7 +37,7 @@ _PLURALS: Final = {"PodGroup": "podgroups", "CompositePodGroup": "compositepodgr
 Children = Callable[[str], Sequence[TreeGroup]]
 
 
-def group_resource(group: TreeGroup) -> ApiResource:
+def api_resource_of_group(group: TreeGroup) -> ApiResource:
     """Return the API resource of a PodGroup or CompositePodGroup of Kubernetes."""
     return ApiResource(group.api_version, _PLURALS[group.kind], group.kind, namespaced=True)
 
@@ -133,7 +133,7 @@ def changed_conditions(
         uid = group.metadata.uid
         condition = tree.condition_of(group, written(uid) or group.conditions, trees.children)
         if condition is not None:
-            yield GroupCondition(group_resource(group), group.name, uid, condition)
+            yield GroupCondition(api_resource_of_group(group), group.name, uid, condition)
 
 
 def placed_by_subgroup(gang: GangPods) -> Counter[str]:
@@ -226,7 +226,7 @@ class DisruptionTargetWriter:
             if has_minimum(part, before, trees.children) and not has_minimum(part, after, trees.children):
                 meta = part.metadata
                 yield DisruptedGroup(
-                    group_resource(part), part.namespace, part.name, meta.uid, meta.generation
+                    api_resource_of_group(part), part.namespace, part.name, meta.uid, meta.generation
                 )
 
     async def _write(self, group: DisruptedGroup, message: str) -> None:

@@ -6,13 +6,13 @@ from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
 from batchsched.api.core.device import (
-    AllocatedDevice,
-    AllocationConfiguration,
     AllocationResult,
-    DeviceAllocation,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.config.kubernetes_release import DeviceRules
 from batchsched.devices.allocator import ChosenDevice, NodeSolution
 from batchsched.devices.requests import AllocationError, ClaimRequests, Request
@@ -32,7 +32,7 @@ def allocations_of(
     """
     return tuple(
         AllocationResult(
-            devices=DeviceAllocation(
+            devices=DeviceAllocationResult(
                 results=tuple(
                     _allocated(entry, claims[number].claim, position) for position, entry in enumerate(chosen)
                 ),
@@ -53,7 +53,7 @@ def _used_requests(entry: ClaimRequests, number: int, solution: NodeSolution) ->
     ]
 
 
-def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> AllocatedDevice:
+def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> DeviceRequestAllocationResult:
     device, request = entry.device.device, entry.request
     share = None
     if entry.consumed is not None:
@@ -62,7 +62,7 @@ def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> Allo
         share = str(
             uuid5(NAMESPACE_OID, f"{owner}/{request.qualified_name}/{'/'.join(entry.device.key)}/{position}")
         )
-    return AllocatedDevice(
+    return DeviceRequestAllocationResult(
         request=request.qualified_name,
         driver=entry.device.driver,
         pool=entry.device.pool.pool,
@@ -91,28 +91,28 @@ def format_amount(amount: Decimal) -> str:
 
 def _configuration(
     entry: ClaimRequests, used: Sequence[Request], rules: DeviceRules
-) -> tuple[AllocationConfiguration, ...]:
+) -> tuple[DeviceAllocationConfiguration, ...]:
     """Return the configuration of the used classes, and then that of the claim for the used requests."""
-    configurations: list[AllocationConfiguration] = []
+    configurations: list[DeviceAllocationConfiguration] = []
     requests_of_class: dict[str, list[Request]] = {}
     for request in used:
         requests_of_class.setdefault(request.device_class.metadata.name, []).append(request)
     for requests in requests_of_class.values():
         names = tuple(request.qualified_name for request in requests)
         configurations.extend(
-            AllocationConfiguration(source=FROM_CLASS, requests=names, opaque=config.opaque)
+            DeviceAllocationConfiguration(source=FROM_CLASS, requests=names, opaque=config.opaque)
             for config in requests[0].device_class.spec.config or ()
         )
     used_names = {name for request in used for name in _names(request)}
     configurations.extend(
-        AllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+        DeviceAllocationConfiguration(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
         for config in entry.claim.spec.devices.config or ()
         if not config.requests or not used_names.isdisjoint(config.requests)
     )
     if not rules.shortens_config_requests:
         return tuple(configurations)
     return tuple(
-        AllocationConfiguration(
+        DeviceAllocationConfiguration(
             source=config.source,
             requests=None if _concerns_all(config.requests or (), used) else config.requests,
             opaque=config.opaque,
@@ -135,13 +135,13 @@ def _node_selector(chosen: Sequence[ChosenDevice], node: str) -> NodeSelector | 
     Raises:
       AllocationError: a slice has a node selector with several terms.
     """
-    fields: list[Requirement] = []
-    expressions: list[Requirement] = []
+    fields: list[SelectorRequirement] = []
+    expressions: list[SelectorRequirement] = []
     for entry in chosen:
         device, spec = entry.device.device, entry.device.parent.spec
         source = device if spec.per_device_node_selection else spec
         if source.node_name is not None or device.binds_to_node:
-            own_name = Requirement(key="metadata.name", operator="In", values=(node,))
+            own_name = SelectorRequirement(key="metadata.name", operator="In", values=(node,))
             return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(own_name,)),))
         terms = source.node_selector.node_selector_terms if source.node_selector is not None else ()
         if len(terms) > 1:
@@ -155,7 +155,7 @@ def _node_selector(chosen: Sequence[ChosenDevice], node: str) -> NodeSelector | 
     return NodeSelector(node_selector_terms=(term,))
 
 
-def _add_new(added: Iterable[Requirement] | None, requirements: list[Requirement]) -> None:
+def _add_new(added: Iterable[SelectorRequirement] | None, requirements: list[SelectorRequirement]) -> None:
     for entry in added or ():
         if not any(
             entry.key == other.key

@@ -279,7 +279,8 @@ class _Search:
             if work is None:
                 work = self._evaluation_work[id(request)] = request.evaluation_work()
             self._budget.spend(work)
-            cached = self._selectable[key] = request.selects(device) and device.is_accessible_from(self._node)
+            cached = request.selects(device) and device.matches_per_device_node_selection(self._node)
+            self._selectable[key] = cached
         return cached
 
     def _place_request(self, claim: int, number: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
-from batchsched.api.core.device import CapacityRange, DeviceCapacity
+from batchsched.api.core.device import CapacityRequestPolicyRange, DeviceCapacity
 from batchsched.api.core.quantity import parse_quantity
 from batchsched.devices.inventory import PoolDevice
 
@@ -77,7 +77,7 @@ def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity) -> 
     return amount
 
 
-def _rounded_up(name: str, requested: Decimal, valid: CapacityRange) -> Decimal:
+def _rounded_up(name: str, requested: Decimal, valid: CapacityRequestPolicyRange) -> Decimal:
     """Return the smallest valid amount of a range, a number of steps above its start, that is enough for a request."""
     start = parse_quantity(valid.min or 0)
     if requested < start:
@@ -106,7 +106,7 @@ def _is_valid(amount: Decimal, offered: DeviceCapacity) -> bool:
     return not policy.valid_values or amount in map(parse_quantity, policy.valid_values)
 
 
-def _is_step(amount: Decimal, valid: CapacityRange) -> bool:
+def _is_step(amount: Decimal, valid: CapacityRequestPolicyRange) -> bool:
     step = _whole(parse_quantity(valid.step or 0))
     return not step or not (_whole(amount) - _whole(parse_quantity(valid.min or 0))) % step
 

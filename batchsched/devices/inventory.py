@@ -108,7 +108,7 @@ class PoolDevice:
         """The name of the device."""
         return self.key.device
 
-    def is_accessible_from(self, node: Node) -> bool:
+    def matches_per_device_node_selection(self, node: Node) -> bool:
         """Return whether the device is accessible from a node that can reach the device's ResourceSlice."""
         if not self.parent.spec.per_device_node_selection:
             return True
@@ -300,7 +300,7 @@ class DeviceInventory:
                 node, spec.node_name, spec.node_selector, all_nodes=bool(spec.all_nodes)
             )
         return bool(spec.per_device_node_selection) and any(
-            device.is_accessible_from(node) for device in self.devices_of(resource_slice)
+            device.matches_per_device_node_selection(node) for device in self.devices_of(resource_slice)
         )
 
     def _build(self, key: PoolKey, kept: list[ResourceSlice]) -> Pool | None:

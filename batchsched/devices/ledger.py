@@ -17,8 +17,8 @@ from batchsched.api.core.device import (
     AllocationResult,
     Amount,
     Amounts,
-    ConsumerReference,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from batchsched.api.core.pod import Pod
@@ -301,7 +301,7 @@ class DeviceLedger:
     def release_ended_pod(self, pod: Pod) -> None:
         """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
         self.revert(pod.key, pod.metadata.uid)
-        for key in pod.claim_keys:
+        for key in pod.resource_claim_keys:
             claim = self.claims.get(key)
             if claim is None or claim.status.allocation is None:
                 continue
@@ -377,7 +377,7 @@ class DeviceLedger:
             self.changed.append(device)
 
 
-def _is_pod(consumer: ConsumerReference) -> bool:
+def _is_pod(consumer: ResourceClaimConsumerReference) -> bool:
     return not consumer.api_group and consumer.resource == "pods"
 
 

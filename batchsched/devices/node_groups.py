@@ -167,7 +167,7 @@ class EqualDeviceGroups:
                         self._device_content(device.device, names),
                         device.counters,
                         "" if local else device.name,
-                        device.is_accessible_from(node),
+                        device.matches_per_device_node_selection(node),
                     )
                     for device in devices
                 )

@@ -214,7 +214,7 @@ class CandidateNodesDryRun(Protocol):
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
 
-    def pending_pod_fits(self, rows: IndexArray) -> BoolArray:
+    def mask_where_pending_pod_still_fits(self, rows: IndexArray) -> BoolArray:
         """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
 
         It fitted on all of them before the last change.

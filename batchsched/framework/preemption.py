@@ -127,7 +127,7 @@ class PipelineCandidateNodesDryRun:
             fits &= verdict.feasible_mask
         return statuses
 
-    def pending_pod_fits(self, rows: IndexArray) -> BoolArray:
+    def mask_where_pending_pod_still_fits(self, rows: IndexArray) -> BoolArray:
         """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
 
         The pod passed all Filters on these nodes before the last pods were added or removed.

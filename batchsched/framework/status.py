@@ -133,7 +133,7 @@ class Verdict:
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)
 
-    def expanded_to(self, nodes: IndexArray, count: int) -> "Verdict":
+    def expand_to_all_nodes(self, nodes: IndexArray, count: int) -> "Verdict":
         """Return this verdict about the n nodes `nodes` as a verdict about all `count` nodes.
 
         It refuses no other node.

@@ -16,8 +16,8 @@ import msgspec
 
 from batchsched.api.core.device import (
     AllocationResult,
-    ConsumerReference,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     devices_are_prepared,
 )
 from batchsched.api.core.metadata import format_timestamp
@@ -180,7 +180,9 @@ class ClaimWriter:
         if allocation is not None and claim.is_reserved_for(reservation.pod_uid, reservation.pod_group):
             self._handle_claim(raw)
             return
-        consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
+        consumer = ResourceClaimConsumerReference(
+            resource="pods", name=reservation.pod, uid=reservation.pod_uid
+        )
         consumers = (*(claim.status.reserved_for or ()), consumer)
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
         if allocation is None:

@@ -48,7 +48,7 @@ class Fairness:
     fair: Floats
 
     @property
-    def error(self) -> Floats:
+    def fairness_error(self) -> Floats:
         """The fairness error at each time [T]: the sum over the queues of max(0, fair share - used fraction)."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing

@@ -149,7 +149,7 @@ def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
         (),
         {"yaxis": axis("fairness error (%)", rangemode="tozero")},
     )
-    return _over_time(policies, lambda fairness: fairness.error * 100, "%{y:.3g}%", figure)
+    return _over_time(policies, lambda fairness: fairness.fairness_error * 100, "%{y:.3g}%", figure)
 
 
 def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:

@@ -28,7 +28,7 @@ from batchsched.api.core.pod import (
     TopologySpreadConstraint,
 )
 from batchsched.api.core.quantity import format_quantity, parse_amount
-from batchsched.api.core.selector import LabelSelector, NodeSelector, Requirement
+from batchsched.api.core.selector import LabelSelector, NodeSelector, SelectorRequirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput, InvalidQuantity
@@ -328,7 +328,9 @@ def _check_weight(weight: int, field: str) -> None:
         raise InvalidInput(f"expected 1 to {_HEAVIEST_PREFERENCE}, found {weight}", field=field)
 
 
-def _check_expressions(expressions: Iterable[Requirement], operators: tuple[str, ...], field: str) -> None:
+def _check_expressions(
+    expressions: Iterable[SelectorRequirement], operators: tuple[str, ...], field: str
+) -> None:
     for index, expression in enumerate(expressions):
         place = f"{field}[{index}]"
         _present(expression.key, f"{place}.key")

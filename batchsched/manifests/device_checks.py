@@ -10,7 +10,7 @@ import msgspec
 
 from batchsched.api.core.device import (
     Amount,
-    CapacityRange,
+    CapacityRequestPolicyRange,
     Counter,
     Device,
     DeviceCapacity,
@@ -86,7 +86,7 @@ def _amounts_of_capacity(offered: DeviceCapacity, field: str) -> Iterator[FieldA
     policy = offered.request_policy
     if policy is None:
         return
-    valid = policy.valid_range or CapacityRange()
+    valid = policy.valid_range or CapacityRequestPolicyRange()
     optional = {
         "default": policy.default,
         "validRange.min": valid.min,

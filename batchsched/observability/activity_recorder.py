@@ -24,7 +24,7 @@ from batchsched.observability.logs import log_info, log_warning
 from batchsched.observability.metrics import Metrics
 from batchsched.observability.recorder import MetricsRecorder, MetricsTelemetry
 from batchsched.ports.cluster import Clock
-from batchsched.record.answers import ExternalAnswers
+from batchsched.record.external_answers import ExternalAnswers
 from batchsched.record.file import SessionRecord, encode_session_file
 from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.runner.profile_scheduler import ProfileScheduler

@@ -257,7 +257,7 @@ def _reprieve_pods(
     refusal = trial.run_filters()
     if not refusal.ok:
         return refusal
-    leaving = NodeReprieve.from_removed(lower, handle)
+    leaving = NodeReprieve.from_removed_pods(lower, handle)
     for index, victim in enumerate(leaving.order):
         trial.add_pod(victim)
         if not trial.run_filters().ok:
@@ -284,11 +284,11 @@ def _select_victims_together(
         elif not refusal.ok:
             results[node] = refusal
         else:
-            reprieves[row] = NodeReprieve.from_removed(lower_pods, handle)
+            reprieves[row] = NodeReprieve.from_removed_pods(lower_pods, handle)
     for index in range(max((len(one.order) for one in reprieves.values()), default=0)):
         rows_left = [row for row, one in reprieves.items() if index < len(one.order)]
         trials.add_pods(np.asarray(rows_left, np.int32), [reprieves[row].order[index] for row in rows_left])
-        fits = trials.pending_pod_fits(np.asarray(rows_left, np.int32))
+        fits = trials.mask_where_pending_pod_still_fits(np.asarray(rows_left, np.int32))
         out = [row for row, fit in zip(rows_left, fits.tolist(), strict=True) if not fit]
         trials.remove_pods(np.asarray(out, np.int32), [reprieves[row].order[index] for row in out])
         for row in out:
@@ -318,7 +318,7 @@ class NodeReprieve:
     violations: int = 0
 
     @classmethod
-    def from_removed(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeReprieve":
+    def from_removed_pods(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeReprieve":
         """Sort the pods that a dry run removed from a node into the order in which to try adding them back."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower

@@ -25,16 +25,16 @@ from batchsched.kube.connection import ApiResource, Connection, api_resource, pl
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.groups import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.owners import (
     Owner,
     OwnerHandler,
     OwnerReferenceKey,
     Owners,
-    owner_of,
+    find_gang_owner,
     read_owner,
     read_pod_as_owner,
 )
+from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
 from batchsched.podgrouper.topologies import TopologyIndex
 from batchsched.podgrouper.trees import TreeGroupStore, TreePodStore
@@ -181,7 +181,7 @@ class GangMemberStore:
             return pod
         self.add_pod_as_owner(pod)
         pod = with_gang_labels(pod)
-        ref = owner_of(pod, self.kinds) if self._derive_gangs else None
+        ref = find_gang_owner(pod, self.kinds) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)

@@ -17,7 +17,7 @@ from batchsched.podgrouper.shape import (
     OwnerPart,
     OwnerShape,
     PartGroup,
-    check_added_pod_count,
+    check_owner_pod_limit,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
@@ -181,7 +181,7 @@ def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str
         len(_further_replicas(group)) * sum(part.pods for part in shape.variants[_group_name(group)].parts)
         for group in groups
     )
-    check_added_pod_count(replicas * (shape.pod_count + further))
+    check_owner_pod_limit(replicas * (shape.pod_count + further))
     pods: list[dict[str, Any]] = []
     for replica in range(replicas):
         base = f"{name}-{replica}"

@@ -207,20 +207,20 @@ def derived_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern[s
     return re.compile(rf"{re.escape(stem)}{ending}{index}-[0-9a-f]{{{hash_length}}}")
 
 
-def owner_of(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
+def find_gang_owner(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
     """Return the reference to a pod's controller, or None if the pods of this kind of controller form no gangs.
 
     Labels name the owner where the chain of controllers does not lead to it: the workers of a LeaderWorkerSet belong to
     a StatefulSet of their leader, the executors of Spark to their driver, and the pods of Grove to a PodClique.
     """
     owner = controller_reference(pod.metadata)
-    named = _owner_of_labels(pod, owner)
+    named = _find_owner_by_labels(pod, owner)
     if named is not None:
         return named
     return owner if owner is not None and (owner.group, owner.kind) in kinds.by_group_and_name else None
 
 
-def _owner_of_labels(pod: Pod, owner: OwnerReferenceKey | None) -> OwnerReferenceKey | None:
+def _find_owner_by_labels(pod: Pod, owner: OwnerReferenceKey | None) -> OwnerReferenceKey | None:
     """Return the owner that the labels of a pod name, or None if its controller counts."""
     labels, kind = pod.labels, owner.kind if owner is not None else ""
     if kind == "StatefulSet" and labels.get(LEADER_WORKER_SET):

@@ -16,8 +16,8 @@ from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
 from batchsched.podgrouper.grouper import GangMemberStore
-from batchsched.podgrouper.groups import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupIndex
 from batchsched.podgrouper.owners import Owner
+from batchsched.podgrouper.pod_group_index import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupIndex
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)

@@ -149,7 +149,7 @@ def pod_count_or_default(value: object, default: int = 0) -> int:
     return min(max(0, value), LARGEST_INT32)
 
 
-def check_added_pod_count(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
+def check_owner_pod_limit(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
     """Check the number of pods that an owner in a file adds to a cluster.
 
     Args:

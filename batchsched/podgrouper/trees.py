@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.conversion import scheduling_group_key, with_tree_labels
 from batchsched.api.external.group_tree import TreeGroup
-from batchsched.podgrouper.groups import EXTERNAL, PodGroupIndex
+from batchsched.podgrouper.pod_group_index import EXTERNAL, PodGroupIndex
 from batchsched.state.group_trees import GroupTrees, TreeChange
 
 

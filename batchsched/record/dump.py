@@ -21,7 +21,7 @@ DUMP_START: Final = b'{"apiVersion":"v1","kind":"List","dump":{'
 _GZIP_LEVEL: Final = 6
 
 
-class DumpRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The field `dump` of a dump: its format, the version of batchsched that wrote it, and its time."""
 
     format: str
@@ -45,14 +45,14 @@ class ClusterDump:
 
     def encode(self, *, compress: bool) -> bytes:
         """Return the content of a dump file, gzipped if `compress` is true."""
-        record = DumpRecord(format=FORMAT, batchsched=__version__, time=format_timestamp(self.time))
+        record = DumpHeader(format=FORMAT, batchsched=__version__, time=format_timestamp(self.time))
         head = DUMP_START[:-1] + msgspec.json.encode(record)
         content = head + b',"items":[\n' + b",\n".join(bytes(item) for item in self.items) + b"\n]}\n"
         return gzip.compress(content, compresslevel=_GZIP_LEVEL, mtime=0) if compress else content
 
 
 class _DumpFile(msgspec.Struct, frozen=True):
-    dump: DumpRecord
+    dump: DumpHeader
     items: list[msgspec.Raw]
 
 

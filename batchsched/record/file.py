@@ -26,7 +26,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
 from batchsched.manifests.writer import from_json, to_json
-from batchsched.record.answers import NO_ANSWERS, ExternalAnswers
+from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers
 
 FORMAT: Final = "batchsched.session/1"
 SESSION_START: Final = b'{"digest":"'

@@ -20,7 +20,7 @@ from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
-from batchsched.runner.changed_nodes import ChangedNodes, Places
+from batchsched.runner.changed_node_capacity import ChangedNodeCapacity, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.runner.session_window import SessionWindow
 from batchsched.scheduling_queue.entity import Entity, QueueState
@@ -326,7 +326,7 @@ class ProfileScheduler:
         # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
         # scheduler, and the pods would be bound without their devices. The scheduler that replaces it decides again.
         placed = {} if self.runner.hung else _placed(decision, taking_part)
-        changed = ChangedNodes(
+        changed = ChangedNodeCapacity(
             self._cache, self._current.unread_changes(), placed.values(), self.pipeline.ignores_resource
         )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
@@ -406,7 +406,7 @@ class ProfileScheduler:
         else:
             self.queue.add_unschedulable(entity, refused_by, now)
 
-    def _assume(self, places: Places, changed: ChangedNodes, now: float) -> bool:
+    def _assume(self, places: Places, changed: ChangedNodeCapacity, now: float) -> bool:
         """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
         full = changed.find_full_node(places)
         if full is not None:

@@ -28,7 +28,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
-from batchsched.record.answers import NO_ANSWERS, ExternalAnswers, Transcript
+from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers, Transcript
 from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
 

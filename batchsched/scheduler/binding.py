@@ -27,7 +27,7 @@ from batchsched.framework.runtime.binding_cycle import (
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Status
 from batchsched.ports.cluster import Binder, Clock
-from batchsched.runner.changed_nodes import Places
+from batchsched.runner.changed_node_capacity import Places
 from batchsched.runner.profile_scheduler import PlacedGang, ProfileScheduler
 from batchsched.state.cluster_state import ClusterState
 

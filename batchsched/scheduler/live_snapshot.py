@@ -32,7 +32,7 @@ from batchsched.podgrouper.shape import (
     MOST_ADDED_PODS,
     OwnerPart,
     OwnerShape,
-    check_added_pod_count,
+    check_owner_pod_limit,
     mapping_or_empty,
     pod_count_or_default,
     spec_of,
@@ -245,7 +245,7 @@ class WhatIf:
         """
         more = " more" if self.pods else ""
         try:
-            check_added_pod_count(pods, MOST_ADDED_PODS - len(self.pods), more)
+            check_owner_pod_limit(pods, MOST_ADDED_PODS - len(self.pods), more)
         except InvalidInput as error:
             raise InvalidInput(error.message, file=file, object=title, field=error.field) from error
 

@@ -22,7 +22,7 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
-from batchsched.podgrouper.owners import owner_of, read_owner
+from batchsched.podgrouper.owners import find_gang_owner, read_owner
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
@@ -78,7 +78,7 @@ class OfflineCluster:
             try:
                 items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
-                self.set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
+                self.record_set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         owner_kinds = self.service.grouper.kinds.by_group_and_name
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))
@@ -100,7 +100,7 @@ class OfflineCluster:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
         for pod in snapshot.pods:
             members.add_pod_as_owner(pod)
-        refs = [(pod, owner_of(pod, members.kinds)) for pod in snapshot.pods]
+        refs = [(pod, find_gang_owner(pod, members.kinds)) for pod in snapshot.pods]
         owned = [pod for pod, ref in refs if ref is not None and members.owners.find_owner(ref) is not None]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
         keys = {pod.key for pod in owned}
@@ -112,7 +112,7 @@ class OfflineCluster:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         kinds = self.service.grouper.kinds
-        refs = filter(None, (owner_of(pod, kinds) for pod in reading.snapshot.pods))
+        refs = filter(None, (find_gang_owner(pod, kinds) for pod in reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
@@ -123,7 +123,7 @@ class OfflineCluster:
             try:
                 owner = read_owner(kind, bytes(document.raw))
             except msgspec.DecodeError as error:
-                self.set_aside(
+                self.record_set_aside(
                     InvalidInput(str(error), file=document.file, object=f"{kind.name} ({document.place})")
                 )
                 continue
@@ -143,7 +143,9 @@ class OfflineCluster:
         """Warn of owners that were listed from a cluster without their pods."""
         owners, kinds = self.service.grouper.members.owners, self.service.grouper.kinds
         with_pods = {
-            ref.uid for pod in reading.snapshot.pods for ref, _ in owners.with_ancestors(owner_of(pod, kinds))
+            ref.uid
+            for pod in reading.snapshot.pods
+            for ref, _ in owners.with_ancestors(find_gang_owner(pod, kinds))
         }
         for document in reading.owners:
             if _kind_name(document.envelope) in TRAINING_RUNTIMES:
@@ -168,7 +170,7 @@ class OfflineCluster:
         for source in find_manifest_files(files):
             for document in split_documents(source.read(), source.name):
                 if isinstance(document, InvalidInput):
-                    self.set_aside(document)
+                    self.record_set_aside(document)
                 else:
                     documents.append(document)
         self._add(documents)
@@ -181,10 +183,10 @@ class OfflineCluster:
             try:
                 supposed.add_document(document)
             except InvalidInput as error:
-                self.set_aside(error)
+                self.record_set_aside(error)
         self.warnings += supposed.warnings
 
-    def set_aside(self, error: InvalidInput) -> None:
+    def record_set_aside(self, error: InvalidInput) -> None:
         """Record that an invalid object of a file is ignored."""
         entry = SetAside(error.file, error.object, error.field, error.message)
         self.remainder = replace(self.remainder, set_aside=(*self.remainder.set_aside, entry))

@@ -19,7 +19,7 @@ from batchsched.api.decision import (
     Reservation,
     SetAside,
     SolverAccount,
-    TierAccount,
+    TierObjective,
     WaitingAtPermit,
 )
 from batchsched.devices.ledger import DeviceLedger
@@ -63,7 +63,7 @@ class DecisionBuilder:
     nominated: list[tuple[Pod, int]] = field(default_factory=list)
     objective: dict[tuple[EntitlementClass, int], float] = field(default_factory=dict)
     bound: dict[tuple[EntitlementClass, int], float] = field(default_factory=dict)
-    tiers: tuple[TierAccount, ...] = ()
+    tiers: tuple[TierObjective, ...] = ()
     gap: float = 0.0
     guard: bool = False
     solver_work: float = 0.0
@@ -111,7 +111,7 @@ class DecisionBuilder:
     def compute_tier_accounts(self) -> None:
         """Set the decision's `tiers` (placed weight and upper bound of each) and its relative `gap`."""
         self.tiers = tuple(
-            TierAccount(
+            TierObjective(
                 share=tier[0].share_name,
                 priority=tier[1],
                 objective=self.objective[tier],

@@ -369,7 +369,7 @@ class ReservedHead:
         context: SessionContext,
         gangs: Iterable[PendingGang],
         started: Sequence[GangPlacement],
-        sticky: ReservationRules,
+        rules: ReservationRules,
         held: Sequence[tuple[Pod, int]] = (),
     ) -> Self | None:
         """Return the first gang that must wait for running gangs to end, or that already has a reservation.
@@ -382,29 +382,29 @@ class ReservedHead:
           context: the tables of the session.
           gangs: in the order of tiers.
           started: gangs that this session has placed already.
-          sticky: the reservations of earlier sessions, and which gangs may have a new one.
+          rules: the reservations of earlier sessions, and which gangs may have a new one.
           held: nominated pods and their node indexes.
         """
-        tables, now = context.tables, sticky.now
+        tables, now = context.tables, rules.now
         ends = (tables.running_gang(members).end for members in tables.running.values())
-        if context.profile.backfill == "none" or not (sticky.before or any(map(math.isfinite, ends))):
+        if context.profile.backfill == "none" or not (rules.before or any(map(math.isfinite, ends))):
             return None
         available = free_beside_nominated_pods(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
-        waiting.sort(key=lambda gang: (gang.tier, not sticky.is_kept(gang.members)))
+        waiting.sort(key=lambda gang: (gang.tier, not rules.is_kept(gang.members)))
         starts, fitting = PresumedPlacements(context, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
                 problem := problem_at_later_time(context, gang), free
             ):
-                if gang.key in sticky.before:  # it can start now: no gang behind it may displace it by weight
+                if gang.key in rules.before:  # it can start now: no gang behind it may displace it by weight
                     reservation = HeadReservation(now, available, problem, gang.needs)
                     return cls(gang, context, reservation, now, held, ahead=_identities(waiting[:position]))
                 fitting.append(gang)
                 continue
-            if not sticky.should_announce(gang):
+            if not rules.should_announce(gang):
                 continue
             # Each candidate costs a bisection of solves; gangs far behind would hardly start before the first ones.
             if candidates == MAX_HEAD_CANDIDATES:

@@ -170,7 +170,7 @@ class Session:
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
             run.remove_rejected_gangs()
             statement.commit()
-            decision = run.builder.build(tables, self._order.set_aside)
+            decision = run.builder.build(tables, self._order.ignored_queue_fields)
         # After the statement's block: placed pods are off the tables again, so they are counted from the placements.
         self._order.update_usage_history(run.builder.placements)
         self._reservations = decision.reservations

@@ -204,7 +204,7 @@ class Statement:
             return placement
         # Slices are even only with all the pods that the solver proposed.
         group, planned = gang.members.group, sum(sum(plan.counts) for plan in plans)
-        if group is not None and group.spec.is_structured and len(placement.placed) < planned:
+        if group is not None and group.spec.has_subgroup_tree_or_slices and len(placement.placed) < planned:
             self._roll_back(placement)
             return placement
         self.keep_if_complete(placement)

@@ -202,7 +202,7 @@ class SimulatedCluster:
 
     def _starts(self, gang: SimulatedGang, now: int) -> bool:
         """Start a gang if its minimum is bound, and return whether it started."""
-        starts = gang.started is None and len(gang.bound) >= gang.arrival.minimum
+        starts = gang.started is None and len(gang.bound) >= gang.arrival.min_member
         if starts:
             gang.started = now
             self.waiting -= 1
@@ -221,7 +221,7 @@ class SimulatedCluster:
 
     def _lose(self, gang: SimulatedGang, keys: Collection[str], now: int) -> int:
         """Kill pods of a gang, or all of its pods if too few would remain, and return their number."""
-        if len(gang.bound) - len(keys) < gang.arrival.minimum:
+        if len(gang.bound) - len(keys) < gang.arrival.min_member:
             keys = set(gang.bound)
             if gang.started is not None:
                 self.running -= 1

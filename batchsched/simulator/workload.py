@@ -67,7 +67,7 @@ class Arrival:
         return stated_queue(self.group, self.pods[0] if self.group is None else None) or DEFAULT_QUEUE
 
     @property
-    def minimum(self) -> int:
+    def min_member(self) -> int:
         """The number of pods that must be bound before the gang runs."""
         return self.group.min_member if self.group is not None else 1
 

@@ -15,7 +15,7 @@ MAX_UNOFFERED_RESOURCES: Final = 256
 """Maximum number of resources without a node that offers them that have columns."""
 
 
-def schedulable_requests(pod: Pod) -> Mapping[str, int]:
+def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
     """Return the resource requests of a pod, or {} for a pending pod that is refused because its spec is too large.
 
     Raises:
@@ -37,7 +37,9 @@ class ResourceNames:
     """
 
     def __init__(
-        self, snapshot: Snapshot, requests_of: Callable[[Pod], Mapping[str, int]] = schedulable_requests
+        self,
+        snapshot: Snapshot,
+        requests_of: Callable[[Pod], Mapping[str, int]] = requests_unless_spec_too_large,
     ) -> None:
         self._requests_of = requests_of
         # By id of the spec. The value keeps the spec alive, so that its id is not used again.

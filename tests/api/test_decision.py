@@ -5,7 +5,7 @@ from batchsched.api.decision import (
     Decision,
     Eviction,
     SolverAccount,
-    TierAccount,
+    TierObjective,
     to_json,
     without_telemetry,
 )
@@ -14,7 +14,7 @@ DECISION = Decision(
     assignments=(Assignment(namespace="team-a", pod="bert-0", node="n1"),),
     evictions=(Eviction(namespace="b", pod="x-3", pod_group="x", for_="team-a/bert", reason="Reclaimed"),),
     solver=SolverAccount(
-        tiers=(TierAccount(share="all", priority=1000, objective=0.412, bound=0.413),),
+        tiers=(TierObjective(share="all", priority=1000, objective=0.412, bound=0.413),),
         gap=0.0024,
         seconds=1.31,
         stages={"cpsat": 1.0},

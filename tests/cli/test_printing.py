@@ -9,7 +9,7 @@ from batchsched.api.decision import (
     Reservation,
     SetAside,
     SolverAccount,
-    TierAccount,
+    TierObjective,
     WaitingAtPermit,
 )
 from batchsched.api.snapshot import Snapshot
@@ -25,7 +25,7 @@ from batchsched.cli.printing import (
 )
 from batchsched.cli.session import DecidedSession
 from batchsched.config.schema import Profile
-from batchsched.record.answers import NO_ANSWERS
+from batchsched.record.external_answers import NO_ANSWERS
 
 REFUSAL = Refusal(
     pod_group="a/refused",
@@ -42,7 +42,7 @@ EVERYTHING = Decision(
     nominations=(Nomination(namespace="a", pod="soon", node="n7"),),
     waiting=(WaitingAtPermit(pod_group="a/held", plugin="Quota", until="2026-01-01T00:10:00Z"),),
     set_aside=(SetAside(file="f.yaml", object="Pod a/x", field="spec.priority", message="too large"),),
-    solver=SolverAccount(tiers=(TierAccount(share="all", priority=0, objective=1, bound=1),), guard=True),
+    solver=SolverAccount(tiers=(TierObjective(share="all", priority=0, objective=1, bound=1),), guard=True),
 )
 
 

@@ -23,9 +23,9 @@ from batchsched.api.core.cluster_objects import (
     StatefulSet,
 )
 from batchsched.api.core.device import (
-    AllocatedDevice,
     AllocationResult,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
@@ -120,7 +120,7 @@ class Expected(msgspec.Struct, frozen=True, rename="camel"):
     best: tuple[str, ...] = ()
     preemption: Preemption | None = None
     error: str = ""
-    allocations: dict[str, dict[str, tuple[AllocatedDevice, ...]]] = {}
+    allocations: dict[str, dict[str, tuple[DeviceRequestAllocationResult, ...]]] = {}
     allocation_results: dict[str, dict[str, AllocationResult]] = {}
 
 
@@ -308,7 +308,7 @@ def _comparable(result: AllocationResult) -> AllocationResult:
     return msgspec.structs.replace(result, devices=msgspec.structs.replace(result.devices, results=devices))
 
 
-def _device(device: AllocatedDevice) -> tuple[object, ...]:
+def _device(device: DeviceRequestAllocationResult) -> tuple[object, ...]:
     consumed = {name: parse_quantity(amount) for name, amount in (device.consumed_capacity or {}).items()}
     return device.request, device.driver, device.pool, device.device, bool(device.admin_access), consumed
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from batchsched.api.core.pod import SchedulingGate
+from batchsched.api.core.pod import PodSchedulingGate
 from batchsched.api.snapshot import Snapshot
 from batchsched.controllers.policy_worker import ForecastOutcome, policy_choice_event
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS
@@ -182,7 +182,7 @@ async def test_failed_binding_has_an_event_with_the_message_of_kube_scheduler():
 
 
 async def test_pod_with_gates_has_no_event_of_a_failure():
-    gated = pod("bert-1", group="bert", gpu=1, spec={"scheduling_gates": (SchedulingGate(name="quota"),)})
+    gated = pod("bert-1", group="bert", gpu=1, spec={"scheduling_gates": (PodSchedulingGate(name="quota"),)})
     waits = pod("bert-0", group="bert", gpu=1)
     town = Reported(cluster(nodes(1, gpu=2), Snapshot(pods=(waits, gated), pod_groups=(group("bert", 2),))))
     await town.turn()

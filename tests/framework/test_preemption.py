@@ -290,7 +290,7 @@ def test_trials_remove_and_add_pods_without_changing_the_table():
     trials.remove_pods(rows(0, 0, 1, 1, 2, 2), everyone)
     assert [one.ok for one in trials.run_filters()] == [True, True, False]
     trials.add_pods(rows(0, 1), [bound["n0"][0], bound["n1"][1]])
-    assert trials.pending_pod_fits(rows(0, 1)).tolist() == [False, True]
+    assert trials.mask_where_pending_pod_still_fits(rows(0, 1)).tolist() == [False, True]
     assert (handle.table.requested == before).all()
 
 

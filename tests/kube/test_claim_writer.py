@@ -6,7 +6,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from batchsched.api.core.device import AllocatedDevice, AllocationResult, DeviceAllocation, ResourceClaim
+from batchsched.api.core.device import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.errors import BindFailed
 from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
@@ -35,8 +40,8 @@ async def writing(plane, network=None, seen=None):
 
 
 def allocation(device: str = "gpu-0") -> AllocationResult:
-    one = AllocatedDevice(request="gpus", driver=DRIVER, pool="node-0", device=device)
-    return AllocationResult(devices=DeviceAllocation(results=(one,)))
+    one = DeviceRequestAllocationResult(request="gpus", driver=DRIVER, pool="node-0", device=device)
+    return AllocationResult(devices=DeviceAllocationResult(results=(one,)))
 
 
 def reservation(namespace, pod: str = "one", **more) -> ClaimReservation:
@@ -161,12 +166,14 @@ async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(
 def extended(pod) -> ExtendedClaimReservation:
     made = extended_claim(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")})
     metadata = msgspec.structs.replace(made.metadata, name=extended_claim_name(pod))
-    device = AllocatedDevice(request="container-0-request-0", driver=DRIVER, pool="node-0", device="gpu-0")
+    device = DeviceRequestAllocationResult(
+        request="container-0-request-0", driver=DRIVER, pool="node-0", device="gpu-0"
+    )
     return ExtendedClaimReservation(
         claim=msgspec.structs.replace(made, metadata=metadata),
         pod=pod.name,
         pod_uid=pod.metadata.uid,
-        allocation=AllocationResult(devices=DeviceAllocation(results=(device,))),
+        allocation=AllocationResult(devices=DeviceAllocationResult(results=(device,))),
         mappings=request_mappings(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")}),
     )
 

@@ -101,7 +101,7 @@ def test_the_error_is_the_sum_of_the_missing_parts_of_fair_shares():
     rows = [(0, "a", 80, 100), (0, "b", 20, 100), (10, "b", 0, 0), (20, "a", 80, 80)]
     made = measure_fairness(result(rows), ())
     assert made.times.tolist() == [0, 10, 20]
-    assert made.error.tolist() == pytest.approx([0.3, 0.2, 0.0])
+    assert made.fairness_error.tolist() == pytest.approx([0.3, 0.2, 0.0])
 
 
 def test_jains_index_is_one_for_equal_parts_and_one_nth_for_one_of_n():
@@ -129,7 +129,7 @@ def test_the_most_requested_gpu_resource_is_measured():
 
 def test_a_run_without_events_has_empty_series():
     made = measure_fairness(RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0), ())
-    assert made.error.shape == made.jain_index.shape == (0,)
+    assert made.fairness_error.shape == made.jain_index.shape == (0,)
 
 
 @pytest.mark.properties

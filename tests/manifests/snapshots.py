@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 
 from batchsched.api.core.cluster_objects import (
-    DisruptionBudgetSpec,
     LabelSelectorSpec,
     Namespace,
     PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
     PriorityClass,
     ReplicaSet,
     Service,
@@ -17,21 +17,21 @@ from batchsched.api.core.node import Node, NodeSpec, NodeStatus, Taint
 from batchsched.api.core.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements, Toleration
 from batchsched.api.core.selector import LabelSelector
 from batchsched.api.core.volume import (
-    AttachmentSource,
     CSIDriver,
     CSIDriverSpec,
     CSINode,
     CSINodeDriver,
     CSINodeSpec,
     CSIStorageCapacity,
-    DriverAllocatable,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
-    TopologyRequirement,
-    TopologyTerm,
+    TopologySelectorLabelRequirement,
+    TopologySelectorTerm,
     VolumeAttachment,
+    VolumeAttachmentSource,
     VolumeAttachmentSpec,
+    VolumeNodeResources,
 )
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
@@ -166,7 +166,7 @@ SNAPSHOTS = st.builds(
     topologies=distinct(TOPOLOGIES),
     priority_classes=plain(PriorityClass, namespaced=False, value=st.integers(-9, 9)),
     pod_disruption_budgets=plain(
-        PodDisruptionBudget, spec=st.builds(DisruptionBudgetSpec, selector=SELECTORS)
+        PodDisruptionBudget, spec=st.builds(PodDisruptionBudgetSpec, selector=SELECTORS)
     ),
     namespaces=distinct(st.builds(Namespace, metadata=metas(False, DNS_LABELS))),
     services=plain(Service),
@@ -180,7 +180,13 @@ SNAPSHOTS = st.builds(
         provisioner=NAMES,
         volume_binding_mode=st.sampled_from(["Immediate", "WaitForFirstConsumer"]),
         allowed_topologies=st.none()
-        | st.just((TopologyTerm(match_label_expressions=(TopologyRequirement(key="zone", values=("x",)),)),)),
+        | st.just(
+            (
+                TopologySelectorTerm(
+                    match_label_expressions=(TopologySelectorLabelRequirement(key="zone", values=("x",)),)
+                ),
+            )
+        ),
     ),
     csi_nodes=plain(
         CSINode,
@@ -188,7 +194,7 @@ SNAPSHOTS = st.builds(
         spec=st.builds(
             CSINodeSpec,
             drivers=st.just(())
-            | st.just((CSINodeDriver(name="d", node_id="n", allocatable=DriverAllocatable(count=0)),)),
+            | st.just((CSINodeDriver(name="d", node_id="n", allocatable=VolumeNodeResources(count=0)),)),
         ),
     ),
     csi_drivers=plain(
@@ -207,7 +213,7 @@ SNAPSHOTS = st.builds(
             VolumeAttachmentSpec,
             attacher=NAMES,
             node_name=NAMES,
-            source=st.builds(AttachmentSource, persistent_volume_name=st.none() | NAMES),
+            source=st.builds(VolumeAttachmentSource, persistent_volume_name=st.none() | NAMES),
         ),
     ),
 )

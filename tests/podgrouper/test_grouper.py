@@ -9,8 +9,8 @@ from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.podgrouper.groups import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.owners import OwnerHandler, read_owner
+from batchsched.podgrouper.pod_group_index import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
@@ -430,7 +430,7 @@ def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world
 
 
 def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
-    from batchsched.podgrouper.groups import PodGroupStore
+    from batchsched.podgrouper.pod_group_index import PodGroupStore
 
     theirs = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchsched.errors import ApiError
-from batchsched.podgrouper.groups import DERIVED
+from batchsched.podgrouper.pod_group_index import DERIVED
 from batchsched.podgrouper.pod_group_writer import LABEL_DELAY_SECONDS, RETRY_SECONDS, PodGroupWriter
 from tests.podgrouper.owners import job
 from tests.podgrouper.test_grouper import World

@@ -13,7 +13,7 @@ from batchsched.api.decision import (
     Reservation,
     SetAside,
     SolverAccount,
-    TierAccount,
+    TierObjective,
 )
 from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
@@ -31,7 +31,7 @@ from tests.manifests.snapshots import SNAPSHOTS
 DECISION = Decision(
     assignments=(Assignment(namespace="a", pod="p", node="n"),),
     solver=SolverAccount(
-        tiers=(TierAccount(share="all", priority=0, objective=0.1, bound=1e-05),), seconds=1.5
+        tiers=(TierObjective(share="all", priority=0, objective=0.1, bound=1e-05),), seconds=1.5
     ),
 )
 HELD = WaitingGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(WaitingGangPod(pod="a/p", node="n"),))

@@ -18,7 +18,7 @@ from batchsched.framework.runtime.deadline import (
 )
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
-from batchsched.record.answers import ExternalAnswers
+from batchsched.record.external_answers import ExternalAnswers
 from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
     SessionInput,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import ClaimSource, Volume
+from batchsched.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from batchsched.api.decision import to_json, without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
@@ -398,7 +398,7 @@ async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(select
 
 
 def claiming(name: str, claim: str) -> Pod:
-    source = ClaimSource(claim_name=claim)
+    source = PersistentVolumeClaimVolumeSource(claim_name=claim)
     return pod(name, spec={"volumes": (Volume(name="data", persistent_volume_claim=source),)})
 
 

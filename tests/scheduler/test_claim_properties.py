@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.device import ResourceSlice
-from batchsched.api.core.pod import Pod, PodResourceClaimStatus, SchedulingGroup
+from batchsched.api.core.pod import Pod, PodResourceClaimStatus, PodSchedulingGroup
 from batchsched.api.crd.podgroup import SCHEDULE_TIMEOUT
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
@@ -96,7 +96,7 @@ def claim_of_group(pod: Pod, group: str) -> Pod:
     status = PodResourceClaimStatus(name="gpu", resource_claim_name=f"{group}-gpu")
     return msgspec.structs.replace(
         pod,
-        spec=msgspec.structs.replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name=group)),
+        spec=msgspec.structs.replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)),
         status=msgspec.structs.replace(pod.status, resource_claim_statuses=(status,)),
     )
 
@@ -143,7 +143,7 @@ def end_terminating_pods(town: Town) -> None:
     """End pods that are being deleted, and release their claims, as the kubelet and the controllers do."""
     for pod in [pod for pod in town.server.pods.values() if pod.terminating]:
         town.delete(pod.name)
-        for one in [town.server.claims[key] for key in pod.claim_keys]:
+        for one in [town.server.claims[key] for key in pod.resource_claim_keys]:
             left = tuple(each for each in one.status.reserved_for or () if each.uid != pod.metadata.uid)
             town.server.keep_claim(one, one.status.allocation if left else None, left or None)
 
@@ -159,7 +159,7 @@ def check(town: Town) -> None:
     )
     assert all(times == 1 for times in used.values()), "a device is allocated twice"
     for pod in town.server.pods.values():
-        for key in pod.claim_keys if pod.node else ():
+        for key in pod.resource_claim_keys if pod.node else ():
             assert there[key].status.allocation is not None, f"{pod.name} is bound without devices"
             assert there[key].is_reserved_for(pod.metadata.uid), f"{key} is not reserved for {pod.name}"
 
@@ -173,7 +173,7 @@ def check_end(town: Town) -> None:
     held = {
         key for key, one in town.server.claims.items() if one.status.allocation or one.status.reserved_for
     }
-    needed = {key for pod in town.server.pods.values() if pod.node for key in pod.claim_keys}
+    needed = {key for pod in town.server.pods.values() if pod.node for key in pod.resource_claim_keys}
     assert held == needed, "a gang that is not bound holds devices"
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from batchsched.api.core.device import (
     AllocationResult,
-    ConsumerReference,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
@@ -159,7 +159,9 @@ class Server:
         if one.status.allocation is not None and one.is_reserved_for(reservation.pod_uid):
             return
         allocation = one.status.allocation or reservation.allocation
-        consumer = ConsumerReference(resource="pods", name=reservation.pod, uid=reservation.pod_uid)
+        consumer = ResourceClaimConsumerReference(
+            resource="pods", name=reservation.pod, uid=reservation.pod_uid
+        )
         reserved_for = (*(one.status.reserved_for or ()), consumer)
         self.keep_claim(one, allocation, reserved_for)
 
@@ -187,7 +189,7 @@ class Server:
         self,
         one: ResourceClaim,
         allocation: AllocationResult | None = None,
-        reserved_for: tuple[ConsumerReference, ...] | None = None,
+        reserved_for: tuple[ResourceClaimConsumerReference, ...] | None = None,
     ) -> None:
         self.version += 1
         kept = msgspec.structs.replace(

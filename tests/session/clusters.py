@@ -13,8 +13,8 @@ from batchsched.api.core.pod import (
     Container,
     ContainerPort,
     Pod,
+    PodSchedulingGate,
     ResourceRequirements,
-    SchedulingGate,
     Toleration,
     TopologySpreadConstraint,
 )
@@ -198,7 +198,7 @@ class _Draw:
         if self.shape.rules and self.chance(0.5):
             spec |= self.rule(labels["app"])
         if self.shape.faults and self.chance(0.03):
-            spec["scheduling_gates"] = (SchedulingGate(name="later"),)
+            spec["scheduling_gates"] = (PodSchedulingGate(name="later"),)
         return {"requests": requests, "spec": spec, "labels": labels}
 
     def rule(self, app: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, SchedulingGroup
+from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGroup
 from batchsched.api.decision import without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.plugins.dynamic_resources import node_search, plugin
@@ -353,7 +353,9 @@ def test_pods_share_the_claim_that_was_created_for_their_pod_group_of_kubernetes
     pods = tuple(
         msgspec.structs.replace(
             pod,
-            spec=msgspec.structs.replace(pod.spec, scheduling_group=SchedulingGroup(pod_group_name="train")),
+            spec=msgspec.structs.replace(
+                pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name="train")
+            ),
             status=msgspec.structs.replace(
                 pod.status,
                 resource_claim_statuses=(

@@ -44,7 +44,7 @@ def test_arrivals_are_in_order_fit_the_cluster_and_run_for_a_while(seed, nodes, 
     assert min(times) >= FIRST_MONDAY_SECONDS
     assert all(1 <= one.runtime <= MAX_RUNTIME_SECONDS for one in made.arrivals)
     assert all(gpus(one) <= 8 * nodes for one in made.arrivals)
-    assert all(one.minimum == len(one.pods) for one in made.arrivals)
+    assert all(one.min_member == len(one.pods) for one in made.arrivals)
 
 
 @pytest.mark.parametrize("load", [0.5, 1.5])

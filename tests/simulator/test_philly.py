@@ -87,6 +87,6 @@ def test_a_job_is_a_gang_of_pods_of_up_to_a_node_in_the_queue_of_its_cluster(tra
     made = create_workload(read_trace(trace), 4, 8, "philly", {"aa": "research", "bb": "vc-bb"})
     requested = [[pod_requests(pod)[GPU] for pod in arrival.pods] for arrival in made.arrivals]
     assert requested == [[1], [1], [8, 4]]
-    assert [arrival.minimum for arrival in made.arrivals] == [1, 1, 2]
+    assert [arrival.min_member for arrival in made.arrivals] == [1, 1, 2]
     assert [arrival.queue for arrival in made.arrivals] == ["research", "vc-bb", "research"]
     assert [queue.name for queue in made.cluster.queues] == ["research", "vc-bb"]

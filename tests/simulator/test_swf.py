@@ -56,7 +56,7 @@ def test_gangs_are_rigid_and_their_pods_ask_for_one_processor(trace):
     made = create_workload(read_trace(trace).rows, 16, "small")
     first = made.arrivals[0]
     assert first.group is not None
-    assert (first.time, first.runtime, first.minimum, len(first.pods)) == (100, 50, 4, 4)
+    assert (first.time, first.runtime, first.min_member, len(first.pods)) == (100, 50, 4, 4)
     assert first.group.spec.expected_runtime_seconds == 60
     assert first.group.creation_time == 100.0
     assert len(made.cluster.nodes) == 16

@@ -15,13 +15,13 @@ class PriorityClass(KubernetesObject, frozen=True, gc=False):
     preemption_policy: str | None = None
 
 
-class DisruptionBudgetSpec(KubernetesValue, frozen=True, gc=False):
+class PodDisruptionBudgetSpec(KubernetesValue, frozen=True, gc=False):
     """The selector of the pods that a PodDisruptionBudget protects."""
 
     selector: LabelSelector | None = None
 
 
-class DisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
+class PodDisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
     """The number of disruptions that a PodDisruptionBudget still allows, and the pods already disrupted."""
 
     disruptions_allowed: int = 0
@@ -31,8 +31,8 @@ class DisruptionBudgetStatus(KubernetesValue, frozen=True, gc=False):
 class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
     """A PodDisruptionBudget: a limit on the voluntary disruptions of the pods that it selects."""
 
-    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
-    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
     def protects(self, pod: Pod) -> bool:
         """Return whether an eviction of the pod counts against this PodDisruptionBudget.
@@ -56,7 +56,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
         if not self.protects(pod):
             return self
         disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
-        status = DisruptionBudgetStatus(
+        status = PodDisruptionBudgetStatus(
             disruptions_allowed=self.status.disruptions_allowed - 1, disrupted_pods=disrupted
         )
         return msgspec.structs.replace(self, status=status)

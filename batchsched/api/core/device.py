@@ -44,7 +44,7 @@ class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
         return None if self.version_value is None else ("version", self.version_value)
 
 
-class CapacityRange(KubernetesValue, frozen=True, gc=False):
+class CapacityRequestPolicyRange(KubernetesValue, frozen=True, gc=False):
     """The range of amounts of a capacity that a request may consume: minimum, maximum and step."""
 
     min: Amount | None = None
@@ -57,7 +57,7 @@ class CapacityRequestPolicy(KubernetesValue, frozen=True, gc=False):
 
     default: Amount | None = None
     valid_values: tuple[Amount, ...] | None = None
-    valid_range: CapacityRange | None = None
+    valid_range: CapacityRequestPolicyRange | None = None
 
 
 class DeviceCapacity(KubernetesValue, frozen=True, gc=False):
@@ -298,7 +298,7 @@ class ResourceClaimSpec(KubernetesValue, frozen=True, gc=False):
     devices: DeviceClaim = DeviceClaim()
 
 
-class AllocatedDevice(KubernetesValue, frozen=True, gc=False):
+class DeviceRequestAllocationResult(KubernetesValue, frozen=True, gc=False):
     """A device that is allocated for a request of a ResourceClaim."""
 
     request: str = ""
@@ -313,7 +313,7 @@ class AllocatedDevice(KubernetesValue, frozen=True, gc=False):
     consumed_capacity: Amounts | None = None
 
 
-class AllocationConfiguration(KubernetesValue, frozen=True, gc=False):
+class DeviceAllocationConfiguration(KubernetesValue, frozen=True, gc=False):
     """Configuration of allocated devices that comes from a DeviceClass or from the ResourceClaim."""
 
     source: str = ""
@@ -321,22 +321,22 @@ class AllocationConfiguration(KubernetesValue, frozen=True, gc=False):
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceAllocation(KubernetesValue, frozen=True, gc=False):
+class DeviceAllocationResult(KubernetesValue, frozen=True, gc=False):
     """The allocated devices of a ResourceClaim, with their configuration."""
 
-    results: tuple[AllocatedDevice, ...] = ()
-    config: tuple[AllocationConfiguration, ...] | None = None
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] | None = None
 
 
 class AllocationResult(KubernetesValue, frozen=True, gc=False):
     """The allocation of a ResourceClaim: the devices, and the nodes from which they are accessible."""
 
-    devices: DeviceAllocation = DeviceAllocation()
+    devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
 
-class ConsumerReference(KubernetesValue, frozen=True, gc=False):
+class ResourceClaimConsumerReference(KubernetesValue, frozen=True, gc=False):
     """A pod that uses a ResourceClaim."""
 
     api_group: str = ""
@@ -371,7 +371,7 @@ class ResourceClaimStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a ResourceClaim: the allocation, and the pods that use it."""
 
     allocation: AllocationResult | None = None
-    reserved_for: tuple[ConsumerReference, ...] | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] | None = None
     devices: tuple[AllocatedDeviceStatus, ...] | None = None
 
 

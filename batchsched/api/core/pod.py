@@ -131,7 +131,7 @@ class ContainerPort(KubernetesValue, frozen=True, gc=False):
     protocol: str = ""
 
 
-class RestartRule(KubernetesValue, frozen=True, gc=False):
+class ContainerRestartRule(KubernetesValue, frozen=True, gc=False):
     """A restart rule of a container: the action after certain exit codes."""
 
     action: str = ""
@@ -145,16 +145,16 @@ class Container(KubernetesValue, frozen=True, gc=False):
     resources: ResourceRequirements | None = None
     ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str | None = None
-    restart_policy_rules: tuple[RestartRule, ...] | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] | None = None
 
 
-class SchedulingGate(KubernetesValue, frozen=True, gc=False):
+class PodSchedulingGate(KubernetesValue, frozen=True, gc=False):
     """A scheduling gate of a pod. The pod is not scheduled until its gates are removed."""
 
     name: str = ""
 
 
-class SchedulingGroup(KubernetesValue, frozen=True, gc=False):
+class PodSchedulingGroup(KubernetesValue, frozen=True, gc=False):
     """The membership of a pod in a PodGroup of Kubernetes (`scheduling.k8s.io`)."""
 
     pod_group_name: str = ""
@@ -191,8 +191,8 @@ class PodSpec(KubernetesValue, frozen=True, gc=False):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
-    scheduling_gates: tuple[SchedulingGate, ...] | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
     volumes: tuple[Volume, ...] | None = None
     host_network: bool = False
     host_users: bool | None = None
@@ -256,7 +256,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.spec.node_name
 
     @property
-    def claim_keys(self) -> tuple[str, ...]:
+    def resource_claim_keys(self) -> tuple[str, ...]:
         """The `namespace/name` of the ResourceClaims that the pod uses and that are known to exist."""
         names = [entry.resource_claim_name for entry in self.spec.resource_claims or ()]
         names += [status.resource_claim_name for status in self.status.resource_claim_statuses or ()]

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from batchsched.api.core.pod import Container, Pod, PodAffinityTerm, PodSpec
-from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, SelectorRequirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _node_selector_terms(spec: PodSpec) -> Iterator[NodeSelectorTerm]:
     yield from (term.preference for term in preferred)
 
 
-def _node_expressions(spec: PodSpec) -> Iterator[Requirement]:
+def _node_expressions(spec: PodSpec) -> Iterator[SelectorRequirement]:
     for term in _node_selector_terms(spec):
         yield from chain(term.match_expressions or (), term.match_fields or ())
 
@@ -90,7 +90,7 @@ def _count_node_expressions(spec: PodSpec) -> int:
     return sum(1 for _ in _node_selector_terms(spec)) + sum(1 for _ in _node_expressions(spec))
 
 
-def _count_values(expressions: Iterable[Requirement]) -> int:
+def _count_values(expressions: Iterable[SelectorRequirement]) -> int:
     return sum(max(1, len(expression.values or ())) for expression in expressions)
 
 

@@ -15,7 +15,7 @@ _MAX_DIGITS: Final = 19
 """Digits of the largest number of 63 bits."""
 
 
-class Requirement(KubernetesValue, frozen=True, gc=False):
+class SelectorRequirement(KubernetesValue, frozen=True, gc=False):
     """One expression of a label selector or node selector: label key, operator, values."""
 
     key: str = ""
@@ -68,7 +68,7 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
     """A label selector: labels and expressions, all of which an object must match."""
 
     match_labels: dict[str, str] | None = None
-    match_expressions: tuple[Requirement, ...] | None = None
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
 
     @property
     def matches_everything(self) -> bool:
@@ -99,8 +99,8 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
 class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
     """A node selector term: expressions over the labels and fields of a node, all of which must hold."""
 
-    match_expressions: tuple[Requirement, ...] | None = None
-    match_fields: tuple[Requirement, ...] | None = None
+    match_expressions: tuple[SelectorRequirement, ...] | None = None
+    match_fields: tuple[SelectorRequirement, ...] | None = None
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Return whether the term matches a node with these labels and this name.

@@ -6,41 +6,41 @@ from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 
 
-class ClaimSource(KubernetesValue, frozen=True, gc=False):
+class PersistentVolumeClaimVolumeSource(KubernetesValue, frozen=True, gc=False):
     """The source of a pod's volume that refers to a PersistentVolumeClaim."""
 
     claim_name: str = ""
     read_only: bool = False
 
 
-class EphemeralSource(KubernetesValue, frozen=True, gc=False):
+class EphemeralVolumeSource(KubernetesValue, frozen=True, gc=False):
     """The source of a generic ephemeral volume, for which a PersistentVolumeClaim is created with the pod."""
 
     volume_claim_template: dict[str, object] | None = None
 
 
-class GCEDisk(KubernetesValue, frozen=True, gc=False):
+class GCEPersistentDiskVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: a GCE persistent disk."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
-class EBSDisk(KubernetesValue, frozen=True, gc=False):
+class AWSElasticBlockStoreVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: an AWS Elastic Block Store disk."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
     read_only: bool = False
 
 
-class AzureDisk(KubernetesValue, frozen=True, gc=False):
+class AzureDiskVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: an Azure disk."""
 
     disk_uri: str = msgspec.field(name="diskURI", default="")
     kind: str | None = None
 
 
-class VolumeIdDisk(KubernetesValue, frozen=True, gc=False):
+class VolumeIdSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: a Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
@@ -50,14 +50,14 @@ class OpaqueSource(KubernetesValue, frozen=True, gc=False):
     """A volume source of which scheduling reads only the type: an Azure Files share or a vSphere disk."""
 
 
-class ISCSIDisk(KubernetesValue, frozen=True, gc=False):
+class ISCSIVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: an iSCSI disk."""
 
     iqn: str = ""
     read_only: bool = False
 
 
-class RBDDisk(KubernetesValue, frozen=True, gc=False):
+class RBDVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: a Ceph RBD image."""
 
     monitors: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class RBDDisk(KubernetesValue, frozen=True, gc=False):
     read_only: bool = False
 
 
-class CSISource(KubernetesValue, frozen=True, gc=False):
+class CSIVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: a volume of a CSI driver."""
 
     driver: str = ""
@@ -74,7 +74,7 @@ class CSISource(KubernetesValue, frozen=True, gc=False):
     read_only: bool | None = None
 
 
-class ImageSource(KubernetesValue, frozen=True, gc=False):
+class ImageVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: an OCI image."""
 
     reference: str = ""
@@ -83,12 +83,12 @@ class ImageSource(KubernetesValue, frozen=True, gc=False):
 class InTreeSource(KubernetesValue, frozen=True, gc=False):
     """The volume sources that were built into Kubernetes (in-tree) and that CSI drivers now implement."""
 
-    gce_persistent_disk: GCEDisk | None = None
-    aws_elastic_block_store: EBSDisk | None = None
-    azure_disk: AzureDisk | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
     azure_file: OpaqueSource | None = None
-    cinder: VolumeIdDisk | None = None
-    portworx_volume: VolumeIdDisk | None = None
+    cinder: VolumeIdSource | None = None
+    portworx_volume: VolumeIdSource | None = None
     vsphere_volume: OpaqueSource | None = None
 
     @property
@@ -109,12 +109,12 @@ class Volume(InTreeSource, frozen=True, gc=False):
     """A volume in the spec of a pod. Volume sources that scheduling ignores are left out."""
 
     name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
-    ephemeral: EphemeralSource | None = None
-    iscsi: ISCSIDisk | None = None
-    rbd: RBDDisk | None = None
-    csi: CSISource | None = None
-    image: ImageSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+    image: ImageVolumeSource | None = None
 
     @property
     def may_conflict_on_node(self) -> bool:
@@ -127,25 +127,25 @@ class Volume(InTreeSource, frozen=True, gc=False):
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 
-class ResourceRequests(KubernetesValue, frozen=True, gc=False):
+class VolumeResourceRequirements(KubernetesValue, frozen=True, gc=False):
     """The resource requests of a PersistentVolumeClaim, such as `storage`."""
 
     requests: dict[str, str | int | float] | None = None
 
 
-class ClaimSpec(KubernetesValue, frozen=True, gc=False):
+class PersistentVolumeClaimSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a PersistentVolumeClaim."""
 
     access_modes: tuple[str, ...] | None = None
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
-    resources: ResourceRequests | None = None
+    resources: VolumeResourceRequirements | None = None
     selector: LabelSelector | None = None
     volume_attributes_class_name: str | None = None
 
 
-class ClaimStatus(KubernetesValue, frozen=True, gc=False):
+class PersistentVolumeClaimStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a PersistentVolumeClaim."""
 
     phase: str = ""
@@ -154,8 +154,8 @@ class ClaimStatus(KubernetesValue, frozen=True, gc=False):
 class PersistentVolumeClaim(KubernetesObject, frozen=True, gc=False):
     """A PersistentVolumeClaim: a claim of pods on storage."""
 
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
 class ObjectReference(KubernetesValue, frozen=True, gc=False):
@@ -182,7 +182,7 @@ class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
     storage_class_name: str = ""
     volume_mode: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
-    csi: CSISource | None = None
+    csi: CSIVolumeSource | None = None
     volume_attributes_class_name: str | None = None
 
 
@@ -199,20 +199,20 @@ class PersistentVolume(KubernetesObject, frozen=True, gc=False):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
-class TopologyRequirement(KubernetesValue, frozen=True, gc=False):
+class TopologySelectorLabelRequirement(KubernetesValue, frozen=True, gc=False):
     """A node label and its allowed values, in the `allowedTopologies` of a StorageClass."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
-class TopologyTerm(KubernetesValue, frozen=True, gc=False):
+class TopologySelectorTerm(KubernetesValue, frozen=True, gc=False):
     """A term of the `allowedTopologies` of a StorageClass: node labels that must all match.
 
     A term without labels matches no node.
     """
 
-    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(KubernetesObject, frozen=True, gc=False):
@@ -220,10 +220,10 @@ class StorageClass(KubernetesObject, frozen=True, gc=False):
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
-    allowed_topologies: tuple[TopologyTerm, ...] | None = None
+    allowed_topologies: tuple[TopologySelectorTerm, ...] | None = None
 
 
-class DriverAllocatable(KubernetesValue, frozen=True, gc=False):
+class VolumeNodeResources(KubernetesValue, frozen=True, gc=False):
     """The number of volumes of a CSI driver that can be attached to a node; None means no limit."""
 
     count: int | None = None
@@ -235,7 +235,7 @@ class CSINodeDriver(KubernetesValue, frozen=True, gc=False):
     name: str = ""
     node_id: str = msgspec.field(name="nodeID", default="")
     topology_keys: tuple[str, ...] | None = None
-    allocatable: DriverAllocatable | None = None
+    allocatable: VolumeNodeResources | None = None
 
 
 class CSINodeSpec(KubernetesValue, frozen=True, gc=False):
@@ -271,7 +271,7 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, gc=False):
     maximum_volume_size: str | int | float | None = None
 
 
-class AttachmentSource(KubernetesValue, frozen=True, gc=False):
+class VolumeAttachmentSource(KubernetesValue, frozen=True, gc=False):
     """The PersistentVolume that a VolumeAttachment attaches to a node."""
 
     persistent_volume_name: str | None = None
@@ -282,7 +282,7 @@ class VolumeAttachmentSpec(KubernetesValue, frozen=True, gc=False):
 
     attacher: str = ""
     node_name: str = ""
-    source: AttachmentSource = AttachmentSource()
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
 class VolumeAttachment(KubernetesObject, frozen=True, gc=False):

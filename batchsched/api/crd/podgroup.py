@@ -299,7 +299,7 @@ class PodGroupSpec(StrictModel):
         return self.topology.slices if self.topology is not None else None
 
     @cached_property
-    def is_structured(self) -> bool:
+    def has_subgroup_tree_or_slices(self) -> bool:
         """Whether the gang has nested subGroups, subGroups that need not run, or topology slices."""
         return (
             self.slices is not None
@@ -438,7 +438,7 @@ class PodGroup(StrictModel):
         return parse_timestamp(self.metadata.creation_timestamp)
 
     @property
-    def topologies(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
+    def topology_requirements(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
         """The topology requirements of the PodGroup and of each subGroup, in this order; None if it has none."""
         return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
 
@@ -452,5 +452,5 @@ class PodGroup(StrictModel):
             self.creation_time + topology.preferred_wait_seconds
             if topology is not None and topology.preferred_wait_seconds
             else 0.0
-            for topology in self.topologies
+            for topology in self.topology_requirements
         )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import override
 
-from batchsched.api.core.selector import LabelSelector, Requirement
+from batchsched.api.core.selector import LabelSelector, SelectorRequirement
 from batchsched.api.crd.base import (
     LARGEST_INT32,
     LONGEST_LABEL,
@@ -95,7 +95,7 @@ class NamespaceSelector(StrictModel):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether the selector selects a Namespace with these labels."""
         expressions = tuple(
-            Requirement(requirement.key, requirement.operator, requirement.values)
+            SelectorRequirement(requirement.key, requirement.operator, requirement.values)
             for requirement in self.match_expressions
         )
         return LabelSelector(self.match_labels, expressions).matches(labels)

@@ -8,7 +8,13 @@ from typing_extensions import override
 
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Pod
-from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, minimum_fields, without_none
+from batchsched.api.external.pod_group import (
+    ExternalPodGroup,
+    Marks,
+    Spec,
+    min_member_and_subgroup_fields,
+    without_none,
+)
 
 KAI_ANNOTATION: Final = "pod-group-name"
 KAI_SUB_GROUP: Final = "kai.scheduler/subgroup-name"
@@ -61,7 +67,11 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         parts = self._tree() if self._has_constrained_parents() else self._leaves()
         return {
             # Without all subgroups, the minimum number of pods follows from the tree.
-            **(minimum_fields(spec.min_member, parts) if least is None else {"subGroups": parts}),
+            **(
+                min_member_and_subgroup_fields(spec.min_member, parts)
+                if least is None
+                else {"subGroups": parts}
+            ),
             "minSubGroups": least,
             "queue": spec.queue or None,
             "priorityClassName": spec.priority_class_name or None,

@@ -106,7 +106,7 @@ def build_pod_group(
     )
 
 
-def minimum_fields(min_member: int, parts: list[Spec]) -> Spec:
+def min_member_and_subgroup_fields(min_member: int, parts: list[Spec]) -> Spec:
     """Return the fields `minMember` and `subGroups` of a batchsched PodGroup spec, given its subGroups.
 
     Other projects allow a minMember below the sum of the parts.

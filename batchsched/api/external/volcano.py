@@ -7,7 +7,7 @@ from typing_extensions import override
 from batchsched.api.core.metadata import KubernetesValue
 from batchsched.api.core.pod import Amounts, Pod
 from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
-from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, minimum_fields
+from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec, min_member_and_subgroup_fields
 
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
@@ -59,7 +59,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
         spec = self.spec
         tasks = spec.min_task_member or {}
         return {
-            **minimum_fields(
+            **min_member_and_subgroup_fields(
                 spec.min_member, [{"name": name, "minMember": tasks[name]} for name in sorted(tasks)]
             ),
             "queue": spec.queue or None,

@@ -168,6 +168,6 @@ class AffinityGroups:
         for group in self._groups.values():
             group.renumber(numbers)
 
-    def terms_for(self, labels: Mapping[str, str]) -> Iterable[ExistingTerm]:
+    def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingTerm]:
         """Return the terms that may match a pending pod with these labels; no other term matches the pod."""
         return self._index.candidates(labels)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.api.core.volume import CSINode, InTreeSource, PersistentVolume, Volume
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -129,9 +129,9 @@ def csi_node_affinity(volume: PersistentVolume, kind: MigratedKind) -> NodeSelec
     if _has_values(terms, zone):
         renamed[zone] = kind.zone
     zones = sorted({part.strip() for part in (volume.metadata.label(zone) or "").split("__")} - {""})
-    added: tuple[Requirement, ...] = ()
+    added: tuple[SelectorRequirement, ...] = ()
     if zones and zone not in renamed:
-        added = (Requirement(key=kind.zone, operator="In", values=tuple(zones)),)
+        added = (SelectorRequirement(key=kind.zone, operator="In", values=tuple(zones)),)
         terms = terms or (NodeSelectorTerm(),)
     if required is None and not added:
         return None
@@ -151,10 +151,10 @@ def _has_values(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
 
 
 def _rewritten(
-    term: NodeSelectorTerm, renamed: Mapping[str, str], added: tuple[Requirement, ...]
+    term: NodeSelectorTerm, renamed: Mapping[str, str], added: tuple[SelectorRequirement, ...]
 ) -> NodeSelectorTerm:
     keys = tuple(
-        Requirement(
+        SelectorRequirement(
             key=renamed.get(expression.key, expression.key),
             operator=expression.operator,
             values=expression.values,

@@ -11,7 +11,7 @@ import numpy as np
 
 from batchsched.api.core.node import Node, Taint
 from batchsched.api.core.pod import Pod, Toleration
-from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 
@@ -62,7 +62,7 @@ def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
     """Return a mask [N]: True for each node that has all of the given labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
-        mask &= _expression(table, Requirement(key=key, operator="In", values=(value,)))
+        mask &= _expression(table, SelectorRequirement(key=key, operator="In", values=(value,)))
     return mask
 
 
@@ -91,11 +91,11 @@ def selects_node(pod: Pod, node: Node) -> bool:
     )
 
 
-def _expression(table: NodeTable, expression: Requirement) -> BoolArray:
+def _expression(table: NodeTable, expression: SelectorRequirement) -> BoolArray:
     return table.cached_array(("expression", expression), lambda nodes: _by_value(nodes, expression))
 
 
-def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
+def _by_value(nodes: Nodes, expression: SelectorRequirement) -> BoolArray:
     codes, values = nodes.label_values(expression.key)
     if expression.operator in ("In", "NotIn"):
         # The host name has one value for each node: look up the few named nodes instead of testing all values.
@@ -106,7 +106,7 @@ def _by_value(nodes: Nodes, expression: Requirement) -> BoolArray:
     return np.asarray([*answers, expression.matches({})], np.bool_)[codes]
 
 
-def _field(nodes: Nodes, field: Requirement) -> BoolArray:
+def _field(nodes: Nodes, field: SelectorRequirement) -> BoolArray:
     if field.key == FIELD_NAME and field.operator == "In":
         index = nodes.table.index
         node_indexes = [index[name] for name in field.values or () if name in index]

@@ -43,7 +43,7 @@ class VolumeLister:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimUse:
+class PodVolumeClaim:
     """A PersistentVolumeClaim that a pod uses.
 
     Args:
@@ -83,16 +83,16 @@ def claim_key(claim: PersistentVolumeClaim) -> str:
     return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
 
 
-def claim_uses(pod: Pod) -> Iterable[ClaimUse]:
+def claim_uses(pod: Pod) -> Iterable[PodVolumeClaim]:
     """Return the PersistentVolumeClaims that a pod uses, in the order of its volumes.
 
     An ephemeral claim is named after pod and volume.
     """
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim:
-            yield ClaimUse(volume.persistent_volume_claim.claim_name)
+            yield PodVolumeClaim(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral:
-            yield ClaimUse(f"{pod.name}-{volume.name}", ephemeral=True)
+            yield PodVolumeClaim(f"{pod.name}-{volume.name}", ephemeral=True)
 
 
 def claim_names(pod: Pod) -> tuple[str, ...]:

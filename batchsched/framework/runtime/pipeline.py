@@ -291,7 +291,7 @@ class Pipeline:
                     raise
                 remaining = np.flatnonzero(fits).astype(np.int32)
                 verdict = (
-                    call(table.nodes_view(remaining)).expanded_to(remaining, count)
+                    call(table.nodes_view(remaining)).expand_to_all_nodes(remaining, count)
                     if len(remaining)
                     else Verdict.accept(count)
                 )

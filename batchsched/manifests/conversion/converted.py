@@ -163,9 +163,9 @@ def new_queue(name: str, **fields: Any) -> dict[str, Any]:
         for key, value in fields.items()
         if value not in (None, {}, "") and _DEFAULTS.get(key) != value
     }
-    return new_object("Queue", name, spec)
+    return batchsched_manifest("Queue", name, spec)
 
 
-def new_object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+def batchsched_manifest(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the manifest of a batchsched object."""
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}

@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
-from batchsched.manifests.conversion.converted import SourceObject, as_mapping, as_mappings, new_object
+from batchsched.manifests.conversion.converted import (
+    SourceObject,
+    as_mapping,
+    as_mappings,
+    batchsched_manifest,
+)
 
 
 def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any]]:
@@ -17,7 +22,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
         topology.warn_of_unconverted_fields(("levels",), {})
         labels = [str(level.get("nodeLabel", "")) for level in as_mappings(topology.spec.get("levels"))]
         levels = [{"name": label, "nodeLabel": label} for label in labels]
-        converted.append(new_object("Topology", topology.name, {"levels": levels}))
+        converted.append(batchsched_manifest("Topology", topology.name, {"levels": levels}))
     return converted
 
 
@@ -39,7 +44,7 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
         for name in sorted(labels)
     ]
-    return [new_object("Topology", HYPER_NODE_TOPOLOGY, {"levels": levels}), *nodes]
+    return [batchsched_manifest("Topology", HYPER_NODE_TOPOLOGY, {"levels": levels}), *nodes]
 
 
 def _tier(node: SourceObject) -> int:

@@ -49,7 +49,7 @@ class ConnectionLimits:
     connection_seconds: float = 120.0
 
     @property
-    def effective_total(self) -> int:
+    def effective_max_connections(self) -> int:
         """The maximum number of connections, reduced to a quarter of the file descriptors that the process may open."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return self.total if soft == resource.RLIM_INFINITY else max(1, min(self.total, soft // 4))
@@ -165,7 +165,7 @@ class ConnectionLimiter:
         limits: ConnectionLimits,
     ) -> None:
         self.limits = limits
-        self._total = limits.effective_total
+        self._total = limits.effective_max_connections
         self._socket = listening
         self._server = server
         self._tls = tls

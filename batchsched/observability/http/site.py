@@ -46,13 +46,13 @@ def health_check_routes(name: str, checks: Mapping[str, Check]) -> list[web.Rout
     async def handle_all_checks(request: web.Request) -> web.Response:
         return _answer(name, checks, request)
 
-    async def handle_single_check(request: web.Request) -> web.Response:
+    async def handle_single_health_check(request: web.Request) -> web.Response:
         check = request.match_info["check"]
         if check not in checks:
             return web.Response(status=404, text=f"there is no check {check!r}\n")
         return _answer(f"{name}/{check}", {check: checks[check]}, request)
 
-    return [web.get(f"/{name}", handle_all_checks), web.get(f"/{name}/{{check}}", handle_single_check)]
+    return [web.get(f"/{name}", handle_all_checks), web.get(f"/{name}/{{check}}", handle_single_health_check)]
 
 
 def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web.Response:

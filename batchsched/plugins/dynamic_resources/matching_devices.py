@@ -101,7 +101,7 @@ class MatchingDevices:
 
 
 def _value(alternatives: Sequence[Request], device: PoolDevice, node: Node, attribute: str) -> object:
-    matches = device.is_accessible_from(node) and any(
+    matches = device.matches_per_device_node_selection(node) and any(
         request.tolerates(device) and request.selects(device) for request in alternatives
     )
     if not matches:

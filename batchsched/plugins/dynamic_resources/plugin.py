@@ -278,7 +278,7 @@ class DynamicResources(
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.table.device_ledger
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
-            return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.claim_keys else SKIP
+            return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
         if claims and not await cycle.binder.claim_binder.wait_for_devices(claims, self._binding_seconds):
             return Status(

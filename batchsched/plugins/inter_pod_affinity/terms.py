@@ -257,7 +257,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
         anti_affinity_matches.add_pod_counts(term.topology_key, table.pods.count_selected(term.selection))
-    for existing in table.pods.affinity_groups.terms_for(pod.labels):
+    for existing in table.pods.affinity_groups.terms_that_may_match(pod.labels):
         if not existing.is_anti_affinity or existing.preference is not None:
             continue
         if term_matches(existing.term, existing.group.namespace, incoming):
@@ -304,7 +304,7 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pods.count_selected(term.selection)
             matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
-    for existing in table.pods.affinity_groups.terms_for(pod.labels):
+    for existing in table.pods.affinity_groups.terms_that_may_match(pod.labels):
         weight = _score_weight(existing, hard_weight)
         if weight is not None and term_matches(existing.term, existing.group.namespace, incoming):
             matched |= tally.add_group(existing.term.topology_key, existing.group, weight)

@@ -71,7 +71,7 @@ class PodTopologySpreadArgs(StrictModel):
             )
         return self
 
-    def defaults(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
+    def default_constraints_with_action(self, action: str) -> tuple[TopologySpreadConstraint, ...]:
         """Return the default topology spread constraints that have the given `whenUnsatisfiable`.
 
         They have no selectors.
@@ -118,7 +118,7 @@ def constraints_of(
     if own:
         namespaces = frozenset({pod.namespace})
         return tuple(
-            _constraint(raw, PodSelector(selectors_of(raw, pod.labels), namespaces))
+            _constraint(raw, PodSelector(label_selectors_of_constraint(raw, pod.labels), namespaces))
             for raw in own
             if raw.when_unsatisfiable == action
         )
@@ -140,7 +140,7 @@ def _constraint(raw: TopologySpreadConstraint, selection: PodSelector) -> Spread
     )
 
 
-def selectors_of(
+def label_selectors_of_constraint(
     raw: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> tuple[LabelSelector, ...] | None:
     """Return the label selectors of a topology spread constraint, with `matchLabelKeys` merged in.

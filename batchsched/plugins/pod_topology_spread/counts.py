@@ -101,7 +101,7 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
     return table.pods.count_selected(constraint.selection, terminating=False)
 
 
-def count_hard_constraints(
+def count_matching_pods_by_domain(
     table: NodeTable, pod: Pod, constraints: tuple[SpreadConstraint, ...]
 ) -> tuple[SpreadCounts, ...]:
     """Count by domain the pods that match the DoNotSchedule spread constraints of a pod.
@@ -144,7 +144,7 @@ class PreferredSpreads:
     ignored: BoolArray
 
 
-def count_soft_constraints(
+def compute_schedule_anyway_penalties(
     nodes: Nodes, pod: Pod, constraints: tuple[SpreadConstraint, ...], *, all_keys: bool
 ) -> PreferredSpreads:
     """Return the ScheduleAnyway spread constraints of a pod with the penalty of each node.

@@ -53,13 +53,13 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     SCHEDULE_ANYWAY,
     PodTopologySpreadArgs,
     constraints_of,
-    selectors_of,
+    label_selectors_of_constraint,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
     PreferredSpreads,
     SpreadCounts,
-    count_hard_constraints,
-    count_soft_constraints,
+    compute_schedule_anyway_penalties,
+    count_matching_pods_by_domain,
 )
 from batchsched.plugins.pod_topology_spread.rows import spread_rows
 
@@ -94,8 +94,8 @@ class PodTopologySpread(
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         self._args = args or PodTopologySpreadArgs()
-        self._required = self._args.defaults(DO_NOT_SCHEDULE)
-        self._preferred = self._args.defaults(SCHEDULE_ANYWAY)
+        self._required = self._args.default_constraints_with_action(DO_NOT_SCHEDULE)
+        self._preferred = self._args.default_constraints_with_action(SCHEDULE_ANYWAY)
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -133,7 +133,7 @@ class PodTopologySpread(
         constraints = constraints_of(pod.pod, DO_NOT_SCHEDULE, self._required, nodes.table)
         if not constraints:
             return LASTING_SKIP_FILTER
-        state.write(SPREADS, count_hard_constraints(nodes.table, pod.pod, constraints))
+        state.write(SPREADS, count_matching_pods_by_domain(nodes.table, pod.pod, constraints))
         return ASK_FILTER
 
     @override
@@ -172,7 +172,9 @@ class PodTopologySpread(
             return LASTING_SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
         system = self._args.defaulting_type == "System" and not pod.pod.spec.topology_spread_constraints
-        state.write(PREFERENCES, count_soft_constraints(nodes, pod.pod, constraints, all_keys=not system))
+        state.write(
+            PREFERENCES, compute_schedule_anyway_penalties(nodes, pod.pod, constraints, all_keys=not system)
+        )
         return SUCCESS
 
     @override
@@ -277,7 +279,7 @@ class SpreadHints:
             return (True,) * len(self._defaults)
         matches = []
         for constraint in self._constraints(pod):
-            selection = PodSelector(selectors_of(constraint, pod.labels))
+            selection = PodSelector(label_selectors_of_constraint(constraint, pod.labels))
             matches.append(not selection.matches_everything and selection.matches_labels(other.labels))
         return tuple(matches)
 

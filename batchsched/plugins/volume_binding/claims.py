@@ -9,7 +9,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
-    ClaimUse,
+    PodVolumeClaim,
     VolumeLister,
     claim_storage_class,
     claim_uses,
@@ -62,7 +62,7 @@ def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
     return PodClaims(tuple(bound), tuple(delayed))
 
 
-def _usable(use: ClaimUse, pod: Pod, storage: VolumeLister) -> PersistentVolumeClaim:
+def _usable(use: PodVolumeClaim, pod: Pod, storage: VolumeLister) -> PersistentVolumeClaim:
     claim = storage.claims.get(f"{pod.namespace}/{use.name}")
     if claim is None:
         if use.ephemeral:

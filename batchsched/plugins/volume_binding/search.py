@@ -19,9 +19,9 @@ from batchsched.api.core.selector import LabelSelector, NodeSelector
 from batchsched.api.core.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
-    ResourceRequests,
     StorageClass,
-    TopologyTerm,
+    TopologySelectorTerm,
+    VolumeResourceRequirements,
 )
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -90,7 +90,7 @@ def find_pod_volumes(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
             elsewhere |= nodes.indexes != nodes.table.index.get(node, -1)
     everywhere = np.ones(len(nodes), np.bool_)
     wanting = [(claim, everywhere) for claim in placed]
-    for claim in sorted(free, key=claim_size):
+    for claim in sorted(free, key=requested_storage_bytes):
         choice = _match(claim, nodes, result)
         result.matches.append((claim, choice))
         wanting.append((claim, choice < 0))
@@ -216,7 +216,7 @@ def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: 
 def _large_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     modes = (volume.spec.volume_mode or FILESYSTEM, claim.spec.volume_mode or FILESYSTEM)
     deleted = volume.metadata.deletion_timestamp is not None
-    return volume_capacity(volume) >= claim_size(claim) and modes[0] == modes[1] and not deleted
+    return volume_capacity(volume) >= requested_storage_bytes(claim) and modes[0] == modes[1] and not deleted
 
 
 def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -265,7 +265,7 @@ def _provisionable(chosen: StorageClass, nodes: Nodes) -> BoolArray:
     return allowed
 
 
-def _allows(term: TopologyTerm, node: Node) -> bool:
+def _allows(term: TopologySelectorTerm, node: Node) -> bool:
     expressions = term.match_label_expressions
     return bool(expressions) and all(node.labels.get(one.key) in one.values for one in expressions)
 
@@ -323,12 +323,12 @@ def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
     return table.all_nodes_view().mask_where(lambda node: topology.matches(node.labels))
 
 
-def _requested_bytes(resources: ResourceRequests | None) -> int | None:
+def _requested_bytes(resources: VolumeResourceRequirements | None) -> int | None:
     requests = (resources.requests if resources else None) or {}
     return parse_amount(STORAGE, requests[STORAGE]) if STORAGE in requests else None
 
 
-def claim_size(claim: PersistentVolumeClaim) -> int:
+def requested_storage_bytes(claim: PersistentVolumeClaim) -> int:
     """Return the bytes of storage that a PersistentVolumeClaim requests, 0 without a request."""
     return _requested_bytes(claim.spec.resources) or 0
 
@@ -404,7 +404,7 @@ def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClassU
             volume, chosen = result.volumes[index], choice == index
             use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.empty(len(nodes)))
             use.counts |= chosen
-            use.requested[chosen] += claim_size(claim)
+            use.requested[chosen] += requested_storage_bytes(claim)
             use.capacity[chosen] += volume_capacity(volume)
     return uses
 

@@ -26,7 +26,7 @@ from batchsched.session.explanation.sentences import (
     ExceededLimit,
     ahead_sentence,
     changes_sentence,
-    find_exceeded_limit,
+    find_limit_exceeded_in_empty_cluster,
     names_text,
     quota_increase,
 )
@@ -221,7 +221,7 @@ class RefusalVerifier:
             )
         exceeded = None
         if not startable and refusal.reason in EXCEEDING_REASONS:
-            exceeded = find_exceeded_limit(emptied)
+            exceeded = find_limit_exceeded_in_empty_cluster(emptied)
         alone = msgspec.structs.replace(
             refusal,
             reason=refusal.reason if exceeded is None else exceeded.reason,

@@ -207,11 +207,11 @@ def _level_options(
 
 def _sizes(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that make pods smaller that request more than any node has of which they tolerate the taints."""
-    for resource, step in size_steps(view).items():
+    for resource, step in request_decrease_per_step(view).items():
         yield _size_option(view, resource, step)
 
 
-def size_steps(view: GangView) -> dict[str, int]:
+def request_decrease_per_step(view: GangView) -> dict[str, int]:
     """Return by how much one step of an option lowers each request that is too large, by resource."""
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
         return {}

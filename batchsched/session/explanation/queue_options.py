@@ -19,7 +19,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.explanation.changed_input import json_pointer, queue_reference
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.explanation.job_options import size_steps
+from batchsched.session.explanation.job_options import request_decrease_per_step
 from batchsched.session.explanation.options import ChangeOption
 
 _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
@@ -144,7 +144,7 @@ def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> 
 
     It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
     """
-    unit, step = requested.common_unit(resource), size_steps(view).get(resource, 0)
+    unit, step = requested.common_unit(resource), request_decrease_per_step(view).get(resource, 0)
     return math.gcd(unit, step, _WHOLE_UNITS.get(resource, 0)) or 1
 
 

@@ -44,7 +44,7 @@ class ExceededLimit(NamedTuple):
     sentence: str
 
 
-def find_exceeded_limit(view: GangView) -> ExceededLimit | None:
+def find_limit_exceeded_in_empty_cluster(view: GangView) -> ExceededLimit | None:
     """Return the first limit that a gang exceeds even in an empty cluster with unused queues; None if there is none.
 
     Args:

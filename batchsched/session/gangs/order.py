@@ -58,7 +58,7 @@ class QueuePolicies:
             field = f"queuePolicy.{error.field.removeprefix('policy.')}"
             raise InvalidInput(error.message, field=field) from error
         self._chosen: dict[str, SharingPolicy] = {}
-        self.set_aside: tuple[SetAside, ...] = ()
+        self.invalid_policies: tuple[SetAside, ...] = ()
         """Invalid policies of Queues; these queues use the policy of their parent."""
         for name, queue in sorted(tree.queues.items()):
             choice = queue.spec.policy
@@ -72,7 +72,7 @@ class QueuePolicies:
                     if error.field.startswith("policy")
                     else f"spec.policy.{error.field}"
                 )
-                self.set_aside += (SetAside("", f"Queue {name}", field, error.message),)
+                self.invalid_policies += (SetAside("", f"Queue {name}", field, error.message),)
 
     @classmethod
     def from_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
@@ -209,9 +209,9 @@ class GangOrder:
         self._misfits = find_inconsistent_settings(queues, offered)
 
     @property
-    def set_aside(self) -> tuple[SetAside, ...]:
+    def ignored_queue_fields(self) -> tuple[SetAside, ...]:
         """The fields of Queues that are ignored: resources that no node offers, too large guarantees, bad policies."""
-        return self._misfits + (self.policies.set_aside if self.policies is not None else ())
+        return self._misfits + (self.policies.invalid_policies if self.policies is not None else ())
 
     def decayed_usage(self, now: float) -> Usage:
         """Update the decayed usage of the queues to the time `now` and return it; empty if no policy reads it."""

@@ -67,7 +67,7 @@ class InOrderSelection:
         self._node_table = run.tables.node_table
         self._statement = run.statement
         self._now = run.now
-        self._sticky = run.reservation_rules
+        self._reservation_rules = run.reservation_rules
         self._brief = run.builder.brief
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
@@ -91,7 +91,7 @@ class InOrderSelection:
         turns = run.order.iterate_gang_indexes(pending, run.admission, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
-        pending, turns = self._sticky.put_reserved_gangs_first(
+        pending, turns = self._reservation_rules.put_reserved_gangs_first(
             pending, turns, run.tables, self._nominated.gang_identities, shared=shared
         )
         self._may_evict = run.eviction_may_help(pending)
@@ -121,7 +121,12 @@ class InOrderSelection:
         if pending.room.any():
             self._ending_soon = self._released_within(horizon)
         held_back, could_fit = self._held_back(pending), self._could_fit(pending)
-        if self._brief and self._sticky.slowdown is None and not could_fit.any() and not self._may_evict:
+        if (
+            self._brief
+            and self._reservation_rules.slowdown is None
+            and not could_fit.any()
+            and not self._may_evict
+        ):
             return  # No gang can start, and a brief decision needs no reservation for the head.
         behind = np.ones(len(pending.members), np.bool_)
         for position in turns:
@@ -165,7 +170,7 @@ class InOrderSelection:
                 head_reservation,
                 self._now,
                 strict=True,
-                announced=self._sticky.should_announce(gang),
+                announced=self._reservation_rules.should_announce(gang),
             )
         return builder.head
 

@@ -41,7 +41,9 @@ class AwaitedLevels:
         ]
         ends = tuple(
             0.0 if end and self._requires_as_narrow(name, topology) else end
-            for name, topology, end in zip(names, group.topologies, group.level_wait_ends, strict=True)
+            for name, topology, end in zip(
+                names, group.topology_requirements, group.level_wait_ends, strict=True
+            )
         )
         if any(ends):
             self._waiting[group.key] = _WaitingGroup(group, ends, (False,) * len(ends))
@@ -80,7 +82,7 @@ class AwaitedLevels:
         if waiting is None or not any(waiting.required):
             return ""
         end, topology = max(
-            zip(waiting.ends, waiting.group.topologies, strict=True), key=lambda wait: wait[0]
+            zip(waiting.ends, waiting.group.topology_requirements, strict=True), key=lambda wait: wait[0]
         )
         level = topology.preferred if topology is not None else None
         return f"its preferred level {level} is required until {format_timestamp(end)} (preferredWaitSeconds)"
@@ -93,7 +95,7 @@ def _with_required_levels(group: PodGroup, required: tuple[bool, ...]) -> PodGro
         topology.model_copy(update={"required": topology.preferred})
         if topology is not None and is_required
         else topology
-        for topology, is_required in zip(group.topologies, required, strict=True)
+        for topology, is_required in zip(group.topology_requirements, required, strict=True)
     )
     sub_groups = tuple(
         sub.model_copy(update={"topology": topology})

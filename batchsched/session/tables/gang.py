@@ -229,7 +229,7 @@ class PodGroupState:
           count: the gang's pod counts without the pod.
         """
         group = self.group
-        if group is None or not group.spec.is_structured:
+        if group is None or not group.spec.has_subgroup_tree_or_slices:
             return True
         name = pod.labels.get(SUB_GROUP_LABEL, "")
         sliced = {sub.name for sub in group.spec.sub_groups if sub.slices is not None}
@@ -244,7 +244,7 @@ class PodGroupState:
 
         Pods that are being deleted count, except in trees and slices, where they would leave a subGroup in part.
         """
-        if self.group is not None and self.group.spec.is_structured:
+        if self.group is not None and self.group.spec.has_subgroup_tree_or_slices:
             return self.to_pod_counts().sub_placed
         return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod, _ in self.bound.values())
 

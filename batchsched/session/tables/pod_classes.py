@@ -154,7 +154,7 @@ def spec_key(pod: Pod) -> Hashable:
     return id(pod.spec), controller, own_name
 
 
-def same_template(pod: Pod, other: Pod) -> bool:
+def differ_only_in_names(pod: Pod, other: Pod) -> bool:
     """Return True if two pods differ only in their names, like pods that were created from one template."""
     metadata, other_metadata = pod.metadata, other.metadata
     return (
@@ -325,7 +325,7 @@ class PodClassTable:
         previous: Pod | None = None
         for pod in pods:
             # Pods of one template come one after the other, and comparing two is faster than hashing labels.
-            if previous is None or not same_template(pod, previous):
+            if previous is None or not differ_only_in_names(pod, previous):
                 content = (spec_key(pod), self._visible_metadata(pod), self._claim_states.state_of(pod))
                 pod_class = class_by_content.get(content)
                 if pod_class is None:

@@ -6,14 +6,14 @@ from batchsched.api.core.selector import (
     LabelSelector,
     NodeSelector,
     NodeSelectorTerm,
-    Requirement,
+    SelectorRequirement,
     parse_whole_number,
 )
 from batchsched.errors import InvalidSelector
 
 
 def requirement(operator, *values, key="zone"):
-    return Requirement(key=key, operator=operator, values=values or None)
+    return SelectorRequirement(key=key, operator=operator, values=values or None)
 
 
 @pytest.mark.parametrize(

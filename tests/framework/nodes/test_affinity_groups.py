@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.selector import LabelSelector, Requirement
+from batchsched.api.core.selector import LabelSelector, SelectorRequirement
 from batchsched.framework.nodes.affinity_groups import AffinityGroups
 from tests.plugins import neighbours as nb
 
@@ -14,7 +14,7 @@ VALUES = st.sampled_from("xyz")
 KEYS = st.sampled_from("ab")
 LABELS = st.dictionaries(KEYS, VALUES)
 REQUIREMENTS = st.builds(
-    Requirement,
+    SelectorRequirement,
     key=KEYS,
     operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
     values=st.lists(VALUES, max_size=3).map(tuple),
@@ -44,7 +44,7 @@ def test_every_term_that_matches_a_pod_is_found_once(moves, labels):
         else:
             pod = there[number] = pod_with(number, selector, is_preferred=is_preferred)
             groups.change_count(pod, pod.spec.affinity, 0, 1)
-    found = list(groups.terms_for(labels))
+    found = list(groups.terms_that_may_match(labels))
     assert len(found) == len(set(found))
     matching = {id(term) for group in groups for term in _terms(group) if _matches(term, labels)}
     assert matching == {id(existing.term) for existing in found if _matches(existing.term, labels)}
@@ -65,7 +65,7 @@ def test_a_pod_reads_only_the_terms_of_its_own_labels():
         pod = pod_with(number, LabelSelector(match_labels={"app": "web", "id": str(number)}))
         groups.change_count(pod, pod.spec.affinity, 0, 1)
     labels = {"id": "57", "app": "web"}
-    found = list(groups.terms_for(labels))
+    found = list(groups.terms_that_may_match(labels))
     assert any(_matches(existing.term, labels) for existing in found)
     assert len(found) <= 2
 
@@ -75,5 +75,5 @@ def test_no_term_is_found_once_its_pods_are_gone():
     pod = pod_with(0, LabelSelector(match_labels={"app": "web"}))
     for by in (1, 1, -1, -1):
         groups.change_count(pod, pod.spec.affinity, 0, by)
-    assert not list(groups.terms_for({"app": "web"}))
+    assert not list(groups.terms_that_may_match({"app": "web"}))
     assert not list(groups)

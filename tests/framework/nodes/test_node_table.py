@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable, PodVolumeReservation
 from batchsched.framework.plugin_support.node_selection import (
     nodes_matching_selector,
@@ -15,9 +15,13 @@ from tests.plugins.cluster import land, node, pod, table
 NAMES = "abcdef"
 DISKS = NodeSelector(
     node_selector_terms=(
-        NodeSelectorTerm(match_expressions=(Requirement(key="disk", operator="In", values=("ssd",)),)),
-        NodeSelectorTerm(match_fields=(Requirement(key="metadata.name", operator="In", values=("b", "e")),)),
-        NodeSelectorTerm(match_expressions=(Requirement(key="disk", operator="DoesNotExist"),)),
+        NodeSelectorTerm(
+            match_expressions=(SelectorRequirement(key="disk", operator="In", values=("ssd",)),)
+        ),
+        NodeSelectorTerm(
+            match_fields=(SelectorRequirement(key="metadata.name", operator="In", values=("b", "e")),)
+        ),
+        NodeSelectorTerm(match_expressions=(SelectorRequirement(key="disk", operator="DoesNotExist"),)),
     )
 )
 HARD = frozenset({"NoSchedule"})

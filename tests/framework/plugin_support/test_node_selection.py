@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Toleration
-from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, Requirement
+from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.errors import InvalidSelector
 from batchsched.framework.plugin_support.node_selection import (
     nodes_matching_pod,
@@ -17,13 +17,13 @@ from tests.plugins.cluster import node, pod, table
 
 VALUES = st.sampled_from(["1", "2", "10", "x"])
 EXPRESSIONS = st.builds(
-    Requirement,
+    SelectorRequirement,
     key=st.sampled_from(["zone", "gen", "missing"]),
     operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
     values=st.lists(VALUES, min_size=1, max_size=2).map(tuple),
 )
 FIELDS = st.builds(
-    Requirement,
+    SelectorRequirement,
     key=st.just("metadata.name"),
     operator=st.sampled_from(["In", "NotIn"]),
     values=st.lists(st.sampled_from(["n0", "n1", "gone"]), min_size=1, max_size=2).map(tuple),
@@ -64,7 +64,7 @@ def test_an_affinity_without_terms_selects_nothing():
 
 
 def test_an_unknown_operator_is_an_error():
-    term = NodeSelectorTerm(match_expressions=(Requirement(key="x", operator="Near", values=("1",)),))
+    term = NodeSelectorTerm(match_expressions=(SelectorRequirement(key="x", operator="Near", values=("1",)),))
     with pytest.raises(InvalidSelector, match="Near"):
         nodes_matching_term(table([node("a")]), term)
 

@@ -1,5 +1,5 @@
 from batchsched.framework.plugin_support.volume_listers import (
-    ClaimUse,
+    PodVolumeClaim,
     claim_signature,
     claim_storage_class,
     claim_uses,
@@ -27,7 +27,10 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
         {"name": "w", "persistentVolumeClaim": {"claimName": "c"}},
         {"name": "u", "gcePersistentDisk": {"pdName": "d"}},
     ]
-    assert list(claim_uses(pod("x", volumes=volumes))) == [ClaimUse("x-v", ephemeral=True), ClaimUse("c")]
+    assert list(claim_uses(pod("x", volumes=volumes))) == [
+        PodVolumeClaim("x-v", ephemeral=True),
+        PodVolumeClaim("c"),
+    ]
 
 
 def test_claim_identity_differs_by_claim_and_by_pod_for_ephemeral_claims():

@@ -160,7 +160,7 @@ async def test_every_answer_forbids_sniffing_and_names_no_version(path, status):
 
 def test_limit_of_connections_is_at_most_a_quarter_of_the_file_descriptors(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    assert ConnectionLimits().effective_total == 16
+    assert ConnectionLimits().effective_max_connections == 16
 
 
 UNDER_ATTACK = """

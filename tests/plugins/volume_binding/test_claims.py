@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from batchsched.api.core.volume import ClaimStatus
+from batchsched.api.core.volume import PersistentVolumeClaimStatus
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_objects
 from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of
@@ -56,7 +56,7 @@ def test_an_unusable_claim_is_refused_with_a_reason(objects, reason):
 
 
 def test_a_lost_claim_names_its_volume():
-    lost = replace(claim("c", "v"), status=ClaimStatus(phase="Lost"))
+    lost = replace(claim("c", "v"), status=PersistentVolumeClaimStatus(phase="Lost"))
     with pytest.raises(ClaimRefused, match='"c" bound to non-existent persistentvolume "v"'):
         sorted_claims(claiming("x", "c"), lost)
 

@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.api.core.node import Node, NodeSpec, Taint
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod, PodSpec
-from batchsched.api.core.volume import ClaimSource, Volume
+from batchsched.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from batchsched.api.decision import (
     InputChange,
     PrecedingGang,
@@ -242,7 +242,9 @@ def test_constraint_that_no_node_satisfies_is_named_before_new_nodes(spec, remov
 
 
 def test_refusal_of_a_pod_with_an_absent_claim_names_the_claim():
-    volumes = (Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="data")),)
+    volumes = (
+        Volume(name="data", persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name="data")),
+    )
     snapshot = cluster(nodes(2, gpu=8), pods=[pod("p", spec={"volumes": volumes})])
     (refusal,) = explained(snapshot).values()
     assert refusal.message == (

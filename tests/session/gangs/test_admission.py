@@ -3,7 +3,7 @@
 import msgspec
 from typing_extensions import override
 
-from batchsched.api.core.pod import SchedulingGate
+from batchsched.api.core.pod import PodSchedulingGate
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.gangs.admission import Admission
@@ -13,7 +13,7 @@ from tests.session.scenario import schedule as decided
 from tests.session.scenes import inside
 from tests.session.test_permit import Recorder, decide_with
 
-GATED = {"scheduling_gates": (SchedulingGate(name="later"),)}
+GATED = {"scheduling_gates": (PodSchedulingGate(name="later"),)}
 
 
 def aside(kind: str) -> SetAside:

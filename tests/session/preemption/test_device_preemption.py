@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.device import ConsumerReference, ResourceClaim
+from batchsched.api.core.device import ResourceClaim, ResourceClaimConsumerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
@@ -337,13 +337,16 @@ def carried_out(state: Snapshot, decision: Decision) -> Snapshot:
 
     def with_status(one: ResourceClaim) -> ResourceClaim:
         users = [
-            pod for pod in state.pods if one.key in pod.claim_keys and (pod.namespace, pod.name) in assigned
+            pod
+            for pod in state.pods
+            if one.key in pod.resource_claim_keys and (pod.namespace, pod.name) in assigned
         ]
         if not users:
             return one
         allocation = allocations[one.key][0] if one.key in allocations else one.status.allocation
         consumers = tuple(
-            ConsumerReference(resource="pods", name=pod.name, uid=pod.metadata.uid) for pod in users
+            ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.metadata.uid)
+            for pod in users
         )
         return msgspec.structs.replace(
             one, status=msgspec.structs.replace(one.status, allocation=allocation, reserved_for=consumers)

@@ -8,7 +8,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import ExceededDeadline, ExtenderEndpoint, ExtenderReply, NoExtenders
-from batchsched.record.answers import NO_ANSWERS, NOT_RECORDED, ExternalAnswers, Transcript
+from batchsched.record.external_answers import NO_ANSWERS, NOT_RECORDED, ExternalAnswers, Transcript
 from batchsched.record.file import SessionRecord, read_session_file, write_session_file
 
 HERE = ExtenderEndpoint("http://here")
