@@ -29,7 +29,7 @@ from batchsched.kube.connection import POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import Writer
 from bench.cluster.idle import LONE, BindWatch, followed
-from bench.cluster.trial import install, start, stop
+from bench.cluster.trial import check_running, install, start, stop
 from bench.cluster.workload import GROUPS, Row, fill, pod
 from tests.controlplane.plane import ADMIN, ControlPlane, free_port
 
@@ -213,6 +213,7 @@ async def _measure(plane: ControlPlane, attack: str, scheduler: str, nodes: int)
         try:
             async with followed(connection, clock) as watch:
                 await _probe(writer, watch, name, "first")
+                check_running(plane, process)
                 attacker = _Attack(writer, objects(name), seconds)
                 attacking = asyncio.create_task(attacker.run())
                 probe = partial(_probe, writer, watch, name)

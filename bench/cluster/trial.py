@@ -1,4 +1,4 @@
-"""One run: a fresh control plane, nodes, jobs, and a scheduler that is watched from its start to its last bind."""
+"""One run: a new control plane, nodes, jobs, and a scheduler that is measured from its start to its last binding."""
 
 import asyncio
 import compileall
@@ -27,7 +27,9 @@ from tests.controlplane.plane import ControlPlane
 
 CRDS = Path(__file__).parents[2] / "crds"
 WARM_UP = 5.0
-"""Seconds in which a scheduler lists what is there, before pods are made under its eyes."""
+"""Seconds in which a scheduler lists the existing objects, before pods are created while it runs."""
+LOG_CHARACTERS = 2000
+"""Length of the part of a log that an error shows."""
 SILENCE = 10.0
 """Seconds without a new Event after which no more are awaited."""
 CONFIGURATION = """apiVersion: config.batchsched.dev/v1alpha1
@@ -37,13 +39,26 @@ serving: {{bindAddress: 127.0.0.1, securePort: {port}}}
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
-    """The Events of one run. They follow the binds, so that most of what they cost is spent after the last one.
+class Creation:
+    """When the pods of a run are created.
 
     Args:
-      before: Events that the API server had at the last bind.
-      after: those that came then, until there was one for each pod.
-      cpu: CPU seconds of the scheduler meanwhile: whatever else it did, such as status, counts as Events.
+      live: whether the scheduler runs already.
+      rate: pods per second; 0 for as many as the API server accepts.
+    """
+
+    live: bool = False
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The Events of one run. They follow the bindings, so that most of their cost is spent after the last one.
+
+    Args:
+      before: number of Events that the API server had at the last binding.
+      after: number of Events that came later, until there was one for each pod.
+      cpu: CPU seconds of the scheduler in that time; other work, such as status, counts as Events.
     """
 
     before: int = 0
@@ -63,24 +78,24 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run took.
+    """The figures of one run.
 
     Args:
       scheduler: the name of the scheduler.
-      row: what.
-      live: whether pods were made while it ran.
-      seconds: from its start (live: from the first pod made) to the last bind that a watch saw.
-      first: seconds to the first.
-      p50, p99: seconds from a pod's creation (beforehand: from the start) to its bind.
-      cpu: CPU seconds of the scheduler until the last bind, Events that it wrote meanwhile included.
-      rss: its peak resident set, MiB, Events included.
-      pods: that were bound.
-      reports: what it wrote of it.
+      row: the jobs.
+      creation: when the pods were created.
+      seconds: from the start of the scheduler (live: from the first pod) to the last binding that a watch reported.
+      first: seconds to the first binding.
+      p50, p99: seconds from a pod's creation (not live: from the start) to its binding.
+      cpu: CPU seconds of the scheduler until the last binding, with the Events that it wrote in this time.
+      rss: its peak resident set in MiB.
+      pods: number of bound pods.
+      reports: the Events.
     """
 
     scheduler: str
     row: str
-    live: bool
+    creation: Creation
     seconds: float
     first: float
     p50: float
@@ -101,8 +116,13 @@ class Outcome:
         return self.reports.cpu + self.reports.before * self.reports.each
 
     @property
+    def total_cpu(self) -> float:
+        """CPU seconds until all Events were written."""
+        return self.cpu + self.reports.cpu
+
+    @property
     def rate(self) -> float:
-        """Pods a second."""
+        """Bound pods per second."""
         return self.pods / self.seconds
 
 
@@ -155,15 +175,17 @@ class _Watch:
         self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
 
 
-def run(scheduler: str, row: Row, nodes: int, *, live: bool = False, longest: float = 600.0) -> Outcome:
-    """Run once. `floor` binds round robin and decides nothing; `kube-scheduler` is the real one.
+def run(
+    scheduler: str, row: Row, nodes: int, creation: Creation = Creation(), longest: float = 600.0
+) -> Outcome:
+    """Run one scheduler over one row. `floor` binds round robin without a decision.
 
     Raises:
-      TimeoutError: not everything was bound in time.
+      TimeoutError: not all pods were bound in time.
     """
     with tempfile.TemporaryDirectory() as home, ControlPlane(Path(home) / "plane") as plane:
         install(plane)
-        return asyncio.run(_run(plane, scheduler, row, nodes, live, longest))
+        return asyncio.run(_run(plane, scheduler, row, nodes, creation, longest))
 
 
 def install(plane: ControlPlane) -> None:
@@ -179,7 +201,7 @@ def install(plane: ControlPlane) -> None:
 
 
 async def _run(
-    plane: ControlPlane, scheduler: str, row: Row, nodes: int, live: bool, longest: float
+    plane: ControlPlane, scheduler: str, row: Row, nodes: int, creation: Creation, longest: float
 ) -> Outcome:
     clock = SystemClock()
     async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
@@ -194,16 +216,16 @@ async def _run(
         def note(pod: str) -> None:
             made[pod] = time.monotonic()
 
-        if not live:
+        if not creation.live:
             await submit(writer, row, name, note)
-        begun = time.monotonic()
+        begun, cpu_before = time.monotonic(), 0.0
         process = start(plane, scheduler, row, nodes)
         try:
-            if live:
+            if creation.live:
                 await asyncio.sleep(WARM_UP)
-                begun = time.monotonic()
-                await submit(writer, row, name, note)
-            await _until(watch.done, process, longest)
+                begun, cpu_before = time.monotonic(), spent(process)[0]
+                await submit(writer, row, name, note, creation.rate)
+            await _until(watch.done, plane, process, longest)
             cpu, _ = spent(process)
             wanted = 0 if scheduler == "floor" else row.pods
             reports = await _reports(connection, process, cpu, wanted)
@@ -211,35 +233,46 @@ async def _run(
         finally:
             following.cancel()
             stop(process)
-    took = sorted(watch.bound[pod] - (made[pod] if live else begun) for pod in watch.bound)
+    took = sorted(watch.bound[pod] - (made[pod] if creation.live else begun) for pod in watch.bound)
     return Outcome(
         scheduler=scheduler,
         row=row.name,
-        live=live,
+        creation=creation,
         seconds=max(watch.bound.values()) - begun,
         first=min(watch.bound.values()) - begun,
         p50=took[len(took) // 2],
         p99=took[int(len(took) * 0.99)],
-        cpu=cpu,
+        cpu=cpu - cpu_before,
         rss=rss,
         pods=row.pods,
         reports=reports,
     )
 
 
-async def _until(done: asyncio.Event, process: psutil.Process, longest: float) -> None:
-    """Wait until everything is bound.
+async def _until(done: asyncio.Event, plane: ControlPlane, process: psutil.Process, longest: float) -> None:
+    """Wait until all pods are bound.
 
     Raises:
-      TimeoutError: it is not in time.
+      TimeoutError: they are not bound in time.
       RuntimeError: the scheduler has ended.
     """
     async with asyncio.timeout(longest):
         while not done.is_set():
-            if process.status() == psutil.STATUS_ZOMBIE:
-                raise RuntimeError("the scheduler has ended; its log is next to that of the control plane")
+            check_running(plane, process)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), 1.0)
+
+
+def check_running(plane: ControlPlane, process: psutil.Process) -> None:
+    """Raise an exception with the end of the logs if a scheduler has ended.
+
+    Raises:
+      RuntimeError: the scheduler has ended.
+    """
+    if process.status() == psutil.STATUS_ZOMBIE:
+        logs = (plane.home / f"{scheduler}.log" for scheduler in ("batchsched", "floor", "kube-scheduler"))
+        ends = [log.read_text(errors="replace")[-LOG_CHARACTERS:] for log in logs if log.exists()]
+        raise RuntimeError("the scheduler has ended; the end of its log:\n" + "\n".join(ends))
 
 
 async def _reports(connection: Connection, process: psutil.Process, cpu: float, wanted: int) -> Reports:

@@ -1,7 +1,8 @@
-"""What a cluster holds: equal nodes, and jobs of equal pods, made as fast as the API server takes them."""
+"""The objects of the bench: equal nodes, and jobs of equal pods that are created at a chosen rate."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,8 @@ class Row:
     """One row of the matrix.
 
     Args:
-      jobs: PodGroups, or pods where `size` is 1.
-      size: pods of each.
+      jobs: number of PodGroups, or of pods if `size` is 1.
+      size: number of pods of each.
     """
 
     jobs: int
@@ -28,7 +29,7 @@ class Row:
 
     @property
     def pods(self) -> int:
-        """All pods."""
+        """The number of pods of all jobs."""
         return self.jobs * self.size
 
     @property
@@ -69,8 +70,18 @@ async def fill(writer: Writer, nodes: int, pods: int = 110) -> None:
     await at_once(writer.create(NODES, "", node(number, pods)) for number in range(nodes))
 
 
-async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str], None]) -> None:
-    """Make the jobs, each PodGroup before its pods, and tell of each pod as it is made."""
+async def submit(
+    writer: Writer, row: Row, scheduler: str, on_created: Callable[[str], None], rate: float = 0.0
+) -> None:
+    """Create the jobs, each PodGroup before its pods.
+
+    Args:
+      writer: creates the objects.
+      row: number and size of the jobs.
+      scheduler: the `schedulerName` of the pods.
+      on_created: called with the name of each pod after it was created.
+      rate: pods per second; 0 for as many as the API server accepts.
+    """
     gangs = row.size > 1 and scheduler == "batchsched"
     if gangs:
         await at_once(
@@ -86,18 +97,25 @@ async def submit(writer: Writer, row: Row, scheduler: str, made: Callable[[str],
             )
             for job in range(row.jobs)
         )
+    begun = time.monotonic()
 
-    async def make(name: str, group: str) -> None:
+    async def create(name: str, group: str, seconds: float) -> None:
+        if rate:
+            await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))
         await writer.create(POD_RESOURCE, NAMESPACE, pod(name, scheduler, group))
-        made(name)
+        on_created(name)
 
     await at_once(
-        make(f"job-{job}-{number}", f"job-{job}" if gangs else "")
+        create(
+            f"job-{job}-{number}",
+            f"job-{job}" if gangs else "",
+            (job * row.size + number) / rate if rate else 0.0,
+        )
         for job in range(row.jobs)
         for number in range(row.size)
     )
 
 
-async def at_once(work: Iterable[Any]) -> None:
-    """Do it all, as fast as the API server takes it."""
-    await asyncio.gather(*work)
+async def at_once(calls: Iterable[Awaitable[Any]]) -> None:
+    """Make calls at the same time, and wait for all of them."""
+    await asyncio.gather(*calls)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench.cluster import matrix
-from bench.cluster.trial import Outcome, Reports
+from bench.cluster.trial import Creation, Outcome, Reports
 from bench.cluster.workload import Row
 
 
@@ -14,7 +14,7 @@ def outcome(scheduler: str, row: str, seconds: float) -> Outcome:
     return Outcome(
         scheduler=scheduler,
         row=row,
-        live=False,
+        creation=Creation(),
         seconds=seconds,
         first=0.1,
         p50=1.0,
@@ -81,3 +81,33 @@ def test_small_matrix_runs_on_a_real_api_server(capsys):
     ]
     assert all(one["rate"] > 0 for one in found)
     assert all(sum(one["reports"][when] for when in ("before", "after")) >= 20 for one in found[1:])
+
+
+def test_rates_are_compared_with_kube_scheduler_at_the_same_rate():
+    at_rate = Creation(live=True, rate=10.0)
+    outcomes = [
+        replace(outcome("kube-scheduler", "300 x 1", 30.0), creation=at_rate, p50=0.02, p99=0.1, cpu=4.0),
+        replace(outcome("batchsched", "300 x 1", 30.0), creation=at_rate, p50=0.03, p99=0.05, cpu=2.0),
+    ]
+    assert matrix._rate_ratios(outcomes) == [
+        "10 pods per second: P50 1.5 times, P99 0.5 times, CPU 50% of kube-scheduler"
+    ]
+    assert matrix._rate_ratios(outcomes[1:]) == []
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "nan", "inf"])
+def test_rate_that_is_no_number_above_zero_is_refused(text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        matrix.main([f"--rate={text}"])
+    assert ended.value.code == 2
+    assert "expected a number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("plane")  # its programs are there
+def test_pods_are_created_at_the_stated_rate_on_a_real_api_server(capsys):
+    arguments = ["--rate", "20", "--seconds", "1", "--nodes", "5", "--schedulers", "batchsched", "-o", "json"]
+    assert matrix.main(arguments) == 0
+    (figures,) = json.loads(capsys.readouterr().out)
+    assert figures["pods"] == 20
+    assert figures["seconds"] >= 0.9
+    assert 0 < figures["p50"] <= figures["p99"]
