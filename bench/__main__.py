@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def names() -> list[str]:
-    """The benches there are, by name."""
+    """The benches by name."""
     return sorted(
         found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if found.name != "__main__"
     )
@@ -22,7 +22,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the bench that the first argument names; without one, all, each with its defaults."""
+    """Run the bench that the first argument names; without arguments, run all benches with their defaults."""
     if arguments and arguments[0] in {"-h", "--help"}:
         print(__doc__)
         print("\n".join(names()))

@@ -1,4 +1,4 @@
-"""Reservations on a batch trace: what backfilling around them is worth, and whether they hold."""
+"""Reservations on a batch trace: how much backfilling around them gains, and whether gangs start as reserved."""
 
 import argparse
 from collections import Counter
@@ -37,7 +37,7 @@ Counts = Counter[str]
 
 @dataclass(slots=True)
 class Promises:
-    """Every reservation that sessions made: by gang, (when it was made, the start it names)."""
+    """All reservations of the sessions: by gang, pairs of the time of the session and the reserved start."""
 
     made: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Promises:
         return Watched(Session(snapshot, profile), self)
 
     def note(self, decision: Decision, now: float) -> None:
-        """Take in what a session reserved."""
+        """Record the reservations of a session."""
         for one in decision.reservations:
             self.made.setdefault(one.pod_group, []).append((now, parse_timestamp(one.start)))
 
@@ -61,7 +61,7 @@ class Watched:
         return getattr(self._scheduler, name)
 
     def decide(self, now: float, seed: int) -> Decision:
-        """Decide, and note the reservations."""
+        """Decide, and record the reservations."""
         decision = self._scheduler.decide(now, seed)
         self._promises.note(decision, now)
         return decision
@@ -80,7 +80,7 @@ def play(trace: SwfTrace, profile: Profile, exact: bool) -> tuple[RunResult, Pro
 
 
 def kept(result: RunResult, promises: Promises) -> Counts:
-    """Count the reservations, and how many of them were kept."""
+    """Return the number of reservations, and of those that were kept."""
     started = {gang.key: gang.started for gang in result.gangs}
     counts: Counts = Counter()
     for key, made in promises.made.items():
@@ -96,7 +96,7 @@ def kept(result: RunResult, promises: Promises) -> Counts:
 
 
 def told(counts: Counts) -> str:
-    """Say in one line what was promised and what was kept."""
+    """Return a line with the reservations that were made and kept."""
     return (
         f"{counts['in time']} of {counts['heads']} heads no later than first reserved, "
         f"{counts['close']} of {counts['estimates']} estimates within a tenth"
@@ -115,7 +115,7 @@ def summary(played: Sequence[RunMetrics]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Play a trace under each policy, without backfilling and with, and say what was promised and kept."""
+    """Simulate a trace under each policy with and without backfilling, and print which reservations were kept."""
     parser = argparse.ArgumentParser(prog="backfill", description=__doc__)
     parser.add_argument("trace", type=Path, help="in the Standard Workload Format")
     parser.add_argument("--policy", nargs="+", default=["fcfs", "sjf", "saf", "headroom"])

@@ -25,7 +25,7 @@ VERSIONS = count(1)
 
 
 def node(at: int) -> Node:
-    """A node as the API shows it."""
+    """Return a Node as the API server sends it."""
     meta = {"name": f"node-{at:05}", "uid": f"node-{at}", "labels": {"zone": f"z{at % 10}"}}
     offered = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     content = {"metadata": meta | version(), "status": {"allocatable": offered}}
@@ -33,7 +33,7 @@ def node(at: int) -> Node:
 
 
 def pod(at: int, on: str = "", label: str = "") -> Pod:
-    """A pod of one of the templates, with a service account's volume as every pod has."""
+    """Return a Pod of one of the templates, with the volume of a service account that every pod has."""
     meta = {
         "name": f"pod-{at:06}",
         "namespace": f"team-{at % 20}",
@@ -53,30 +53,30 @@ def pod(at: int, on: str = "", label: str = "") -> Pod:
 
 
 def version() -> dict[str, str]:
-    """The next resourceVersion."""
+    """Return the next resourceVersion."""
     return {"resourceVersion": str(next(VERSIONS))}
 
 
 def resident() -> float:
-    """Peak resident memory of this process in MiB."""
+    """Return the peak resident memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def spent(work: Callable[[], object]) -> float:
-    """CPU seconds that something takes."""
+    """Return the CPU seconds of a call."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def each(do: Callable[[Any], object], some: Sequence[Any]) -> None:
-    """Do something with each of some things."""
+    """Call a function with each item."""
     for one in some:
         do(one)
 
 
 def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, float]:
-    """CPU seconds: of one event of many, of what changed for each of them, and of a Snapshot after one (median)."""
+    """Return CPU seconds: of one event, of the changes that follow from it, and of a Snapshot after it (median)."""
     some = list(islice(events, BATCH))
     reader = cache.subscribe()
     reader.read_changes()
@@ -90,7 +90,7 @@ def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, fl
 
 
 def main(arguments: list[str]) -> int:
-    """Fill a cache, and measure it."""
+    """Fill a cluster state, and measure it."""
     parser = argparse.ArgumentParser(prog="bench cache", description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--pods", type=int, default=100_000)

@@ -23,7 +23,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def node(at: int, random: Random, cpu: str = "8") -> Node:
-    """A node that is about to change: labels, taints, conditions and size are drawn."""
+    """Return a node with random labels, taints, conditions and size."""
     labels = {NAME: f"n{at}", ZONE: f"z{at % ZONES}", "pool": random.choice("ab")}
     taints = [{"key": "drain", "effect": "NoSchedule"}] if random.random() < 0.1 else []
     status = {
@@ -35,7 +35,7 @@ def node(at: int, random: Random, cpu: str = "8") -> Node:
 
 
 def pod(name: str, kind: int, gang: str = "", on: str = "") -> Pod:
-    """One of forty kinds of pods: sizes, selectors, ports, spreading, affinity."""
+    """Return a pod of one of forty kinds that differ in size, selectors, ports, spreading and affinity."""
     app = {"app": f"a{kind % 8}"}
     member = {POD_GROUP_LABEL: gang} if gang else {}
     selector = {"matchLabels": app}
@@ -57,7 +57,7 @@ def pod(name: str, kind: int, gang: str = "", on: str = "") -> Pod:
 
 
 def refusing(one: Pod) -> tuple[str, ...]:
-    """The plugins that refuse a pod of its kind."""
+    """Return the plugins that refuse a pod of this kind."""
     if one.spec.containers[0].ports:
         return ("NodePorts",)
     if one.spec.node_selector:
@@ -68,7 +68,7 @@ def refusing(one: Pod) -> tuple[str, ...]:
 
 
 def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[EventResource, Any, Any]]:
-    """The events: heartbeats, relabelling, cordons, resizing; pods that are bound, changed and deleted."""
+    """Yield the events: heartbeats, labels, cordons and sizes of nodes; pods that are bound, changed and deleted."""
     there = [node(at, random) for at in range(nodes)]
     bound: list[Pod] = []
     for count in range(events):
@@ -84,7 +84,7 @@ def storm(random: Random, events: int, nodes: int) -> Iterator[tuple[EventResour
 
 
 def fill(queue: SchedulingQueue, pods: int, gangs: int) -> None:
-    """Add single pods and gangs of ten, and refuse them."""
+    """Add single pods and gangs of ten pods, and refuse them."""
     for at in range(pods):
         queue.add_pod(pod(f"p{at}", at % 40), 0.0)
     for at in range(gangs):
@@ -104,7 +104,7 @@ def refuse(queue: SchedulingQueue, now: float, *, early: bool = False) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Feed the storm and say how long it took; virtual time passes a millisecond an event."""
+    """Send all events to the queue and print the duration; the virtual clock advances 1 ms for each event."""
     parser = argparse.ArgumentParser(prog="event_storm", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=5_000)

@@ -64,7 +64,7 @@ RUNNING_GPUS: Final = (0, 0, 0, 1, 1, 2)
 
 
 def cluster(nodes: int, bound: int, gangs: int, seed: int) -> Snapshot:
-    """Return a cluster with bound pods, and gangs that wait."""
+    """Return a cluster with bound pods and pending gangs."""
     draw = random.Random(seed)
     free = [8] * nodes
     pods = [*_running(nodes, bound, free, draw)]
@@ -150,7 +150,7 @@ def measure(nodes: int, bound: int, gangs: int, seed: int) -> dict[str, float]:
 
 
 def compare_partitions(nodes: int, bound: int, gangs: int, seed: int, parts: int) -> str:
-    """Return what is placed in the whole cluster, and in parts of it that know nothing of each other."""
+    """Return what is placed in the whole cluster, and in parts of it that are solved separately."""
     there = cluster(nodes, bound, gangs, seed)
     whole = _gpus_placed(there, gangs)
     size = -(-nodes // parts)

@@ -1,4 +1,4 @@
-"""A session with 1,000 queues in four levels: 5,000 nodes, 2,000 gangs that wait."""
+"""A session with 1,000 queues in four levels, 5,000 nodes and 2,000 pending gangs."""
 
 import argparse
 import gc
@@ -25,7 +25,7 @@ NOW: Final = 1767225600.0
 
 
 class Stages:
-    """Notes how many CPU seconds stages take; a listener of `decide`."""
+    """Records the CPU seconds of the stages of `decide`."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -38,15 +38,15 @@ class Stages:
         return nullcontext()
 
     def on_progress(self, done: int, total: int, what: str) -> None:
-        """Progress is of no interest here."""
+        """Progress is not recorded."""
 
     def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Calls of plugins are of no interest here; to read a clock for each would be measured as well."""
+        """Calls of plugins are not timed, because the measurement would count as time of the session."""
         return nullcontext()
 
 
 class Stage:
-    """Adds up what passes between its beginning and its end."""
+    """Adds the CPU seconds between its beginning and its end."""
 
     def __init__(self, seconds: dict[str, float], name: str) -> None:
         self._seconds, self._name = seconds, name
@@ -60,7 +60,7 @@ class Stage:
 
 
 def tree(count: int, gpus: int, draw: random.Random) -> list[dict[str, Any]]:
-    """Return queues in four levels; guarantees of siblings come to half of what their parent has."""
+    """Return queues in four levels; the guarantees of siblings sum to half of that of their parent."""
     widths = [max(1, round(part * count)) for part in LEVELS]
     widths.append(count - sum(widths))
     found, above = [], [("", gpus)]
@@ -89,7 +89,7 @@ def tree(count: int, gpus: int, draw: random.Random) -> list[dict[str, Any]]:
 
 
 def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
-    """Draw a cluster of the solver's bench, and give its gangs to the last level of a queue tree."""
+    """Return a random cluster of the solver's bench with its gangs in the queues of the last level of a tree."""
     draw = random.Random(seed)
     instance = generate(nodes, gangs, seed, (1.3, 1.0))  # queues limit GPUs alone, so that GPUs decide
     gpus = sum(node.type.gpu for node in instance.nodes)
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSession:
-    """One session: seconds, CPU seconds, those of its stages, and what was decided."""
+    """One session: seconds, CPU seconds in total and by stage, and the decision."""
 
     took: float
     spent: float

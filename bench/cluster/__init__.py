@@ -9,7 +9,7 @@ from bench.cluster import idle, matrix
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the matrix, or what `idle` measures."""
+    """Run the matrix, or the bench `idle`."""
     if arguments[:1] == ["idle"]:
         return idle.main(arguments[1:])
     return matrix.main(arguments)

@@ -1,4 +1,4 @@
-"""`python -m bench.cluster.floor KUBECONFIG JOBS SIZE NODES`: bind everything, decide nothing."""
+"""`python -m bench.cluster.floor KUBECONFIG JOBS SIZE NODES`: bind all pods without a decision."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ from bench.cluster.workload import Row
 
 
 async def main(kubeconfig: str, jobs: str, size: str, nodes: str) -> None:
-    """Bind, and stay until stopped, so that what was spent can be read."""
+    """Bind all pods, and wait until stopped, so that the CPU time can be read."""
     async with Connection(Credentials(Path(kubeconfig)), SystemClock()) as connection:
         await bind_all(connection, Row(int(jobs), int(size)), int(nodes))
         await asyncio.sleep(60)

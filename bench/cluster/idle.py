@@ -1,7 +1,7 @@
-"""A large cluster on which nothing happens: how long a lone pod waits there, and what watching it costs.
+"""A large idle cluster: how long a single pod waits for its node, and how much CPU and memory it costs to watch.
 
-Targets at 5,000 nodes and 50,000 pods: a lone pod is bound 100 ms after it was made (median of 50), 900 MiB, and 20 s
-from a cold start to the first session.
+Targets at 5,000 nodes and 50,000 pods: a single pod is bound 100 ms after its creation (median of 50), 900 MiB, and
+20 s from a cold start to the first session.
 """
 
 import argparse
@@ -33,18 +33,18 @@ from tests.controlplane.plane import ControlPlane
 LONE = {"bench": "lone"}
 LONE_PODS = ReflectorSettings({"labelSelector": ",".join(f"{key}={value}" for key, value in LONE.items())})
 PAUSE = 0.3
-"""Seconds between two lone pods."""
+"""Seconds between two single pods."""
 LONGEST = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured.
+    """The figures of one run.
 
     Args:
       cold: seconds from the start of the process to its first bind.
       cpu: CPU seconds up to the first bind.
-      alone, changed: lone pods, and such that came each after a node had changed.
+      alone, changed: single pods, and single pods that were each created after a change of a node.
       rss: peak resident set, MiB.
     """
 
@@ -57,11 +57,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long lone pods waited.
+    """How long single pods waited.
 
     Args:
-      seconds: of each, from its creation to its bind.
-      cpu: CPU seconds that the scheduler spent meanwhile, pauses included.
+      seconds: for each pod, from its creation to its binding.
+      cpu: CPU seconds of the scheduler in this time, with the pauses.
     """
 
     seconds: Sequence[float]
@@ -69,7 +69,7 @@ class Waits:
 
     @property
     def said(self) -> str:
-        """For people."""
+        """The figures as text."""
         count, median, worst = len(self.seconds), statistics.median(self.seconds), max(self.seconds)
         each = 1000 * self.cpu / count
         return f"{1000 * median:6.0f} ms (median of {count}; worst {1000 * worst:.0f} ms), {each:.0f} ms of CPU each"
@@ -128,7 +128,7 @@ async def _populate(writer: Writer, nodes: int, row: Row) -> None:
 
 
 async def _lone(writer: Writer, watch: BindWatch, name: str) -> float:
-    """Make a pod; returns the seconds until it has its node."""
+    """Create a pod; return the seconds until it is bound."""
     body = pod(name, "batchsched")
     body["metadata"]["labels"] = LONE
     begun = time.monotonic()
@@ -137,7 +137,7 @@ async def _lone(writer: Writer, watch: BindWatch, name: str) -> float:
 
 
 async def _change(writer: Writer, number: int) -> None:
-    """Change a node as a kubelet does that has pulled an image."""
+    """Change a node like a kubelet that has pulled an image."""
     images = [{"names": [f"image-{number}"], "sizeBytes": 1}]
     await writer.patch(NODES, "", f"node-{number:05d}", {"status": {"images": images}}, "status")
 
@@ -189,7 +189,7 @@ async def _measure(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print."""
+    """Run the bench and print the figures."""
     parser = argparse.ArgumentParser(prog="bench.cluster idle", description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=500, help="gangs that run")

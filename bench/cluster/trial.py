@@ -150,7 +150,7 @@ class _Page(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Watch:
-    """Notes when each pod was bound; implements `ports.cluster.Sink`."""
+    """Records when each pod was bound; implements `ports.cluster.Sink`."""
 
     wanted: int
     bound: dict[str, float] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class _Watch:
                 self.done.set()
 
     def on_delete(self, raw: bytes) -> None:
-        """A pod that goes was bound or was not."""
+        """A deleted pod changes nothing."""
 
     def set_object_aside(self, item: bytes, problem: str) -> None:
         self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
@@ -189,7 +189,7 @@ def run(
 
 
 def install(plane: ControlPlane) -> None:
-    """Make our kinds, and compile the package, as an installation of it does.
+    """Create the CustomResourceDefinitions, and compile the package as an installation does.
 
     An environment that keeps no bytecode would compile all of it at each start.
     """
@@ -276,7 +276,7 @@ def check_running(plane: ControlPlane, process: psutil.Process) -> None:
 
 
 async def _reports(connection: Connection, process: psutil.Process, cpu: float, wanted: int) -> Reports:
-    """Wait for the Events; kube-scheduler may drop some, so that silence ends it, too."""
+    """Wait for the Events. kube-scheduler may drop some, so that ten seconds without one end the wait too."""
     before = now = await _events(connection)
     heard = time.monotonic()
     while now < wanted and time.monotonic() - heard < SILENCE:
@@ -288,14 +288,14 @@ async def _reports(connection: Connection, process: psutil.Process, cpu: float, 
 
 
 async def _events(connection: Connection) -> int:
-    """Return how many Events there are. They are counted, not watched, so that this costs next to nothing."""
+    """Return the number of Events. A list with the limit 1 states it, which costs less than a watch."""
     raw = await connection.request("GET", EVENTS.path(), query={"limit": "1"}, deadline=60.0)
     page = msgspec.json.decode(raw, type=_Page)
     return len(page.items or ()) + page.metadata.remaining_item_count
 
 
 def start(plane: ControlPlane, scheduler: str, row: Row, nodes: int, port: int = 0) -> psutil.Process:
-    """Start a scheduler, and do not wait. It serves nothing unless a port is given, as kube-scheduler here."""
+    """Start a scheduler without waiting for it. It serves no HTTP unless a port is given, like kube-scheduler here."""
     if scheduler == "kube-scheduler":
         plane.start_scheduler()
         return psutil.Process(plane.pid("kube-scheduler"))
@@ -335,14 +335,14 @@ def spent(process: psutil.Process) -> tuple[float, float]:
 
 
 def stop(process: psutil.Process) -> None:
-    """End it at once."""
+    """Kill a process."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     process.wait(30)
 
 
 async def bind_all(connection: Connection, row: Row, nodes: int) -> None:
-    """Bind every pod of a row, round robin: what the API server and the client can take at most."""
+    """Bind all pods of a row round robin, which is the most that the API server and the client can do."""
     writer = Writer(connection, SystemClock())
     names = [f"job-{job}-{number}" for job in range(row.jobs) for number in range(row.size)]
     await asyncio.gather(

@@ -1,7 +1,7 @@
-"""The pipeline: microseconds a pod by plugin and by point, whole sessions pod by pod, and how they grow.
+"""The pipeline: microseconds for each pod by plugin and extension point, sessions pod by pod, and their growth.
 
-CPU time throughout: the machine is shared. The workloads are scheduler_perf's where they can be built; its figures are
-of a whole kube-scheduler with its API server on other machines, and so no more than a measure of scale.
+All times are CPU times. The workloads are those of scheduler_perf that can be built here. Its published figures
+are of a whole kube-scheduler with its API server on other machines, so that only their magnitude can be compared.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BASIC = BY_NAME["SchedulingBasic"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One measurement: microseconds at each number of nodes, what is allowed at 5,000, and what is published."""
+    """One measurement: microseconds at each number of nodes, the target at 5,000 nodes, and the published figure."""
 
     name: str
     micros: list[float]
@@ -42,13 +42,13 @@ class Line:
 
 
 def median(options: argparse.Namespace, measure: Callable[[int], float]) -> float:
-    """The median over the repeats, each with a seed of its own, in microseconds."""
+    """Return the median over the repeats, each with its own seed, in microseconds."""
     seeds = range(options.seed, options.seed + options.repeats)
     return statistics.median(measure(seed) for seed in seeds) * 1e6
 
 
 def points(options: argparse.Namespace, name: str) -> list[Line]:
-    """A line for each plugin and point: the first pod at each number of nodes, then what the next pods take."""
+    """Return a line for each plugin and extension point: the first pod at each number of nodes, and the next pods."""
     sizes = options.nodes
     found: dict[tuple[str, str], list[float]] = {}
     for at, nodes in enumerate(sizes):
@@ -65,7 +65,7 @@ def points(options: argparse.Namespace, name: str) -> list[Line]:
 
 
 def sessions(options: argparse.Namespace) -> list[Line]:
-    """What is promised, size by size."""
+    """Return the lines with a target, by number of nodes."""
 
     def over(name: str, most: float | None, measure: Callable[[int, int], float]) -> Line:
         micros = [
@@ -89,7 +89,7 @@ def sessions(options: argparse.Namespace) -> list[Line]:
 
 
 def specs(options: argparse.Namespace) -> list[Line]:
-    """One session over pods that all differ: CPU microseconds of its tables and of its decision."""
+    """Return the lines of a session over pods with different specs: CPU microseconds of its tables and its decision."""
     lines = []
     by_name = {"cpu": distinct_cpu, "mix": distinct_mix, "anti-affinity": distinct_anti_affinity}
     for name, pod_of in by_name.items():
@@ -109,7 +109,7 @@ def specs(options: argparse.Namespace) -> list[Line]:
 
 
 def workloads(options: argparse.Namespace) -> list[Line]:
-    """Microseconds a pod of scheduler_perf's workloads."""
+    """Return the microseconds for each pod of the workloads of scheduler_perf."""
     found = []
     for one in WORKLOADS:
         pods = one.arrivals or options.pods // 5
@@ -127,7 +127,7 @@ def workloads(options: argparse.Namespace) -> list[Line]:
 
 
 def differing(options: argparse.Namespace) -> list[str]:
-    """Name the workloads with different decisions for cached and new results: there must be none."""
+    """Return the workloads for which cached results lead to another decision than new ones; there must be none."""
     found = []
     for one in WORKLOADS:
         cluster = snapshot(one, min(500, max(options.nodes)), one.arrivals or 100, options.seed)
@@ -160,7 +160,7 @@ def _more(line: Line, nodes: Sequence[int]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the bench takes."""
+    """Return the parser of the arguments."""
     found = argparse.ArgumentParser("python -m bench.pipeline", description=__doc__)
     found.add_argument(
         "--nodes", default="100,1000,5000,15000", type=lambda text: [int(part) for part in text.split(",")]
@@ -179,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; returns 1 if cached results give another decision than new ones."""
+    """Run the bench and print the figures; return 1 if cached results lead to another decision than new ones."""
     options = parser().parse_args(arguments)
     tables: dict[str, Callable[[], list[Line]]] = {
         "points: a plain pod": lambda: points(options, "SchedulingBasic"),

@@ -21,18 +21,18 @@ BLUE = {"matchLabels": {"color": "blue"}}
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Pods that are there, and equal pods that arrive.
+    """Existing pods, and equal pods that are placed.
 
     Args:
       name: as in scheduler_perf.
       arriving: the spec of the pods that are placed, without their requests.
-      labels: of the pods that are placed, and of those that are there.
+      labels: of the pods that are placed, and of the existing pods.
       requests: of the pods that are placed.
-      there: the spec of those that are there, where it differs.
-      filled: fillers on each node: the cluster of the preemption workload.
-      published: pods per second that its users accept as the least, at 5,000 nodes; None where none is published.
-      most: milliseconds a pod that are allowed here, at 5,000 nodes; None where nothing is promised.
-      arrivals: how many pods arrive, where it is not the number that the bench is asked for.
+      there: the spec of the existing pods if it differs; None if it does not.
+      filled: number of pods that fill each node, for the preemption workload.
+      published: the threshold of scheduler_perf in pods per second at 5,000 nodes; "" if it has none.
+      most: the target in milliseconds for each pod at 5,000 nodes; None for no target.
+      arrivals: the number of pods that are placed, if it is not that of the arguments.
     """
 
     name: str
@@ -47,25 +47,25 @@ class Workload:
 
 
 def spread(key: str, skew: int, action: str) -> dict[str, Any]:
-    """A spec that spreads blue pods."""
+    """Return a spec that spreads blue pods."""
     asked = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": action, "labelSelector": BLUE}
     return {"topologySpreadConstraints": [asked]}
 
 
 def near(kind: str, key: str) -> dict[str, Any]:
-    """A spec that must be near blue pods, or away from them."""
+    """Return a spec with required affinity or anti-affinity to blue pods."""
     required = [{"topologyKey": key, "labelSelector": BLUE, "namespaces": ["default"]}]
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
 def preferred(kind: str, key: str) -> dict[str, Any]:
-    """A spec that would like to be near blue pods, or away from them."""
+    """Return a spec with preferred affinity or anti-affinity to blue pods."""
     wish = {"weight": 1, "podAffinityTerm": {"topologyKey": key, "labelSelector": BLUE}}
     return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
 
 
 def in_zones(*zones: str) -> dict[str, Any]:
-    """A spec that is bound to zones."""
+    """Return a spec with node affinity to zones."""
     term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": list(zones)}]}
     required = {"nodeSelectorTerms": [term]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
@@ -104,7 +104,7 @@ BY_NAME = {one.name: one for one in (*WORKLOADS, EVERYTHING)}
 
 
 def nodes(count: int, seed: int) -> tuple[Node, ...]:
-    """Nodes in three zones, each with ten images of thirty; one in twenty has a taint that discourages."""
+    """Return nodes in three zones, each with ten of thirty images; one in twenty has a PreferNoSchedule taint."""
     rng = random.Random(seed)
     images = [{"names": [f"registry.example/app-{at}:1"], "sizeBytes": 2**26 * (at + 1)} for at in range(30)]
     return tuple(_node(at, rng.sample(images, 10), soft=rng.random() < 0.05) for at in range(count))
@@ -124,7 +124,7 @@ def _node(at: int, images: list[dict[str, Any]], *, soft: bool) -> Node:
 
 
 def pods(prefix: str, template: dict[str, Any], on: Iterable[str]) -> tuple[Pod, ...]:
-    """Equal pods, one for each name of a node in `on`; "" for one that waits."""
+    """Return equal pods, one for each node name in `on`; "" for a pending pod."""
     common = msgspec.convert(template, Pod)
     places = tuple(on)
     specs = {
@@ -143,7 +143,7 @@ def pods(prefix: str, template: dict[str, Any], on: Iterable[str]) -> tuple[Pod,
 
 
 def template(spec: dict[str, Any], labels: dict[str, str], requests: dict[str, str]) -> dict[str, Any]:
-    """A pod with one container."""
+    """Return a pod with one container."""
     container = {
         "name": "main",
         "image": "registry.example/app-7:1",
@@ -156,7 +156,7 @@ def template(spec: dict[str, Any], labels: dict[str, str], requests: dict[str, s
 
 
 def snapshot(workload: Workload, count: int, waiting: int, seed: int) -> Snapshot:
-    """A cluster of `count` nodes: one pod there for five nodes, and `waiting` to be placed."""
+    """Return a cluster of `count` nodes with one bound pod for every five nodes, and `waiting` pending pods."""
     made = nodes(count, seed)
     names = [one.metadata.name for one in made]
     rng = random.Random(seed + 1)

@@ -1,4 +1,4 @@
-"""CPU time by plugin and by point: the plugins of a pipeline, each of their methods under a clock."""
+"""CPU time by plugin and extension point: each method of the plugins of a pipeline is timed."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Seconds = dict[tuple[str, str], float]
 
 
 class Clocks:
-    """CPU seconds by plugin and point; they are put around the methods of a pipeline's plugins."""
+    """CPU seconds by plugin and extension point, measured around the methods of the plugins of a pipeline."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.seconds: Seconds = {}
@@ -46,14 +46,14 @@ class Clocks:
         return call
 
     def take(self, pods: int) -> Seconds:
-        """Return the seconds a pod since the last call."""
+        """Return the seconds for each pod since the last call."""
         taken = {key: seconds / pods for key, seconds in self.seconds.items()}
         self.seconds = {}
         return taken
 
 
 def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds, Seconds]:
-    """Place equal pods one after the other; return seconds a pod of the first, and of the others.
+    """Place equal pods one after the other; return the seconds of the first pod, and the mean seconds of the others.
 
     The first meets tables on which nothing was asked yet, the others what the first left standing.
     """

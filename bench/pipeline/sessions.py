@@ -1,4 +1,4 @@
-"""CPU time of whole sessions, pod by pod, and of what is said of a class."""
+"""CPU time of whole sessions pod by pod, and of the masks and scores of one pod class."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PODWISE = Profile.model_validate({"solver": {"enabled": False}})
 
 
 class Forgetful(ResultCache):
-    """A result cache that keeps nothing: plugins are called for every pod on every node."""
+    """A result cache that keeps no results, so that plugins are called for every pod on every node."""
 
     @override
     def results_of_class(self, pod: PodClass) -> ClassResults:
@@ -29,14 +29,14 @@ class Forgetful(ResultCache):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSession:
-    """One session: CPU seconds, and what was decided."""
+    """One session: CPU seconds and decision."""
 
     seconds: float
     decision: Decision
 
 
 def session(cluster: Snapshot, *, forgetful: bool = False) -> MeasuredSession:
-    """Decide pod by pod over new tables without cached results; building them is not counted."""
+    """Decide pod by pod over new tables without cached results; the time to build the tables is not counted."""
     sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
@@ -47,7 +47,7 @@ def session(cluster: Snapshot, *, forgetful: bool = False) -> MeasuredSession:
 
 
 def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
-    """CPU seconds of a session over a frame that has seen one before; forgetful: as for a class that is new."""
+    """Return the CPU seconds of a second session over the same tables; `forgetful`: as for a new pod class."""
     sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
@@ -58,7 +58,7 @@ def second_session(cluster: Snapshot, *, forgetful: bool = False) -> float:
 
 
 def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
-    """CPU seconds until masks and scores of a class with `pods` pods are known, over tables with cached results."""
+    """Return the CPU seconds until masks and scores of a class with `pods` pods are known, with cached results."""
     cluster = snapshot(workload, nodes, pods, seed)
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
@@ -76,5 +76,5 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
 
 
 def same(one: Decision, other: Decision) -> bool:
-    """Tell whether two decisions place the same pods on the same nodes."""
+    """Return whether two decisions place the same pods on the same nodes."""
     return one.assignments == other.assignments and one.refusals == other.refusals

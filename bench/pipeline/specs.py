@@ -19,18 +19,18 @@ MIB = 2**20
 
 
 def distinct_cpu(at: int) -> Pod:
-    """A plain pod; no other number gives the same CPU request."""
+    """Return a pod with a CPU request that no other number has."""
     return _pod(at, {}, {}, {"cpu": f"{100 + at}m"})
 
 
 def distinct_mix(at: int) -> Pod:
-    """A pod with a CPU request, a memory request, labels and a node selector that few other numbers share."""
+    """Return a pod with CPU and memory requests, labels and a node selector that few other numbers have."""
     requests = {"cpu": f"{100 + at * 7 % 1999}m", "memory": str((64 + at) * MIB)}
     return _pod(at, {"nodeSelector": {ZONE: f"zone{at % ZONES}"}}, {"app": f"app-{at}"}, requests)
 
 
 def distinct_anti_affinity(at: int) -> Pod:
-    """A pod that no other pod with its label, which only this pod has, may join on a node."""
+    """Return a pod with anti-affinity to a label that only this pod has."""
     labels = {"app": f"app-{at}"}
     terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}]
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -45,7 +45,7 @@ def _pod(at: int, spec: dict[str, Any], labels: dict[str, str], requests: dict[s
 
 @dataclass(frozen=True, slots=True)
 class SpecSession:
-    """CPU seconds of one session: to build its tables from a snapshot, and to decide."""
+    """The CPU seconds of one session: of its tables from a snapshot, and of its decision."""
 
     tables: float
     decide: float

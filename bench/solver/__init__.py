@@ -1,4 +1,4 @@
-"""The session solver: greedy, final, bound, gap, seconds by stage and memory, on seeded synthetic sessions."""
+"""The session solver on random sessions: greedy and final objective, bound, gap, seconds by stage and memory."""
 
 import argparse
 import json
@@ -50,7 +50,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One instance, solved. Objectives by tier; `use` is the share of the free GPUs that is used."""
+    """One solved instance. Objectives are by tier; `use` is the share of the free GPUs that is used."""
 
     nodes: int
     gangs: int
@@ -73,7 +73,7 @@ class Measured:
 
 
 def draw(options: argparse.Namespace, seed: int) -> Instance:
-    """The instance that the options name."""
+    """Return the instance that the options describe."""
     if options.uncontended:
         pods = options.pods or 2 * options.nodes
         return uncontended(options.nodes, options.gangs, seed, pods, options.tiers)
@@ -126,7 +126,7 @@ def _use(problem: Problem, solution: Solution) -> float:
 
 
 def show(results: list[Measured]) -> None:
-    """A line per instance, and the medians."""
+    """Print a line for each instance, and the medians."""
     print(f"{'seed':>6} {'pods':>7} {'greedy':>8} {'final':>8} {'bound':>8} {'greedy gap':>10} {'gap':>7} {'GPU':>6}"
           f" {'gain':>7} {'wall s':>7} {'cpu s':>6} {'MB':>5}  stages")  # fmt: skip
     for one in results:
@@ -160,7 +160,7 @@ def _median(results: list[Measured]) -> Measured:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the bench takes."""
+    """Return the parser of the arguments."""
     found = argparse.ArgumentParser("python -m bench.solver", description=__doc__)
     found.add_argument("--nodes", type=int, default=1000)
     found.add_argument("--gangs", type=int, default=100)
@@ -219,7 +219,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure each seed in a process of its own, so that its peak memory is its own."""
+    """Run each seed in its own process, so that its peak memory is measured."""
     options = parser().parse_args(arguments)
     _check_options(options)
     if options.optimum:
@@ -236,7 +236,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Refuse options before a long run that could not use them."""
+    """Refuse combinations of options that the bench cannot use, before a long run."""
     if options.optimum < 0:
         parser().error("--optimum: expected a number of instances, 1 or more")
     if options.plot and not options.budgets:

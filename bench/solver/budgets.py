@@ -1,4 +1,4 @@
-"""The gap over the budget: a table, a plot, and whether a larger budget ever lost anything."""
+"""The gap over the budget: a table, a plot, and whether a larger budget ever gave a worse solution."""
 
 import statistics
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class BudgetRow:
 
     @property
     def median(self) -> float:
-        """The median of the gaps."""
+        """Return the median of the gaps."""
         return statistics.median(self.gaps)
 
 
@@ -43,7 +43,7 @@ def lost_objectives(rows: list[BudgetRow]) -> list[tuple[float, int]]:
 
 
 def show_budgets(rows: list[BudgetRow]) -> None:
-    """Print a line per budget, with a bar of the median gap, and the budgets that lost something."""
+    """Print a line for each budget with a bar of the median gap, and the budgets that gave a worse solution."""
     print(f"{'budget':>7} {'median':>8} {'worst':>8} {'cpu s':>6}")
     widest = max(row.median for row in rows) or 1.0
     for row in rows:

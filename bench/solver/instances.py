@@ -44,7 +44,7 @@ FULLEST: Final = 0.86
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """One kind of machine: milli-CPU, bytes, GPUs, and its share of the racks."""
+    """A node type: milli-CPU, bytes, GPUs, and its share of the racks."""
 
     name: str
     cpu: int
@@ -63,18 +63,18 @@ MAX_PODS: Final = 110
 
 
 Fill = Callable[[NodeType, np.random.Generator], Amounts]
-"""Draws what is used of a node."""
+"""Draws the used amounts of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """How gangs are drawn.
+    """The distribution of random gangs.
 
     Args:
       bound: share of the GPU gangs that name a topology level.
       required: share of those that require it; the others prefer it.
       levels: probabilities of zone, block and rack.
-      rack_gpus: the GPUs that a gang may ask for and still fit a usual rack.
+      rack_gpus: the largest request of a gang in GPUs that fits in most racks.
       templates: probabilities of 1, 2, ... templates.
     """
 
@@ -91,7 +91,7 @@ PARTITIONED: Final = Draws(0.7, 0.68, (0.1, 0.2, 0.7), 2.0 * RACK, (0.1, 0.2, 0.
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, what its filler pod uses, its domains, and its node group (-1: none)."""
+    """A node, the amounts that its filler pod uses, its domains, and its node group (-1: none)."""
 
     name: str
     type: NodeType
@@ -115,7 +115,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A gang: its templates, order, queue, and what it asks of the topology (index into LEVELS, or -1).
+    """A gang: its templates, order and queue, and its required and preferred topology level (index into LEVELS, or -1).
 
     `priority` 0 is the highest; `tier` is the same with four tiers, 0 for all with one. `selects` is a node type and
     `groups` are node groups; empty means any. `minimum` is the number of pods that the gang needs; 0 means all.
@@ -155,7 +155,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A session's input. Queues 0-2 are departments, 3-11 the queues that gangs name."""
+    """The input of a session. Queues 0-2 are departments, 3-11 the queues of gangs."""
 
     nodes: tuple[Node, ...]
     gangs: tuple[Gang, ...]
@@ -187,7 +187,7 @@ def partitioned(nodes: int, gangs: int, seed: int, demand: Demand = (1.3, 1.3), 
 
 
 def _select_groups(gang: Gang, rng: np.random.Generator) -> Gang:
-    """The gang with one to three node groups, or any: half of the gangs select."""
+    """Return a gang with one to three node groups, or without: half of the gangs select groups."""
     count, selects = int(rng.integers(1, 4)), rng.random() < 0.5
     chosen = np.sort(rng.choice(GROUPS, count, replace=False)).tolist()
     return replace(gang, groups=tuple(chosen)) if selects else gang
@@ -215,7 +215,7 @@ def _nodes(count: int, fill: Fill, rng: np.random.Generator) -> tuple[Node, ...]
 
 
 def fill_lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
-    """Draw what is used of a node: CPU and memory follow the GPUs, about a third less full."""
+    """Draw the used amounts of a node: CPU and memory are about a third less full than its GPUs."""
     if rng.random() >= 0.8:
         return (0, 0, 0)
     gpu = int(rng.integers(0, kind.gpu + 1)) if kind.gpu else 0
@@ -226,7 +226,7 @@ def fill_lean(kind: NodeType, rng: np.random.Generator) -> Amounts:
 
 
 def fill_noisy(kind: NodeType, rng: np.random.Generator) -> Amounts:
-    """Draw what is used of a node: each resource is as full as the node, give or take a fifth."""
+    """Draw the used amounts of a node: each resource is as full as the node, with a random factor of 0.8 to 1.2."""
     if rng.random() >= NOISY_SHARE:
         return (0, 0, 0)
     cpu, memory, gpu = np.clip(rng.uniform(0.0, FULLEST) * rng.uniform(0.8, 1.2, 3), 0.0, 0.95).tolist()
@@ -281,14 +281,14 @@ def _topology(gpu: bool, draws: Draws, rng: np.random.Generator) -> tuple[int, i
 
 
 def _largest(required: int, nodes: int, draws: Draws) -> float:
-    """The GPUs that a gang may ask for and still fit a usual domain of its level."""
+    """Return the largest request of a gang in GPUs that fits in most domains of its level."""
     return (4.0 * min(nodes, 4 * BLOCK), 2.0 * min(nodes, BLOCK), draws.rack_gpus, 1e12)[
         required if required >= 0 else 3
     ]
 
 
 def _shares(of: np.ndarray, caps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Lognormal shares that sum to 1 over the chosen gangs, with what is over a cap given to the others."""
+    """Return lognormal shares that sum to 1 over the chosen gangs; amounts above a cap are given to the others."""
     share = np.where(of, rng.lognormal(0.0, 1.0, len(of)), 0.0)
     share /= max(share.sum(), 1e-12)
     for _ in range(8):
@@ -303,7 +303,7 @@ def _shares(of: np.ndarray, caps: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def _parts(draws: Draws, rng: np.random.Generator) -> np.ndarray:
-    """What each template of a gang has of the gang's request."""
+    """Return the share of each template in the request of a gang."""
     return rng.dirichlet(np.ones(int(rng.choice(len(draws.templates), p=draws.templates)) + 1))
 
 
@@ -329,7 +329,7 @@ def _cpu_templates(cpus: float, draws: Draws, rng: np.random.Generator) -> tuple
 
 
 def _queues(free_cpu: int, free_gpu: int) -> tuple[Queue, ...]:
-    """Three departments share what is free; each of their three teams may take two fifths of its department's."""
+    """Return three departments with equal limits, and three teams in each with two fifths of its limit."""
     departments = [Queue(f"dept-{i}", -1, int(free_cpu / 3), int(free_gpu / 3)) for i in range(3)]
     queues = [Queue(f"team-{i}", i // 3, int(free_cpu * 0.4 / 3), int(free_gpu * 0.4 / 3)) for i in range(9)]
     return (*departments, *queues)

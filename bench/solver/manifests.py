@@ -20,7 +20,7 @@ def write(instance: Instance, path: Path) -> None:
 
 
 def items(instance: Instance) -> list[Manifest]:
-    """Every object of an instance."""
+    """Yield the objects of an instance."""
     found: list[Manifest] = [_topology(), *(_priority(p) for p in range(instance.tiers))]
     found += [_queue(queue, instance.queues) for queue in instance.queues]
     for node in instance.nodes:
@@ -135,7 +135,7 @@ def _pod_group(gang: Gang, instance: Instance) -> Manifest:
 
 
 def _pods(gang: Gang) -> list[Manifest]:
-    """The pods of a gang, template after template."""
+    """Yield the pods of a gang by template."""
     found: list[Manifest] = []
     for number, template in enumerate(gang.templates):
         amounts = _amounts(template.cpu, template.memory, template.gpu)

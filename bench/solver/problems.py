@@ -1,4 +1,4 @@
-"""An instance as the solver sees it: arrays."""
+"""An instance as the arrays that the solver reads."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from bench.solver.instances import DAY, MAX_PODS, Instance
 
 
 def to_problem(instance: Instance) -> Problem:
-    """Translate an instance; the shapes and units are those of `Problem`."""
+    """Return an instance as a `Problem`."""
     nodes, gangs = instance.nodes, instance.gangs
     capacity = np.array([[n.type.cpu, n.type.memory, n.type.gpu, MAX_PODS] for n in nodes], np.int64)
     used = np.array([[*n.used, 1 if n.used[0] else 0] for n in nodes], np.int64)

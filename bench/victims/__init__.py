@@ -1,4 +1,4 @@
-"""Victims: what the least costly set costs against three greedies, and the seconds it takes, on full clusters."""
+"""Victims on full clusters: the cost of the chosen set compared with three greedy methods, and the CPU seconds."""
 
 import argparse
 import json
@@ -47,17 +47,17 @@ class Measured:
 
     @property
     def gain(self) -> float:
-        """How much cheaper than the best greedy as it picks."""
+        """How much the solver is cheaper than the best greedy method."""
         return 1 - self.cost / self.picked if self.picked else 0.0
 
     @property
     def trimmed(self) -> float:
-        """How much cheaper than the best greedy without unneeded victims."""
+        """How much the solver is cheaper than the best greedy method without unneeded victims."""
         return 1 - self.cost / self.greedy if self.greedy > 0 else 0.0
 
 
 def measure(name: str, shape: Shape) -> Measured:
-    """Choose the victims of one instance, and let the greedies do the same."""
+    """Choose the victims of one instance by the solver and by the greedy methods."""
     problem = draw(shape)
     cpu, wall = time.process_time(), time.perf_counter()
     answer = choose_victims(problem, VictimBudget())
@@ -87,7 +87,7 @@ def measure(name: str, shape: Shape) -> Measured:
 
 
 def show(results: list[Measured]) -> None:
-    """A line for each instance, and the medians of each case."""
+    """Print a line for each instance, and the medians of each case."""
     print(f"{'case':32} {'seed':>4} {'units':>6} {'victims':>7} {'cost':>9} {'gap':>6}"
           f" {'cheaper':>8} {'trimmed':>8} {'cpu s':>6} {'wall s':>6}")  # fmt: skip
     for one in results:
@@ -107,7 +107,7 @@ def show(results: list[Measured]) -> None:
 
 
 def small() -> list[Measured]:
-    """200 instances of all kinds on 20-200 nodes."""
+    """Return 200 instances of all kinds with 20 to 200 nodes."""
     return [
         measure(
             "small",
@@ -125,7 +125,7 @@ def small() -> list[Measured]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the bench takes."""
+    """Return the parser of the arguments."""
     found = argparse.ArgumentParser("python -m bench victims", description=__doc__)
     found.add_argument("--seeds", type=int, default=5, help="the number of instances of each case")
     found.add_argument("--no-small", action="store_true", help="without the 200 small instances")
@@ -134,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure all cases; 1 when an answer is unsound or costs more than a greedy's."""
+    """Run all cases; return 1 if a set of victims is invalid or costs more than that of a greedy method."""
     options = parser().parse_args(arguments)
     results = [
         measure(name, Shape(s.nodes, seed, s.pods, s.gpus, s.racks, s.aligned))

@@ -1,4 +1,4 @@
-"""Seeded clusters full of gangs that may be evicted, and a pending gang.
+"""Random clusters full of gangs that may be evicted, with one pending gang.
 
 Nodes have 8 GPUs and are in racks of 16. Gangs run on them until 97 % of the GPUs are used, two thirds side by side,
 as a scheduler packs them, the others wherever there was room. In a shared cluster they are many and small (1-8 pods of
@@ -31,13 +31,13 @@ RACK: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large an instance is, and what is asked for.
+    """The size of an instance, and the request of the pending gang.
 
     Args:
       nodes, seed: of the cluster.
       pods, gpus: of the pending gang.
       racks: it requires one rack.
-      aligned: gangs that run are few and large.
+      aligned: the running gangs are few and large.
     """
 
     nodes: int
@@ -50,7 +50,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What gangs that run are like: pods, each size as likely as another, and GPUs of a pod with their chances."""
+    """The distribution of running gangs: equally likely numbers of pods, and GPUs of a pod with probabilities."""
 
     pods: tuple[int, ...]
     gpus: tuple[int, ...]
@@ -96,7 +96,7 @@ def draw(shape: Shape) -> VictimProblem:
 
 
 def _places(dice: np.random.Generator, free: np.ndarray, request: np.ndarray, pods: int) -> np.ndarray:
-    """Nodes for the pods of a gang, one third scattered; none where they do not fit."""
+    """Return nodes for the pods of a gang, one third scattered; empty if they do not fit."""
     fit = (free // np.maximum(request, 1)).min(axis=1)
     if dice.random() < SCATTERED:
         order = dice.permutation(len(free))
