@@ -27,6 +27,8 @@ MAX_THRESHOLDS: Final = 16
 """Maximum sizes of one slot function that form rows; of more, the quantiles are kept."""
 MAX_GANG_SETS: Final = 64
 """Maximum sets of gangs of a level that are counted: those that exceed the domains for them by most."""
+MAX_SUMS_AT_ONCE: Final = 2**20
+"""Maximum sums over the smallest gangs of a set that are computed at once: it bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,14 +146,15 @@ def _nested(outer: IntArray) -> bool:
 
 
 def _size_rows(items: RivalGangs) -> Iterator[RivalRow]:
+    fits = items.fits.astype(np.int64)
     for size, limit in zip(items.sizes, items.supply, strict=True):
-        for threshold in _thresholds(size):
-            factors = size // threshold
-            large = factors > 0
-            holding = items.fits[large].any(axis=0)
-            right = int((limit[holding] // threshold).sum())
-            if int(factors.sum()) > right:
-                yield RivalRow(items.gangs[large], factors[large], right)
+        thresholds = np.array(_thresholds(size), np.int64)
+        factors = size // thresholds[:, None]
+        holding = (factors > 0) @ fits > 0
+        right = np.where(holding, limit // thresholds[:, None], 0).sum(axis=1)
+        for row in np.flatnonzero(factors.sum(axis=1) > right).tolist():
+            large = factors[row] > 0
+            yield RivalRow(items.gangs[large], factors[row, large], int(right[row]))
 
 
 def _thresholds(size: IntArray) -> list[int]:
@@ -192,9 +195,15 @@ def _count_gangs_held(items: RivalGangs, chosen: BoolArray) -> int:
     shared = held > 1
     fits, most = fits[:, shared], held[shared]
     sizes, supply = items.sizes[:, chosen], items.supply[:, shared]
-    for row in np.flatnonzero((sizes @ fits > supply).any(axis=1)).tolist():
-        order = np.argsort(sizes[row], kind="stable")
-        total = np.cumsum(np.where(fits[order], sizes[row, order, None], 0), axis=0)
+    exceeded = np.flatnonzero((sizes @ fits > supply).any(axis=1))
+    # All sizes at once: most sets are small, so that one call for each size would cost more than its work.
+    parts = 1 + fits.size * len(exceeded) // MAX_SUMS_AT_ONCE
+    for rows in np.array_split(exceeded, parts):
+        order = np.argsort(sizes[rows], axis=1, kind="stable")
+        inside = fits[order]
+        ascending = np.take_along_axis(sizes[rows], order, axis=1)
+        total = np.cumsum(np.where(inside, ascending[:, :, None], 0), axis=1)
         # Sums of the smallest gangs only grow, so that as many gangs fit as sums do.
-        most = np.minimum(most, (fits[order] & (total <= supply[row])).sum(axis=0))
+        held_by_size = (inside & (total <= supply[rows, None])).sum(axis=1)
+        most = np.minimum(most, held_by_size.min(axis=0, initial=len(fits)))
     return int(held[~shared].sum()) + int(most.sum())

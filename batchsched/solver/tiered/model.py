@@ -9,7 +9,7 @@ A gang with a required level has candidate domains; a *cell* is the nodes of one
 the pods of one class under one switch. Their number is factor · value of the load's variable.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.tiered.domain_rows import DomainRows
+from batchsched.solver.tiered.domain_rows import DomainRows, RivalRow
 from batchsched.solver.tiered.node_pools import NodePools, SlotSupply
 
 MAX_BEST_FIT_DOMAINS: Final = 4
@@ -212,7 +212,8 @@ class TieredModel(LinearModel):
     """The CP-SAT model of a large problem: it chooses gangs, pod counts and domains, but assigns no pods to nodes.
 
     Cuts only tighten it. Attributes `class_index`, `switch`, `cell`, `variable`, `factor` [J] describe the loads;
-    `cell` points into `cells`; `y` [G] are the gangs' variables.
+    `cell` points into `cells`; `y` [G] are the gangs' variables; `rival_rows` are the rows over gangs that compete for
+    domains.
     """
 
     def __init__(
@@ -222,6 +223,7 @@ class TieredModel(LinearModel):
         incumbent: Solution | None,
         relaxed: bool = False,
         complete: bool = False,
+        rival_rows: Sequence[RivalRow] | None = None,
     ) -> None:
         """Build the model.
 
@@ -231,6 +233,8 @@ class TieredModel(LinearModel):
           incumbent: a solution; its domains are among the candidates.
           relaxed: omit the choice of domains: a model for bounds only.
           complete: make every domain that holds a gang a candidate: then bounds of this model hold, too.
+          rival_rows: the rows over gangs that compete for domains, from another model of the same packing; computed if
+            None.
         """
         super().__init__()
         self.problem: Problem = packing.problem
@@ -257,7 +261,10 @@ class TieredModel(LinearModel):
         self._quotas()
         self._whole_rows()
         self._domain_rows()
-        for row in DomainRows(packing, self.supply, self._domains.containments).rows():
+        if rival_rows is None:
+            rival_rows = tuple(DomainRows(packing, self.supply, self._domains.containments).rows())
+        self.rival_rows = rival_rows
+        for row in rival_rows:
             self.add_row(self.y[row.gangs], row.factors, upper=row.right)
 
     # ------------------------------------------------------------------------------------ variables

@@ -77,12 +77,14 @@ class TieredStage:
             pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
             full = TieredModel(packing, pools, floors.best) if bound or uncut is not problem else None
+            rival_rows = full.rival_rows if full is not None else None
             if (
                 uncut is not problem
             ):  # bounds hold for the session, whatever the cuts have taken from the search
-                packing = Packing(uncut)
+                packing, rival_rows = Packing(uncut), None
                 pools = build_pools(packing)
-            self._loose = TierSolver(TieredModel(packing, pools, None, relaxed=True), self._spending)
+            loose = TieredModel(packing, pools, None, relaxed=True, rival_rows=rival_rows)
+            self._loose = TierSolver(loose, self._spending)
             self._full = (
                 TierSolver(full, self._spending, chooses_domains=True) if full is not None else self._loose
             )
@@ -285,7 +287,10 @@ class TieredStage:
         # The model takes longer to build than its size to estimate.
         if _count_domain_choices(packing) > MAX_COMPLETE_VARIABLES:
             return
-        model = TieredModel(packing, self._loose.aggregate.pools, None, complete=True)
+        loose_model = self._loose.aggregate
+        model = TieredModel(
+            packing, loose_model.pools, None, complete=True, rival_rows=loose_model.rival_rows
+        )
         if model.variable_count > MAX_COMPLETE_VARIABLES:
             return
         complete = TierSolver(model, self._spending)
