@@ -20,13 +20,15 @@ from tests.solver.instances import problem_of, problems
 
 def rows_of(problem: Problem) -> list[RivalRow]:
     packing = Packing(problem)
-    containments = CandidateDomains(packing, None).containments
-    return list(DomainRows(packing, SlotSupply(packing), containments).rows())
+    supply = SlotSupply(packing)
+    return list(DomainRows(packing, supply, CandidateDomains(packing, supply, None).containments).rows())
 
 
-def most_gangs(free: list[list[int]], gangs: list[dict[str, Any]], levels: list[list[int]]) -> int:
+def most_gangs(
+    free: list[list[int]], gangs: list[dict[str, Any]], levels: list[list[int]], **more: Any
+) -> int:
     """The number of gangs that the model for bounds takes at most."""
-    packing = Packing(problem_of(free, gangs, levels=levels))
+    packing = Packing(problem_of(free, gangs, levels=levels, **more))
     model = TieredModel(packing, build_pools(packing), None, relaxed=True)
     peak = TierSolver(model, CpSatBudget(2.0, 30.0, 0)).maximise_tiers(
         np.zeros(model.variable_count, np.int64), []
@@ -56,6 +58,15 @@ def test_gangs_that_fit_only_into_the_largest_rack_share_it():
 
 def test_a_gang_without_a_rack_that_holds_it_is_not_taken():
     assert most_gangs([[4], [4]], [bound_gang(5)], [[0, 1]]) == 0
+
+
+def test_a_gang_of_two_classes_that_no_rack_holds_together_is_not_taken():
+    classes = [bound_gang(1, 8), bound_gang(2, 7)]
+    one_gang = {"gang": np.zeros(2, np.int32), "need": np.array([3, 0], np.int32)}
+    mask = np.array([[True, True, False]])
+    # The empty second gang counts as taken.
+    assert most_gangs([[8]] * 3, classes, [[0, 0, 0]], **one_gang) == 2
+    assert most_gangs([[8]] * 3, classes, [[0, 0, 0]], mask=mask, **one_gang) == 1
 
 
 def test_gangs_of_racks_use_the_room_of_the_block_around_them():

@@ -45,7 +45,7 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
     gang = {"pods": 1, "demand": [2], "required": required}
     problem = problem_of([[room] for room in free], [gang], levels=levels)
     packing = Packing(problem)
-    return CandidateDomains(packing, solve_greedy(problem) if keep else None), packing
+    return CandidateDomains(packing, SlotSupply(packing), solve_greedy(problem) if keep else None), packing
 
 
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
@@ -63,7 +63,7 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
     gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
     levels = [[index // 2 for index in range(2 * NODES)]]
     packing = Packing(problem_of(free, gangs, levels=levels))
-    cells = CandidateDomains(packing, None).cells_of_gang(0, packing.members_of_gang(0))
+    cells = CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.members_of_gang(0))
     assert NODES - 1 in {cell.areas[0][1] for cell in cells}
 
 
@@ -83,7 +83,10 @@ def test_row_of_a_rack_is_part_of_the_row_of_a_zone_only_if_the_rack_is_inside_t
 def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
-    assert CandidateDomains(packing, None).cells_of_gang(0, packing.members_of_gang(0)) == []
+    assert (
+        CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.members_of_gang(0))
+        == []
+    )
     assert packing.place_gang(0) is None
     assert np.array_equal(packing.domain_nodes(0, 7), [])
 
@@ -136,6 +139,47 @@ def test_nodes_of_one_type_and_mask_share_a_pool_whatever_cpu_is_free_on_them():
     capacity = np.array([[8000], [8000], [4000]])
     problem = problem_of([[1000], [3000], [3000]], [{"pods": 1, "demand": [1000]}], capacity=capacity)
     assert build_pools(Packing(problem)).of_node.tolist() == [1, 1, 0]
+
+
+def gang_of_two_classes(free: list[int], racks: list[int], **more: Any) -> Problem:
+    """A gang with one pod of eight devices and two of seven, all in one rack."""
+    classes = [{"pods": 1, "demand": [8], "required": 0}, {"pods": 2, "demand": [7]}]
+    return problem_of(
+        [[room] for room in free],
+        classes,
+        levels=[racks],
+        gang=np.zeros(2, np.int32),
+        need=np.array([3, 0], np.int32),
+        **more,
+    )
+
+
+def candidates_of(problem: Problem) -> list[int]:
+    packing = Packing(problem)
+    domains = CandidateDomains(packing, SlotSupply(packing), None)
+    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.members_of_gang(0))]
+
+
+def test_a_rack_that_holds_each_class_of_a_gang_but_not_all_together_is_no_candidate():
+    assert candidates_of(gang_of_two_classes([8] * 5, [0, 0, 1, 1, 1])) == [1]
+
+
+def test_nodes_outside_of_the_mask_do_not_make_a_rack_large_enough():
+    mask = np.array([[True, True, False, True, True, True]])
+    assert candidates_of(gang_of_two_classes([8] * 6, [0, 0, 0, 1, 1, 1], mask=mask)) == [1]
+
+
+@pytest.mark.properties
+@given(problems())
+def test_domains_with_room_for_a_gang_include_the_one_that_the_greedy_chose(problem: Problem):
+    solution, packing = solve_greedy(problem), Packing(problem)
+    supply, levels = SlotSupply(packing), problem.nodes.levels
+    for gang in np.flatnonzero(solution.taken & (problem.gangs.required >= 0)).tolist():
+        own = problem.classes.gang[solution.classes] == gang
+        members, level = packing.members_of_gang(gang), int(problem.gangs.required[gang])
+        if own.any() and problem.gangs.pinned[gang] < 0:
+            chosen = int(levels[level, solution.nodes[own][0]])
+            assert chosen in supply.domains_with_room(members, max(1, packing.needs[gang]), level, None)
 
 
 def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():

@@ -138,7 +138,7 @@ class DomainRows:
         if pinned != NONE:
             return [pinned] if self._packing.domain_nodes(level, pinned).size else []
         members = self._packing.members_of_gang(gang)
-        return self._packing.fitting_domains(members, self._packing.needs[gang], level, None)
+        return self._supply.domains_with_room(members, self._packing.needs[gang], level, None)
 
 
 def _nested(outer: IntArray) -> bool:

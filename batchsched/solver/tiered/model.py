@@ -54,10 +54,12 @@ class DomainCell:
 class CandidateDomains:
     """The topology domains that the solver of large problems considers for gangs with a required topology level."""
 
-    def __init__(self, packing: Packing, incumbent: Solution | None, complete: bool = False) -> None:
+    def __init__(
+        self, packing: Packing, supply: SlotSupply, incumbent: Solution | None, complete: bool = False
+    ) -> None:
         """Compute containments of levels and the incumbent's domains; `complete`: all domains are candidates."""
         self._best = len(packing.problem.nodes.free) if complete else MAX_BEST_FIT_DOMAINS
-        self._packing = packing
+        self._packing, self._supply = packing, supply
         self._problem = packing.problem
         self._kept = _domains_of(packing, incumbent) if incumbent is not None else {}
         levels = self._problem.nodes.levels
@@ -116,7 +118,7 @@ class CandidateDomains:
         required, pinned = level
         if pinned != NONE:
             return [pinned] if self._packing.domain_nodes(required, pinned).size else []
-        fitting = self._packing.fitting_domains(members, need, required, nodes)
+        fitting = self._supply.domains_with_room(members, need, required, nodes)
         if chooser is None:
             return fitting
         # Gangs and parts with other numbers choose other domains, so that they do not crowd into the same ones.
@@ -241,7 +243,7 @@ class TieredModel(LinearModel):
         self.packing, self.pools = packing, pools
         self.supply = SlotSupply(packing)
         self.cells: list[DomainCell] = []
-        self._domains = CandidateDomains(packing, None if relaxed else incumbent, complete)
+        self._domains = CandidateDomains(packing, self.supply, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
         loads: list[Load] = []
         self._outer: dict[int, int] = {}

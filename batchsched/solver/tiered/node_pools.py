@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.packing.limits import RowLedger
-from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import IndexArray, IntArray, Problem, group_positions
+from batchsched.solver.packing.packing import GangMembers, Packing
+from batchsched.solver.problem import BoolArray, IndexArray, IntArray, Problem, group_positions
 
 MAX_SPLIT_POOLS: Final = 64
 """Pools are split along a row's partition as long as there are at most this many."""
@@ -128,6 +128,8 @@ class SlotSupply:
     def __init__(self, packing: Packing) -> None:
         """Compute the usable devices: those with the CPU and memory that every pod requests with a device."""
         slots, room = packing.room.slots, packing.room
+        self._packing = packing
+        self._domains: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
         self.demand = slots.demand
         self._free = [row.copy() for row in room.free]
         for device in slots.devices:
@@ -223,6 +225,50 @@ class SlotSupply:
             np.array(of_pods, np.int64).reshape(count, len(classes)),
             np.array(of_nodes, np.int64).reshape(count, len(nodes)),
         )
+
+    def domains_with_room(
+        self, members: GangMembers, need: int, level: int, cell: IntArray | None
+    ) -> list[int]:
+        """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first.
+
+        Unlike `Packing.fitting_domains`, the pods of several classes count together.
+
+        Args:
+          members: the pods of the gang.
+          need: how many of them are to be placed.
+          level: the topology level.
+          cell: the nodes to use; None for all.
+        """
+        key = tuple(members.classes), need, level
+        if cell is None and key in self._domains:
+            return self._domains[key]
+        domains = self._packing.fitting_domains(members, need, level, cell)
+        if need == members.pods and len(members.classes) > 1 and domains:
+            domains = self._without_narrow_domains(members, level, cell, domains)
+        if cell is None:
+            self._domains[key] = domains
+        return domains
+
+    def _without_narrow_domains(
+        self, members: GangMembers, level: int, cell: IntArray | None, domains: list[int]
+    ) -> list[int]:
+        """The given domains, without those that cannot hold all pods of a gang by one of the slot functions."""
+        packing, classes = self._packing, np.array(members.classes, np.int64)
+        pods = packing.problem.classes.count[classes].astype(np.int64)
+        # A domain that could hold each class so many times holds all classes together.
+        fitting = np.stack([packing.count_fitting_by_domain(c, level, cell) for c in members.classes])
+        roomy: BoolArray = np.all(fitting >= len(classes) * pods[:, None], axis=0)
+        tight = [domain for domain in domains if not roomy[domain]]
+        if not tight:
+            return domains
+        nodes = packing.nodes_in_domains(level, tight, cell)
+        masks = packing.problem.kinds.mask[np.unique(packing.problem.classes.kind[classes])]
+        nodes = nodes[masks[:, nodes].any(axis=0)]
+        factors, held = self.slot_functions(classes, nodes)
+        supply = np.zeros((len(roomy), len(factors)), np.int64)
+        np.add.at(supply, packing.problem.nodes.levels[level][nodes], held.T)
+        narrow: BoolArray = np.any(supply < factors @ pods, axis=1)
+        return [domain for domain in domains if roomy[domain] or not narrow[domain]]
 
     def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Composite rows over the two scarcest resources other than devices.
