@@ -4,16 +4,15 @@ All of them accept a function with one argument and return a `concurrent.futures
 kind of worker.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import Any, Final, Protocol, TypeVar
 
 from batchsched.errors import InvalidInput, Unreachable
+from batchsched.runner.solver_processes import end_with_parent
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -80,7 +79,7 @@ class InProcessWorkers:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=end_with_parent)
     try:
         yield pool
     except BaseException:
@@ -89,22 +88,6 @@ def _processes(count: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended: a killed parent cannot stop its workers."""
-    import signal
-
-    # Only the parent handles Ctrl-C; otherwise each worker would print a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-
-        def exit_after_parent() -> None:
-            parent.join()
-            os._exit(1)
-
-        Thread(target=exit_after_parent, daemon=True).start()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.external import NoTelemetry, Telemetry
+from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
@@ -36,7 +37,13 @@ PLANNED_SHARE: Final = 0.25
 """Share of the rounds' budget that these calls may spend in addition."""
 
 
-def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry | None = None) -> Solution:
+def solve(
+    problem: Problem,
+    budget: Budget,
+    seed: int = 0,
+    telemetry: Telemetry | None = None,
+    workers: SolverWorkers | None = None,
+) -> Solution:
     """Choose the gangs of a session to place, and the nodes of their pods.
 
     Args:
@@ -44,6 +51,7 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
       budget: limits of time and rounds.
       seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
       telemetry: receives the duration of each step.
+      workers: processes that the search may use; the solution is the same without them.
 
     Returns:
       a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
@@ -59,9 +67,9 @@ def solve(problem: Problem, budget: Budget, seed: int = 0, telemetry: Telemetry 
         admissible = reduce_problem(problem, unplaceable, beyond)
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = take_subset(admissible, ~beyond)
-        answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry))
+        answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry, workers))
     else:
-        answer = _solved(admissible, budget, seed, telemetry)
+        answer = _solved(admissible, budget, seed, telemetry, workers)
     with telemetry.time_stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
@@ -105,7 +113,9 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
     return problem if offered.all() else problem.restrict_to_resources(np.flatnonzero(offered))
 
 
-def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
+def _solved(
+    admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry, workers: SolverWorkers | None
+) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_repeatedly_refused_gangs(admissible)
     with telemetry.time_stage("greedy"):
@@ -146,7 +156,7 @@ def _solved(admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:
         with telemetry.time_stage("improve"):
-            improved = improve_solution(problem, answer, units, budget, seed)
+            improved = improve_solution(problem, answer, units, budget, seed, workers)
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
         answer = stage.with_bounds(improved) if gained else improved

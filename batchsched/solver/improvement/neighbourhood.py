@@ -39,6 +39,10 @@ class NeighbourhoodSelection:
         self._classes = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
+    def count_pairs(self, neighbourhood: GangNeighbourhood) -> int:
+        """Return the number of pairs of a pod class of these gangs and a node."""
+        return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
+
     def gangs_without_domain(self) -> GangNeighbourhood:
         """Return all gangs of the problem that require no topology level.
 

@@ -5,15 +5,17 @@ added (`solver.completion`). Steps do not depend on the units that remain, so th
 and then more of them: it never gives a worse solution.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from batchsched.ports.external import NoTelemetry
+from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
-from batchsched.solver.cpsat import units_of_work
-from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
-from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
-from batchsched.solver.objective import compare_solutions, count_tiers
+from batchsched.solver.cpsat import UNITS_PER_PAIR, units_of_work
+from batchsched.solver.improvement.lookahead import SequentialSteps, StepsAhead, StepSolver
+from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
+from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchInput, SearchStep, StepResult
+from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.tiered.rounding import settle_elastic_pods
 
@@ -23,8 +25,6 @@ FIRST_STEP_EFFORT: Final = 0.3
 """Maximum deterministic units of CP-SAT for the first step, with all gangs that choose no domain."""
 STEP_ROUNDS: Final = 2
 """Maximum rounds of one step."""
-UNITS_PER_STEP: Final = 0.05
-"""Units that every step is charged with, besides those of `units_of_work`."""
 MAX_ROUNDS_EFFORT: Final = 1.0
 """Maximum units of the rounds: they end early rather than spend more. The rounds of all larger budgets are the same."""
 SHORT_BUDGET: Final = 2.0
@@ -33,6 +33,11 @@ SEARCH_SHARE: Final = 0.05
 """Share of a short budget for the search: the rounds may have spent all of it on the highest tiers."""
 IDLE_TURNS: Final = 2
 """Turns of every tier without a gain after which the search ends, for each unit that it may spend."""
+
+NO_TIER: Final = 2**31
+"""A number above those of all tiers."""
+FIRST_STEP: Final = -1
+"""The number of the first step, before those of the tiers' turns."""
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
@@ -43,7 +48,12 @@ def split_budget(budget: Budget) -> tuple[Budget, float]:
 
 
 def improve_solution(
-    problem: Problem, solution: Solution, units: float, budget: Budget, seed: int
+    problem: Problem,
+    solution: Solution,
+    units: float,
+    budget: Budget,
+    seed: int,
+    workers: SolverWorkers | None = None,
 ) -> Solution:
     """Improve a solution by placing subsets of its gangs again, until the budget is used up or no step helps.
 
@@ -54,66 +64,156 @@ def improve_solution(
         may exceed them.
       budget: the accepted gap and the wall-clock guard.
       seed: seed of CP-SAT and of the choice of neighbourhoods.
+      workers: processes that compute coming steps; the result is the same without them.
 
     Returns:
       a solution that is lexicographically no worse. Its bounds are those of the given solution: they hold no longer
       for the tiers below a tier that gained.
     """
-    selection, tiers = NeighbourhoodSelection(problem, seed), count_tiers(problem)
-    search = _Search(problem, solution, units, seed)
-    first = selection.gangs_without_domain()
-    if solution.gap > budget.gap and not solution.taken[first.gangs].all():
-        search.take_step(first, replace(budget, deterministic=FIRST_STEP_EFFORT, rounds=STEP_ROUNDS))
-    most = replace(budget, deterministic=STEP_EFFORT, rounds=STEP_ROUNDS)
-    step = idle = 0
-    # The lowest tier first: its steps are the shortest, and a scarce level above cannot use up its share.
-    turns = list(range(tiers))[::-1]
-    max_idle = IDLE_TURNS * tiers * max(1.0, units)
-    due = 0  # turns that the tiers below a tier that gained are due: they may have lost for it
-    proved = tiers  # from this tier on, no step with all gangs can gain
-    while (search.units > 0 or due) and idle < max_idle and search.solution.gap > budget.gap:
-        tier = turns.pop(0)
-        everything = step < tiers or due > 0
-        neighbourhood = selection.choose_neighbourhood(tier, step, search.solution, everything=everything)
-        turns = turns or list(range(tiers))[::-1]
-        step, idle, due = step + 1, idle + 1, max(0, due - 1)
-        if tier >= proved or search.solution.taken[neighbourhood.gangs].all():
-            continue
-        gained, gap = search.take_step(neighbourhood, most)
-        if gained:
-            idle, proved = 0, tiers
-            turns, due = [*range(tier + 1, tiers), *turns], tiers - 1 - tier
-        if neighbourhood.complete and gap <= budget.gap:
-            proved = min(proved, tier)
-        if search.solution.guard:
-            break
+    search = _Search(problem, solution, units, budget, seed)
+    shared = SearchInput(problem, seed)
+    steps = SequentialSteps(shared) if workers is None else StepsAhead(shared, workers)
+    try:
+        search.run(steps)
+    finally:
+        steps.discard()
     return search.solution
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """The turns of the tiers, from the next one on.
+
+    Args:
+      tiers: the number of tiers.
+      turns: the tiers of the next turns; after these, all tiers have one each.
+      step: the number of the next turn.
+      idle: the turns since the last gain.
+      due: turns that the tiers below a tier that gained are due: they may have lost for it.
+      proved: from this tier on, no step with all gangs can gain.
+    """
+
+    tiers: int
+    turns: tuple[int, ...]
+    step: int = 0
+    idle: int = 0
+    due: int = 0
+    proved: int = NO_TIER
+
+    @property
+    def tier(self) -> int:
+        """The tier of the next turn."""
+        return self.turns[0]
+
+    @property
+    def everything(self) -> bool:
+        """Whether the next step takes all gangs of the tier and the tiers below."""
+        return self.step < self.tiers or self.due > 0
+
+    def after_turn(self) -> "_Schedule":
+        """The schedule after a turn without a gain."""
+        turns = self.turns[1:] or _all_turns(self.tiers)
+        due = max(0, self.due - 1)
+        return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
+
+    def after_gain(self) -> "_Schedule":
+        """The schedule after a turn with a gain: the tiers below have the next turns."""
+        below = range(self.tier + 1, self.tiers)
+        turns = (*below, *self.after_turn().turns)
+        return replace(self.after_turn(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
+
+
+def _all_turns(tiers: int) -> tuple[int, ...]:
+    # The lowest tier first: its steps are the shortest, and a scarce level above cannot use up its share.
+    return tuple(range(tiers))[::-1]
 
 
 class _Search:
     """The best solution so far, and the units that remain."""
 
-    def __init__(self, problem: Problem, solution: Solution, units: float, seed: int) -> None:
+    def __init__(self, problem: Problem, solution: Solution, units: float, budget: Budget, seed: int) -> None:
         self.solution, self.units = solution, units
-        self._problem, self._seed = problem, seed
+        self._problem, self._budget, self._seed = problem, budget, seed
+        self._selection = NeighbourhoodSelection(problem, seed)
+        tiers = count_tiers(problem)
+        self._schedule = _Schedule(tiers, _all_turns(tiers))
+        self._max_idle = IDLE_TURNS * tiers * max(1.0, units)
 
-    def take_step(self, neighbourhood: GangNeighbourhood, budget: Budget) -> tuple[bool, float]:
-        """Place some gangs (a neighbourhood) again; return whether the solution improved, and the gap that remains."""
-        solution = self.solution
-        part = NeighbourhoodProblem(self._problem, solution, neighbourhood)
-        answer = part.solve(budget, self._seed, NoTelemetry())
-        self.units -= UNITS_PER_STEP + units_of_work(answer.effort, answer.variables, part.size)
-        solution = replace(
-            solution,
-            guard=answer.guard,
-            effort=solution.effort + answer.effort,
-            variables=solution.variables + answer.variables,
+    def run(self, steps: StepSolver) -> None:
+        """Take steps until the units are spent or no step helps."""
+        first = self._first_step()
+        if first is not None:
+            self._adopt(steps.solve(first, self._coming_steps(first)), steps)
+        while self._continues():
+            schedule, step = self._schedule, self._next_step(self._schedule)
+            self._schedule = schedule.after_turn()
+            if step is None:
+                continue
+            result = steps.solve(step, self._coming_steps(step))
+            if result.better is not None:
+                self._schedule = schedule.after_gain()
+            if step.neighbourhood.complete and result.gap <= self._budget.gap:
+                proved = min(self._schedule.proved, step.tier)
+                self._schedule = replace(self._schedule, proved=proved)
+            self._adopt(result, steps)
+            if self.solution.guard:
+                break
+
+    def _continues(self) -> bool:
+        schedule = self._schedule
+        open_ = self.units > 0 or schedule.due > 0
+        return open_ and schedule.idle < self._max_idle and self.solution.gap > self._budget.gap
+
+    # ------------------------------------------------------------------------------------ steps
+
+    def _first_step(self) -> SearchStep | None:
+        """The step for all gangs that choose no domain."""
+        neighbourhood = self._selection.gangs_without_domain()
+        if self.solution.gap <= self._budget.gap or self.solution.taken[neighbourhood.gangs].all():
+            return None
+        budget = replace(self._budget, deterministic=FIRST_STEP_EFFORT, rounds=STEP_ROUNDS)
+        return SearchStep(FIRST_STEP, 0, self.solution, neighbourhood, budget)
+
+    def _next_step(self, schedule: _Schedule) -> SearchStep | None:
+        """The step of the next turn; None if it cannot gain."""
+        tier, number = schedule.tier, schedule.step
+        neighbourhood = self._selection.choose_neighbourhood(
+            tier, number, self.solution, everything=schedule.everything
         )
-        gained = compare_solutions(answer, part.incumbent) > 0
-        self.solution = solution
-        if gained:
-            self._complete(part.to_whole_problem(solution, answer))
-        return gained, answer.gap
+        if tier >= schedule.proved or self.solution.taken[neighbourhood.gangs].all():
+            return None
+        most = replace(self._budget, deterministic=STEP_EFFORT, rounds=STEP_ROUNDS)
+        return SearchStep(number, tier, self.solution, neighbourhood, most)
+
+    def _coming_steps(self, step: SearchStep) -> Iterator[SearchStep]:
+        """The steps after the present one if none gains, as far as the units may suffice for them."""
+        schedule, units = self._schedule, self.units - self._least_units(step)
+        while (units > 0 or schedule.due) and schedule.idle < self._max_idle:
+            coming = self._next_step(schedule)
+            schedule = schedule.after_turn()
+            if coming is not None:
+                yield coming
+                units -= self._least_units(coming)
+
+    def _least_units(self, step: SearchStep) -> float:
+        """The units of a step without those of CP-SAT."""
+        pairs = self._selection.count_pairs(step.neighbourhood)
+        return UNITS_PER_STEP + UNITS_PER_PAIR * pairs
+
+    def _adopt(self, result: StepResult, steps: StepSolver) -> None:
+        """Charge a step, and adopt its solution if it is better."""
+        self.units -= result.units
+        self.solution = replace(
+            self.solution,
+            guard=result.guard,
+            effort=self.solution.effort + result.effort,
+            variables=self.solution.variables + result.variables,
+        )
+        if result.better is not None:
+            steps.discard()
+            spent = self.solution
+            better = replace(result.better, guard=spent.guard, effort=spent.effort, variables=spent.variables)
+            self._complete(better)
 
     def _complete(self, solution: Solution) -> None:
         """Adopt a better solution, with the elastic pods and the refused gangs that still fit."""

@@ -1,0 +1,57 @@
+"""The processes that compute parts of a session in addition to the process of the session.
+
+They compute pure functions: the result depends on the arguments only, so that a session may also compute each of them
+itself. An implementation therefore cannot change the decision, and a lost process costs time only.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+S = TypeVar("S")
+A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class PendingResult(Protocol[R_co]):
+    """The result of a function that another process computes."""
+
+    def withdraw(self) -> bool:
+        """Return True if the function has not started; then it never starts."""
+        ...
+
+    def is_finished(self) -> bool:
+        """Return True if `wait` would return at once."""
+        ...
+
+    def wait(self, seconds: float) -> R_co | None:
+        """Wait for the result; None if the process was lost, or if there is no result after that time.
+
+        Raises:
+          BatchschedError: the function raised it.
+        """
+        ...
+
+
+class SharedInput(Protocol):
+    """An input of many functions, such as the problem of a session. Each process receives it once."""
+
+    def submit(self, function: Callable[[S, A], R], argument: A, /) -> PendingResult[R]:
+        """Submit a function of the shared input and of one argument. Functions start in the order of submission.
+
+        The function, its argument and its result must be picklable.
+        """
+        ...
+
+
+class SolverWorkers(Protocol):
+    """Processes that compute functions for sessions, in addition to the process of the session."""
+
+    @property
+    def count(self) -> int:
+        """The number of processes, with the process of the session."""
+        ...
+
+    def share(self, value: object) -> SharedInput:
+        """Share a picklable input with the processes. It replaces the one before."""
+        ...

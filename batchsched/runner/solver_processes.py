@@ -1,0 +1,182 @@
+"""Processes for the solver: they stay alive from session to session, and a lost one is replaced by the next session.
+
+They are spawned instead of forked, because OR-Tools has threads. Each starts with its first function, so that a
+scheduler without a search has none. They end with the process that started them.
+"""
+
+import logging
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import count
+from multiprocessing import get_context, parent_process
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, Generic, TypeVar
+
+from typing_extensions import override
+
+from batchsched.ports.workers import PendingResult, SharedInput, SolverWorkers
+
+S = TypeVar("S")
+A = TypeVar("A")
+R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
+
+MAX_STARTS: Final = 3
+"""How often a process is started; one that is lost more often is not started again."""
+LOST: Final = (BrokenExecutor, CancelledError, OSError, MemoryError, pickle.PicklingError)
+"""Errors of a process, as opposed to those of its function. A timeout is an OSError."""
+
+
+class SolverProcesses(SolverWorkers):
+    """Local processes that compute functions for the solver.
+
+    Args:
+      workers: the number of processes, with this one: one less is started.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._count = workers
+        self._numbers = count(1)
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        for _ in range(workers - 1):
+            self._idle.put(_Process())
+        # Each thread waits for one process, so that functions that have not started can be withdrawn.
+        self._threads = ThreadPoolExecutor(workers - 1, thread_name_prefix="solver-process")
+
+    @property
+    @override
+    def count(self) -> int:
+        return self._count
+
+    @override
+    def share(self, value: object) -> SharedInput:
+        return _Shared(self, next(self._numbers), pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+    def submit(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> "Future[R]":
+        """Submit a function of a pickled shared input with a number, and of one argument."""
+
+        def call() -> R:
+            process = self._idle.get()
+            try:
+                return process.call(number, data, function, argument)
+            finally:
+                self._idle.put(process)
+
+        return self._threads.submit(call)
+
+    def close(self) -> None:
+        """End the processes after the functions that have started."""
+        self._threads.shutdown(cancel_futures=True)
+        while not self._idle.empty():
+            self._idle.get().close()
+
+
+class _Process:
+    """One process, started by its first call."""
+
+    def __init__(self) -> None:
+        self._executor: ProcessPoolExecutor | None = None
+        self._loaded, self._starts = 0, 0
+
+    def call(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> R:
+        """Call a function in the process and return its result; one thread at a time.
+
+        Raises:
+          BrokenExecutor: the process was lost.
+        """
+        executor = self._started()
+        try:
+            if self._loaded != number:
+                executor.submit(_load, data).result()
+                self._loaded = number
+            return executor.submit(_call, function, argument).result()
+        except BrokenExecutor:
+            _LOG.warning("a process of the solver ended; its work is done by the session's own process")
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process; the next call starts another one."""
+        if self._executor is not None:
+            self._executor.shutdown()
+        self._executor, self._loaded = None, 0
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._executor is None:
+            if self._starts == MAX_STARTS:
+                raise BrokenExecutor("the process was lost too often")
+            self._starts += 1
+            self._executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+        return self._executor
+
+
+class _Shared(SharedInput):
+    """An input that a process loads before its first function of it."""
+
+    def __init__(self, processes: SolverProcesses, number: int, data: bytes) -> None:
+        self._processes, self._number, self._data = processes, number, data
+
+    @override
+    def submit(self, function: Callable[[S, A], R], argument: A, /) -> PendingResult[R]:
+        try:
+            return _Pending(self._processes.submit(self._number, self._data, function, argument))
+        except RuntimeError as error:  # the interpreter ends, and starts no more threads
+            lost: Future[R] = Future()
+            lost.set_exception(BrokenExecutor(str(error)))
+            return _Pending(lost)
+
+
+class _Pending(PendingResult[R], Generic[R]):
+    """The result of a submitted function."""
+
+    def __init__(self, future: "Future[R]") -> None:
+        self._future = future
+
+    @override
+    def withdraw(self) -> bool:
+        return self._future.cancel()
+
+    @override
+    def is_finished(self) -> bool:
+        return self._future.done()
+
+    @override
+    def wait(self, seconds: float) -> R | None:
+        try:
+            return self._future.result(seconds)
+        except LOST:
+            return None
+
+
+# ------------------------------------------------------------------------------------ in the process
+
+
+def end_with_parent() -> None:
+    """End this process when its parent has ended: a killed parent cannot stop its children."""
+    # Only the parent handles Ctrl-C; otherwise each process would print a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+
+        def exit_after_parent() -> None:
+            parent.join()
+            os._exit(1)
+
+        Thread(target=exit_after_parent, daemon=True).start()
+
+
+_loaded: list[Any] = []
+"""The shared input of this process: the last one only, so that it does not accumulate memory."""
+
+
+def _load(data: bytes) -> None:
+    _loaded[:] = [pickle.loads(data)]
+
+
+def _call(function: Callable[[Any, A], R], argument: A) -> R:
+    return function(_loaded[0], argument)

@@ -1,0 +1,79 @@
+"""One step of the search: a neighbourhood is solved on what all other gangs leave.
+
+A step is a pure function of the problem, the seed and its input, so that any process may compute it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from batchsched.ports.external import NoTelemetry
+from batchsched.solver.cpsat import units_of_work
+from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
+from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
+from batchsched.solver.objective import compare_solutions
+from batchsched.solver.problem import Budget, Problem, Solution
+
+UNITS_PER_STEP: Final = 0.05
+"""Units that every step is charged with, besides those of `units_of_work`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchStep:
+    """The input of a step, apart from the problem and the seed.
+
+    Args:
+      number: the number of the step; steps of one solution with equal numbers and tiers are equal.
+      tier: the highest tier of the gangs.
+      solution: the solution that the step is to improve.
+      neighbourhood: the gangs to place again.
+      budget: limits of the step.
+    """
+
+    number: int
+    tier: int
+    solution: Solution
+    neighbourhood: GangNeighbourhood
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """The result of a step.
+
+    Args:
+      better: the improved solution of the whole problem; None without an improvement.
+      gap: the gap that remains in the neighbourhood.
+      guard: whether the wall-clock guard ended the step.
+      effort: CP-SAT's deterministic units that were spent.
+      variables: the variables of the models that CP-SAT solved, added over all its calls.
+      size: the pairs of a pod class and a node in the neighbourhood.
+    """
+
+    better: Solution | None
+    gap: float
+    guard: bool
+    effort: float
+    variables: int
+    size: int
+
+    @property
+    def units(self) -> float:
+        """The units that the step is charged with."""
+        return UNITS_PER_STEP + units_of_work(self.effort, self.variables, self.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchInput:
+    """What all steps of a search share: the problem, without rows and cuts, and the seed of CP-SAT."""
+
+    problem: Problem
+    seed: int
+
+
+def solve_step(shared: SearchInput, step: SearchStep) -> StepResult:
+    """Place the gangs of a neighbourhood again, while all other gangs keep their placements."""
+    part = NeighbourhoodProblem(shared.problem, step.solution, step.neighbourhood)
+    answer = part.solve(step.budget, shared.seed, NoTelemetry())
+    gained = compare_solutions(answer, part.incumbent) > 0
+    better = part.to_whole_problem(step.solution, answer) if gained else None
+    return StepResult(better, answer.gap, answer.guard, answer.effort, answer.variables, part.size)
