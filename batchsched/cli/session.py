@@ -217,7 +217,7 @@ def _decide(
     recorded: "ExternalAnswers | None" = None,
 ) -> DecidedSession:
     """Decide with extenders and time limits, or with the answers that were recorded."""
-    from batchsched.runner.session_runner import SessionRunner
+    from batchsched.runner.session_runner import SessionRunner, shared_solver_processes
     from batchsched.session.session import decide
 
     profile, now = settings.profile, settings.now
@@ -229,7 +229,8 @@ def _decide(
                 recorded,
             )
         else:
-            runner = SessionRunner(profile, telemetry=stopwatch)
+            workers = shared_solver_processes(profile.solver.workers)
+            runner = SessionRunner(profile, telemetry=stopwatch, workers=workers)
             decision, answers = runner.decide(snapshot, now, seed), runner.answers
     return DecidedSession(
         snapshot,

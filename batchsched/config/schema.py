@@ -170,6 +170,12 @@ class SolverSettings(StrictModel):
     """
     exact_variables: int = Field(default=2500, ge=0)
     """Problems with at most this many variables (pod classes × nodes) are solved exactly."""
+    workers: int = Field(default=1, ge=1, le=64)
+    """Number of processes that compute the improvement after the rounds, together with the process of the session.
+
+    The scheduler starts one process less than this number, when a session first needs them. The decision is the same
+    for every number. Replays and simulations use one process.
+    """
 
 
 class PolicySettings(StrictModel):

@@ -18,6 +18,8 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from batchsched.ports.workers import SolverWorkers
+
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
@@ -188,15 +190,17 @@ class NoTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCalls:
-    """The means by which a session calls code outside batchsched: extenders, and plugins of other packages.
+    """The means by which a session calls code outside its process or outside batchsched.
 
     Args:
       extenders: reaches extenders.
       deadline: calls plugins of other packages with a deadline. None: they are called without a deadline.
+      workers: processes for the solver. None: the session's own process computes everything.
     """
 
     extenders: Extenders = field(default_factory=NoExtenders)
     deadline: PluginDeadline | None = None
+    workers: SolverWorkers | None = None
 
 
 NO_EXTERNAL_CALLS = ExternalCalls()

@@ -28,6 +28,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
+from batchsched.ports.workers import SolverWorkers
 from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers, Transcript
 from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
@@ -55,6 +56,19 @@ def shared_extender_client() -> Extenders:
     from batchsched.kube.extender import HttpExtenders
 
     return HttpExtenders()
+
+
+@cache
+def shared_solver_processes(workers: int) -> SolverWorkers | None:
+    """Return the processes for the solver of all profiles with this number of `solver.workers`; None for one.
+
+    They stay alive from session to session.
+    """
+    if workers == 1:
+        return None
+    from batchsched.runner.solver_processes import SolverProcesses
+
+    return SolverProcesses(workers)
 
 
 @dataclass(frozen=True)
@@ -87,14 +101,20 @@ class SessionRunner:
       profile: The profile.
       overdue: Plugins that hung in earlier sessions and are disabled.
       telemetry: Receives the stages of sessions.
+      workers: Processes for the solver.
     """
 
     def __init__(
-        self, profile: Profile, overdue: tuple[ExceededDeadline, ...] = (), telemetry: Telemetry | None = None
+        self,
+        profile: Profile,
+        overdue: tuple[ExceededDeadline, ...] = (),
+        telemetry: Telemetry | None = None,
+        workers: SolverWorkers | None = None,
     ) -> None:
         self.profile = profile
         self.overdue = overdue
         self.telemetry = telemetry
+        self._workers = workers
         self.chooser = make_chooser(profile)
         """Chooses the candidate of the policy `auto`; None under other policies."""
         self.has_external_plugins = bool(standard_registry().external_plugins(profile))
@@ -106,12 +126,12 @@ class SessionRunner:
         self._extenders = shared_extender_client() if profile.extenders else None
         self._transcript = Transcript((), self._extenders)
         self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
-        self.outside = ExternalCalls(self._transcript, self._call_counter)
+        self.outside = ExternalCalls(self._transcript, self._call_counter, workers)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
     def without_hung_plugins(self) -> "SessionRunner":
         """Return a new runner of the same profile in which the plugins that hung are disabled."""
-        return SessionRunner(self.profile, self.overdue, self.telemetry)
+        return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
     def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
         """Decide a session with a scheduler that the watches keep up to date, and return the decision.
@@ -142,7 +162,7 @@ class SessionRunner:
         def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
             self._transcript.replay_from(self._transcript.calls)
-            outside = ExternalCalls(self._transcript, call_counter)
+            outside = ExternalCalls(self._transcript, call_counter, self._workers)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
         if self.has_external_plugins:

@@ -25,7 +25,12 @@ from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.pod_group_writer import PodGroupWriter
 from batchsched.ports.cluster import Clock
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.session_runner import SessionRunner, TelemetryFactory, make_no_telemetry
+from batchsched.runner.session_runner import (
+    SessionRunner,
+    TelemetryFactory,
+    make_no_telemetry,
+    shared_solver_processes,
+)
 from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
 from batchsched.scheduler.cluster_reflectors import ClusterReflectors
 from batchsched.scheduler.explanation_worker import (
@@ -308,7 +313,8 @@ class SchedulerApp:
     def _new_schedulers(self, profiles: Sequence[Profile]) -> list[ProfileScheduler]:
         profile_schedulers = []
         for profile in profiles:
-            runner = SessionRunner(profile, telemetry=self.telemetry(profile))
+            workers = shared_solver_processes(profile.solver.workers)
+            runner = SessionRunner(profile, telemetry=self.telemetry(profile), workers=workers)
             profile_scheduler = ProfileScheduler(profile, self.cache, leaving=self._leaving, runner=runner)
             # Explanations read the input of a session, too.
             profile_scheduler.recording = self.recording or self.explanations.cpu_share > 0

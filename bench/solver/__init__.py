@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from batchsched.runner.session_runner import shared_solver_processes
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
@@ -93,7 +94,7 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
     watch = Stopwatch()
     cpu, wall = time.process_time(), time.perf_counter()
     budget = Budget(deterministic=options.budget, rounds=options.rounds)
-    final = solve(problem, budget, seed=0, telemetry=watch)
+    final = solve(problem, budget, 0, watch, shared_solver_processes(options.workers))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     first = solve_greedy(problem)
@@ -198,6 +199,12 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         type=lambda text: [float(part) for part in text.split(",") if part],
         help="measure each of these budgets, and print the gap over them",
+    )
+    found.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        help="processes of the search; CPU seconds are those of the session's own",
     )
     found.add_argument("--plot", metavar="PATH", help="with --budgets: draw the gap over them as a page")
     found.add_argument(

@@ -33,6 +33,7 @@ from batchsched.framework.runtime.result_cache import (
 from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
 from batchsched.framework.status import SUCCESS, Code, IndexArray, IntArray, PermitAnswer, Status, Verdict
 from batchsched.framework.traits import PlacementEffect, ResultScope, traits_of
+from batchsched.ports.workers import SolverWorkers
 
 PROTOCOLS: Final[Mapping[str, Any]] = {
     "pre_enqueue": points.PreEnqueuePlugin,
@@ -78,6 +79,8 @@ class Pipeline:
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
         self.timings = SampledPluginCalls()
+        self.workers: SolverWorkers | None = None
+        """Processes for the solver of the sessions."""
         self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at("pre_enqueue")
         self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at("queue_sort")

@@ -177,7 +177,8 @@ class Registry:
 
         Args:
           profile: the scheduling profile.
-          outside: calls extenders, and enforces the deadlines of plugins from other packages.
+          outside: calls extenders, enforces the deadlines of plugins from other packages, and has the processes for
+            the solver.
 
         Raises:
           InvalidInput: the profile names an unregistered plugin, a plugin at a point that it does not implement, or
@@ -203,9 +204,11 @@ class Registry:
         }
         plugins_at = plugins_by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
-        return Pipeline(
+        pipeline = Pipeline(
             tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain, profile.release
         )
+        pipeline.workers = outside.workers
+        return pipeline
 
     def external_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of the plugins from other packages that a profile enables."""

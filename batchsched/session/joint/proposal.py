@@ -12,6 +12,7 @@ import numpy as np
 
 from batchsched.config.schema import SolverSettings
 from batchsched.ports.external import Telemetry
+from batchsched.ports.workers import SolverWorkers
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
@@ -56,13 +57,19 @@ class JointPlacer:
     """Solves a problem, places the gangs through all plugins, excludes rejected placements and solves again."""
 
     def __init__(
-        self, formulation: Formulation, settings: SolverSettings, seed: int, telemetry: Telemetry
+        self,
+        formulation: Formulation,
+        settings: SolverSettings,
+        seed: int,
+        telemetry: Telemetry,
+        workers: SolverWorkers | None = None,
     ) -> None:
         self._formulation = formulation
         self._budget = solver_budget(settings)
         self._rounds = settings.rounds
         self._seed = seed
         self._telemetry = telemetry
+        self._workers = workers
         self.work = 0.0
         """The estimated work of CP-SAT so far, in units of about a microsecond."""
 
@@ -75,7 +82,7 @@ class JointPlacer:
         best: JointOutcome | None = None
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
-            solution = solve(problem, self._budget, self._seed, self._telemetry)
+            solution = solve(problem, self._budget, self._seed, self._telemetry, self._workers)
             solution = lay_out_ranks(problem, solution, self._formulation.ranked)
             self.work += solving_work(solution)
             with self._telemetry.time_stage("walk"):

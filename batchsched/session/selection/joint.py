@@ -110,7 +110,7 @@ class JointSelection:
             formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
-        placer = JointPlacer(formulation, settings, run.seed, telemetry)
+        placer = JointPlacer(formulation, settings, run.seed, telemetry, run.tables.pipeline.workers)
         outcome = placer.solve_and_place(run.statement)
         builder.solver_work += placer.work
         with telemetry.time_stage("walk"):

@@ -1,0 +1,152 @@
+"""The processes of the solver: equal solutions, also after a process was killed, and no process outlives its parent."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from batchsched.config.schema import Profile, SolverSettings
+from batchsched.framework.runtime.registry import standard_registry
+from batchsched.runner.session_runner import SessionRunner, shared_solver_processes
+from batchsched.runner.solver_processes import MAX_STARTS, SolverProcesses
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.improvement.search import improve_solution
+from batchsched.solver.problem import Budget
+from tests.runner.process_functions import add, end, fail, wait
+from tests.solver.test_lookahead import contended, content
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+
+
+@pytest.fixture
+def processes() -> Iterator[SolverProcesses]:
+    made = SolverProcesses(2)
+    yield made
+    made.close()
+
+
+def children() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+
+
+def test_a_process_has_the_last_shared_input_and_starts_with_its_first_function(processes: SolverProcesses):
+    first = processes.share(10)
+    assert children() == []
+    assert first.submit(add, 1).wait(SECONDS) == 11
+    process = children()
+    second = processes.share(20)
+    assert second.submit(add, 1).wait(SECONDS) == 21
+    assert first.submit(add, 2).wait(SECONDS) == 12
+    assert [one.pid for one in children()] == [one.pid for one in process]
+
+
+def test_an_error_of_a_function_is_raised(processes: SolverProcesses):
+    with pytest.raises(ZeroDivisionError):
+        processes.share(1).submit(fail, 1).wait(SECONDS)
+
+
+def test_a_lost_process_gives_no_result_and_is_replaced_a_few_times(
+    processes: SolverProcesses, caplog: pytest.LogCaptureFixture
+):
+    shared = processes.share(1)
+    for _ in range(MAX_STARTS):
+        assert shared.submit(add, 1).wait(SECONDS) == 2
+        with caplog.at_level(logging.ERROR):
+            assert shared.submit(end, 1).wait(SECONDS) is None
+    assert shared.submit(add, 1).wait(SECONDS) is None
+
+
+def test_a_slow_function_gives_no_result_within_its_time(processes: SolverProcesses):
+    pending = processes.share(1.0).submit(wait, 0)
+    assert pending.wait(0.0) is None
+    assert pending.wait(SECONDS) == 1.0
+
+
+def test_a_function_that_has_not_started_is_withdrawn(processes: SolverProcesses):
+    shared = processes.share(1.0)
+    first, second = shared.submit(wait, 0), shared.submit(wait, 0)
+    assert second.withdraw()
+    assert not first.withdraw()
+    assert first.wait(SECONDS) == 1.0
+
+
+def test_two_processes_find_the_solution_of_one_also_after_one_was_killed(processes: SolverProcesses):
+    problem = contended(1)
+    greedy = solve_greedy(problem)
+    alone = content(improve_solution(problem, greedy, 1.0, Budget(), 3))
+    for _ in range(2):
+        assert content(improve_solution(problem, greedy, 1.0, Budget(), 3, processes)) == alone
+    (child,) = children()
+    child.kill()
+    for _ in range(2):
+        assert content(improve_solution(problem, greedy, 1.0, Budget(), 3, processes)) == alone
+
+
+def test_the_solution_of_two_processes_does_not_depend_on_the_hash_seed():
+    script = (
+        "from batchsched.runner.solver_processes import SolverProcesses;"
+        "from batchsched.solver.greedy import solve_greedy;"
+        "from batchsched.solver.improvement.search import improve_solution;"
+        "from batchsched.solver.problem import Budget;"
+        "from tests.solver.test_lookahead import contended, content;"
+        "problem = contended(1);"
+        "print(content(improve_solution(problem, solve_greedy(problem), 0.5, Budget(), 3, SolverProcesses(2))))"
+    )
+    problem = contended(1)
+    alone = content(improve_solution(problem, solve_greedy(problem), 0.5, Budget(), 3))
+    for seed in ("1", "2"):
+        answer = subprocess.run(
+            [sys.executable, "-c", script],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        )
+        assert answer.stdout.strip() == str(alone)
+
+
+def test_the_processes_end_when_their_parent_is_killed():
+    script = (
+        "import time;"
+        "from batchsched.runner.solver_processes import SolverProcesses;"
+        "from tests.runner.process_functions import add;"
+        "print(SolverProcesses(2).share(1).submit(add, 1).wait(60), flush=True);"
+        "time.sleep(60)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        assert parent.stdout.readline() == "2\n"
+        descendants = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+        parent.wait()
+    assert descendants
+    _, alive = psutil.wait_procs(descendants, timeout=30)
+    assert alive == []
+
+
+def test_one_worker_has_no_processes_and_equal_numbers_share_them():
+    assert shared_solver_processes(1) is None
+    assert shared_solver_processes(3) is shared_solver_processes(3)
+
+
+def test_the_sessions_of_a_profile_use_the_processes_that_they_are_given(processes: SolverProcesses):
+    profile = Profile(solver=SolverSettings(workers=2))
+    runner = SessionRunner(profile, workers=processes)
+    assert standard_registry().create_pipeline(profile, runner.outside).workers is processes
+    assert (
+        standard_registry().create_pipeline(profile, runner.without_hung_plugins().outside).workers
+        is processes
+    )
+    assert standard_registry().create_pipeline(profile, SessionRunner(profile).outside).workers is None
