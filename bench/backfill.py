@@ -116,7 +116,7 @@ def summary(played: Sequence[RunMetrics]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Simulate a trace under each policy with and without backfilling, and print which reservations were kept."""
-    parser = argparse.ArgumentParser(prog="backfill", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench backfill", description=__doc__)
     parser.add_argument("trace", type=Path, help="in the Standard Workload Format")
     parser.add_argument("--policy", nargs="+", default=["fcfs", "sjf", "saf", "headroom"])
     parser.add_argument("--selection", choices=("ordered", "weight"), default="ordered")

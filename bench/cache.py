@@ -91,7 +91,7 @@ def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, fl
 
 def main(arguments: list[str]) -> int:
     """Fill a cluster state, and measure it."""
-    parser = argparse.ArgumentParser(prog="bench cache", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench cache", description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--pods", type=int, default=100_000)
     chosen = parser.parse_args(arguments)

@@ -105,7 +105,7 @@ def refuse(queue: SchedulingQueue, now: float, *, early: bool = False) -> int:
 
 def main(arguments: list[str]) -> int:
     """Send all events to the queue and print the duration; the virtual clock advances 1 ms for each event."""
-    parser = argparse.ArgumentParser(prog="event_storm", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench event_storm", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=5_000, help="pending single pods")

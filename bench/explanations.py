@@ -96,7 +96,7 @@ class MeasuredDecision:
 
 def main(arguments: list[str]) -> int:
     """Decide clusters of several sizes as explanations do, and print estimates and CPU seconds."""
-    parser = argparse.ArgumentParser(prog="explanations", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench explanations", description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 1000, 5000])
     parser.add_argument("--gangs", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

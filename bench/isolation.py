@@ -250,7 +250,7 @@ def _longest_session(port: int) -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the attacks under each scheduler and print the table; the exit code is 1 if batchsched misses a target."""
-    parser = argparse.ArgumentParser(prog="bench isolation", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench isolation", description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), choices=ATTACKS)
     parser.add_argument("--schedulers", nargs="+", default=["batchsched", "kube-scheduler"])

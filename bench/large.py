@@ -189,7 +189,7 @@ def _peak_mib() -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure each size in a process of its own, and print a table and the exponents of growth."""
-    parser = argparse.ArgumentParser(prog="large", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m bench large", description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="NODES:PODS:GANGS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(

@@ -109,7 +109,7 @@ def snapshot(nodes: int, gangs: int, queues: int, seed: int) -> Snapshot:
 
 def main(arguments: list[str]) -> int:
     """Decide two sessions for each seed, the first over new pods, and print their CPU seconds."""
-    parser = argparse.ArgumentParser(prog="queues", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench queues", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=2000)
     parser.add_argument("--queues", type=int, default=1000)

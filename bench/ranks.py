@@ -177,7 +177,7 @@ def lower_bound(hosts: Sequence[Host], free: "np.ndarray[tuple[int], np.dtype[np
 
 def main(arguments: list[str]) -> int:
     """Print mean costs with ranks and without, and their lower bounds."""
-    parser = argparse.ArgumentParser(prog="bench ranks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench ranks", description=__doc__)
     parser.add_argument(
         "--hosts", type=Path, help="table of hosts (ip, DSW, PSW, ASW); default: 848 generated ones"
     )

@@ -190,7 +190,9 @@ async def _measure(
 
 def main(arguments: Sequence[str]) -> int:
     """Run the bench and print the figures."""
-    parser = argparse.ArgumentParser(prog="bench.cluster idle", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench cluster idle", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=500, help="gangs that run")
     parser.add_argument("--size", type=int, default=100, help="pods of each")

@@ -161,7 +161,7 @@ def _more(line: Line, nodes: Sequence[int]) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments."""
-    found = argparse.ArgumentParser("python -m bench.pipeline", description=__doc__)
+    found = argparse.ArgumentParser("python -m bench pipeline", description=__doc__)
     found.add_argument(
         "--nodes", default="100,1000,5000,15000", type=lambda text: [int(part) for part in text.split(",")]
     )

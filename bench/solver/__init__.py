@@ -162,7 +162,7 @@ def _median(results: list[Measured]) -> Measured:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments."""
-    found = argparse.ArgumentParser("python -m bench.solver", description=__doc__)
+    found = argparse.ArgumentParser("python -m bench solver", description=__doc__)
     found.add_argument("--nodes", type=int, default=1000)
     found.add_argument("--gangs", type=int, default=100)
     found.add_argument(
