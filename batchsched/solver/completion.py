@@ -17,7 +17,7 @@ from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, subtract_placements
 from batchsched.solver.relaxation.residual import ResidualProblem
-from batchsched.solver.tree_search import SEARCH_EFFORT, find_searched_gangs, search_gang
+from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
 
 MAX_COMPLETED_GANGS: Final = 8
 """Maximum gangs that are solved exactly in a session."""
@@ -47,7 +47,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
     # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
     cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
-    searched = find_searched_gangs(problem)
+    searched = find_gangs_to_search(problem)
     several = (classes_of_gang > 1) | searched
     refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
@@ -89,7 +89,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     """Place the only gang of a problem by the greedy algorithm, or, if that fails, by an exact search."""
     solution = solve_greedy(problem)
-    if solution.taken[0] or not problem.gangs.allowed[0] or not find_searched_gangs(problem)[0]:
+    if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_to_search(problem)[0]:
         return solution
     isolated = GangProblems(replace(problem, cuts=())).isolate(0)
     search = search_gang(isolated.problem, SEARCH_EFFORT, seed)

@@ -55,7 +55,7 @@ class GangSearch:
     guard: bool = False
 
 
-def find_searched_gangs(problem: Problem) -> BoolArray:
+def find_gangs_to_search(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
     searched = find_gangs_with_trees(problem)
     parts = problem.subgroups

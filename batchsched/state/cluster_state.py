@@ -320,7 +320,7 @@ class ClusterState:
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is None or shown is None:
             return
-        self.gangs.accept_binding(shown)
+        self.gangs.record_accepted_binding(shown)
         if self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 

@@ -262,13 +262,13 @@ class GangIndex:
 
     def confirm_binding(self, pod: Pod) -> None:
         """Record that a watch event confirmed the binding of an assumed pod."""
-        self.accept_binding(pod)
+        self.record_accepted_binding(pod)
         gang = self._gangs.get(gang_identity(pod))
         if gang is not None:
             gang.assumed.discard(pod.key)
             self._changed(gang)
 
-    def accept_binding(self, pod: Pod) -> None:
+    def record_accepted_binding(self, pod: Pod) -> None:
         """Record that the API server accepted the binding of an assumed pod, which a watch event may confirm later."""
         gang = self._gangs.get(gang_identity(pod))
         if gang is not None and pod.key in gang.in_flight:

@@ -48,7 +48,7 @@ def claim(namespace: Namespace, name: str, count: int = 1) -> None:
     )
 
 
-def extended_claim(namespace: Namespace, name: str, pod: str, uid: str) -> None:
+def build_extended_resource_claim(namespace: Namespace, name: str, pod: str, uid: str) -> None:
     """Make a claim for extended resources of a pod, as a leader leaves it that was killed soon afterwards."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
     annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}

@@ -181,7 +181,9 @@ def allocate_devices(namespace: Namespace) -> None:
     namespace.pod("sharing", spec=devices.sharing("shared"), cpu="10m")
     eventually(lambda: "sharing" in bound(namespace), 60)
     uid = namespace.pod("extended", cpu="10m", **{"example.com/gpu": 1})["metadata"]["uid"]
-    devices.extended_claim(namespace, f"extended-extended-resources-{uid[:8]}", "extended", uid)
+    devices.build_extended_resource_claim(
+        namespace, f"extended-extended-resources-{uid[:8]}", "extended", uid
+    )
     devices.publish(namespace.api, "node-1", 1)
     eventually(lambda: "extended" in bound(namespace), 60)
 

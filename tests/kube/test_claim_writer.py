@@ -18,7 +18,10 @@ from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import Writer
-from batchsched.plugins.dynamic_resources.extended_resources import extended_claim, request_mappings
+from batchsched.plugins.dynamic_resources.extended_resources import (
+    build_extended_resource_claim,
+    request_mappings,
+)
 from batchsched.ports.claims import (
     ClaimRelease,
     ClaimReservation,
@@ -164,7 +167,7 @@ async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(
 
 
 def extended(pod) -> ExtendedClaimReservation:
-    made = extended_claim(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")})
+    made = build_extended_resource_claim(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")})
     metadata = msgspec.structs.replace(made.metadata, name=extended_claim_name(pod))
     device = DeviceRequestAllocationResult(
         request="container-0-request-0", driver=DRIVER, pool="node-0", device="gpu-0"

@@ -80,7 +80,7 @@ def may_be_served_by_devices(resource: str) -> bool:
     return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
-def extended_claim(
+def build_extended_resource_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> ResourceClaim:
     """Return the ResourceClaim that batchsched creates to serve the given extended resources of a pod with devices."""

@@ -29,7 +29,7 @@ from batchsched.framework.plugin_support.device_objects import (
 )
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.dynamic_resources.claims import ClassClaims
-from batchsched.plugins.dynamic_resources.extended_resources import extended_claim
+from batchsched.plugins.dynamic_resources.extended_resources import build_extended_resource_claim
 
 NOT_ENOUGH = "cannot allocate all claims"
 MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
@@ -309,7 +309,7 @@ def search_for_class(
     for resources, where in nodes_by_resources(class_claims.resources, nodes):
         claims = class_claims.unallocated_claims
         if resources:
-            claims = (*claims, extended_claim(pod, resources, objects.class_of_resource))
+            claims = (*claims, build_extended_resource_claim(pod, resources, objects.class_of_resource))
         if claims:
             view = nodes if where.all() else table.nodes_view(nodes.indexes[where])
             searched.append((shared_device_search(table, claims).search_nodes(view), where))

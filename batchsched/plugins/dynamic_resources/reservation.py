@@ -33,8 +33,8 @@ from batchsched.plugins.dynamic_resources.claims import (
     device_preparation_failed,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
+    build_extended_resource_claim,
     earlier_claim,
-    extended_claim,
     extended_claim_key,
     other_extended_resources,
     request_mappings,
@@ -173,7 +173,7 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
 def _created_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> CreatedClaim:
-    claim = extended_claim(pod, resources, class_of_resource)
+    claim = build_extended_resource_claim(pod, resources, class_of_resource)
     metadata = msgspec.structs.replace(claim.metadata, name=extended_claim_name(pod))
     return CreatedClaim(
         extended_claim_key(pod.key),

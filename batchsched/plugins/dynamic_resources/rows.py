@@ -30,7 +30,7 @@ from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import IntArray
 from batchsched.plugins.dynamic_resources.claims import ClaimRefused, claims_with_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
-    extended_claim,
+    build_extended_resource_claim,
     resources_served_by_devices,
 )
 from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, MatchingDevices
@@ -163,7 +163,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
     patterns = nodes_by_resources(served, nodes) if served else []
     # Where some nodes offer the resource themselves, a row would forbid pods there that need no device.
     if len(patterns) == 1 and patterns[0][0]:
-        claims.append(extended_claim(pod, patterns[0][0], objects.class_of_resource))
+        claims.append(build_extended_resource_claim(pod, patterns[0][0], objects.class_of_resource))
     return claims
 
 

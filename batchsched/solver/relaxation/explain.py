@@ -50,7 +50,7 @@ from batchsched.solver.relaxation.search import (
     find_smallest_change,
     propose_change_families,
 )
-from batchsched.solver.tree_search import SEARCH_EFFORT, find_searched_gangs, search_gang
+from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
 
 
 def subtract_placements(problem: Problem, solution: Solution) -> Problem:
@@ -330,7 +330,7 @@ class RefusalExplainer:
         """
         isolated = self._after.isolate(gang)
         problem = isolated.problem
-        is_tree = bool(find_searched_gangs(problem)[0])
+        is_tree = bool(find_gangs_to_search(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
         if not needs_search or not self._problem.gangs.allowed[gang]:
             return None

@@ -20,7 +20,7 @@ from batchsched.solver.victims.victim_state import VictimSearchInput, VictimStat
 Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
-def choose_by_unit(search_input: VictimSearchInput) -> VictimState | None:
+def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | None:
     """Evict gangs and elastic pods one by one until the pending gang fits, the cheapest per freed resource first.
 
     Only resources that the pending gang requests count.
@@ -75,7 +75,7 @@ def choose_by_node(search_input: VictimSearchInput) -> VictimState | None:
     return ground
 
 
-GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_by_unit)
+GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_victims_greedily)
 
 
 def restore_unneeded_victims(ground: VictimState) -> None:
