@@ -1,7 +1,4 @@
-"""Random clusters as plain manifests, and changes applied to them the way a reader of the decision format would.
-
-The applier shares no code with the scheduler: it knows JSON pointers and the two forms of a change.
-"""
+"""Random clusters as plain manifests: few nodes, two levels of topology, and small gangs of equal pods."""
 
 import copy
 import json
@@ -34,109 +31,6 @@ def read_documents(documents: list[Document], tmp_path: Any) -> Snapshot:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
     return read_manifests([path], NoTelemetry()).snapshot
-
-
-# The applier
-
-
-def applied(documents: list[Document], changes: list[Document]) -> list[Document]:
-    """The documents after changes, as api.md describes them."""
-    documents = copy.deepcopy(documents)
-    for change in changes:
-        if "copy" in change:
-            kind, name = change["copy"].split("/")
-            assert kind == "Node"
-            like = next(one for one in documents if one["kind"] == "Node" and one["metadata"]["name"] == name)
-            for number in range(change["count"]):
-                more = copy.deepcopy(like)
-                more["metadata"]["name"] = f"{name}-new-{number}-{len(documents)}"
-                more["metadata"]["labels"]["kubernetes.io/hostname"] = more["metadata"]["name"]
-                documents.append(more)
-            continue
-        targets = [one for one in documents if _is_named(one, change["set"])]
-        assert targets, change
-        for target in targets:
-            _set(target, change["path"], copy.deepcopy(change["value"]))
-    return documents
-
-
-def _is_named(document: Document, name: str) -> bool:
-    kind, *key = name.split("/")
-    metadata = document["metadata"]
-    if kind == "PodTemplate":
-        own = metadata.get("labels", {}).get(GROUP_LABEL, metadata["name"])
-        pending = document["kind"] == "Pod" and not document["spec"].get("nodeName")
-        return pending and [metadata.get("namespace"), own] == key
-    if kind != document["kind"]:
-        return False
-    return key == (
-        [metadata["namespace"], metadata["name"]] if "namespace" in metadata else [metadata["name"]]
-    )
-
-
-def _set(document: Any, path: str, value: Any) -> None:
-    *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
-    for at, token in enumerate(parents):
-        following = (*parents, last)[at + 1]
-        if isinstance(document, list):
-            document = document[int(token)]
-        else:
-            document = document.setdefault(token, [] if following == "-" else {})
-    if last == "-":
-        document.append(value)
-    elif isinstance(document, list):
-        document[int(last)] = value
-    else:
-        document[last] = value
-
-
-UNITS = {"cpu": 1000, "memory": 2**30}
-
-
-def one_less(changes: list[Document], documents: list[Document]) -> list[list[Document]]:
-    """Every variant of the changes with one unit less in one of them: a node, device, core or level."""
-    variants = []
-    for part in _parts(changes):
-        others = [change for change in changes if change not in part]
-        less = [_less(change, documents) for change in part]
-        variants.append(
-            [*others, *(change for change in less if change is not None)] if all(less) else others
-        )
-    return variants
-
-
-def _parts(changes: list[Document]) -> list[list[Document]]:
-    """The changes, those of the request and the limit of one resource together: the API allows no other values."""
-    parts: dict[str, list[Document]] = {}
-    for change in changes:
-        name = json.dumps(change)
-        if "/resources/" in change.get("path", ""):
-            name = change["path"].rsplit("/", 1)[-1]
-        parts.setdefault(name, []).append(change)
-    return list(parts.values())
-
-
-def _less(change: Document, documents: list[Document]) -> Document | None:
-    if "copy" in change:
-        return change | {"count": change["count"] - 1} if change["count"] > 1 else None
-    path, value = change["path"], change["value"]
-    if path.endswith("/maxRunningPodGroups"):
-        return change | {"value": value - 1}
-    if path.startswith("/spec/minMember") or path.endswith("/minMember"):
-        return change | {"value": value + 1}
-    resource = path.rsplit("/", 1)[-1].replace("~1", "/")
-    if "/resources/" in path and resource == GPU:
-        return change | {"value": str(int(value) + 1)}
-    if change["set"].startswith("Queue/") and resource in (GPU, "cpu"):
-        number = float(value[:-1]) / 1000 if value.endswith("m") else float(value)
-        stated = next(one for one in documents if _is_named(one, change["set"]))["spec"]
-        field = path.split("/")[2]
-        return (
-            change | {"value": f"{round((number - 1) * 1000)}m"}
-            if number - 1 >= 0 and field in stated
-            else None
-        )
-    return None
 
 
 # The generator

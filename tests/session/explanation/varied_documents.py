@@ -1,6 +1,7 @@
-"""Random clusters of several shapes as plain manifests, drawn otherwise than `documents`, and a stricter examination.
+"""Random clusters of several shapes as plain manifests, and changes applied as a reader of the decision format would.
 
-Few large nodes or many small ones, three levels of topology in uneven domains, three levels of queues, pods that end,
+The applier shares no code with the scheduler: it knows JSON pointers and the two forms of a change. The clusters have
+few large nodes or many small ones, three levels of topology in uneven domains, three levels of queues, pods that end,
 pods of other schedulers, pods with gates and nominations, gangs of different pods, and profiles other than the default.
 """
 
