@@ -92,6 +92,19 @@ def problem_of(
     return from_columns(default | more)
 
 
+def one_gang(need: int, classes: int) -> dict:
+    """The columns for `problem_of` if the pod classes all belong to one gang, which needs so many pods."""
+    none = np.full(1, -1, np.int32)
+    return {
+        "gang": np.zeros(classes, np.int32),
+        "need": np.array([need], np.int32),
+        "tier": np.zeros(1, np.int32),
+        "rank": np.zeros(1, np.int32),
+        **dict.fromkeys(("required", "preferred", "pinned"), none),
+        **dict.fromkeys(("fresh", "allowed"), np.ones(1, np.bool_)),
+    }
+
+
 @st.composite
 def problems(draw, *, max_nodes: int = 5, max_gangs: int = 4, extras: bool = True) -> Problem:
     """At most `max_nodes` nodes, `max_gangs` gangs, two levels; with extras also quotas, rows and cuts."""

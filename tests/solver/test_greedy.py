@@ -8,7 +8,7 @@ from batchsched.solver.greedy import number_equal_gangs, solve_greedy, solve_job
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.problem import Problem
 from batchsched.solver.verify import verify_solution
-from tests.solver.instances import problem_of, problems
+from tests.solver.instances import one_gang, problem_of, problems
 
 
 @pytest.mark.properties
@@ -28,15 +28,7 @@ def test_gang_of_two_three_three_and_eight_cpus_is_placed_on_two_nodes_of_eight(
     problem = problem_of(
         [[8], [8]],
         [{"pods": 1, "demand": [size]} for size in (2, 3, 3, 8)],
-        gang=np.zeros(4, np.int32),
-        need=np.array([4], np.int32),
-        tier=np.zeros(1, np.int32),
-        rank=np.zeros(1, np.int32),
-        required=np.full(1, -1, np.int32),
-        preferred=np.full(1, -1, np.int32),
-        pinned=np.full(1, -1, np.int32),
-        fresh=np.ones(1, np.bool_),
-        allowed=np.ones(1, np.bool_),
+        **one_gang(4, 4),
     )
     assert solve_greedy(problem).taken.all()
 
@@ -67,15 +59,7 @@ def test_the_greedy_places_the_largest_pods_of_a_gang_first_and_the_reference_do
     problem = problem_of(
         [[8], [8]],
         [{"pods": 2, "demand": [size]} for size in (3, 5)],
-        gang=np.zeros(2, np.int32),
-        need=np.array([4], np.int32),
-        tier=np.zeros(1, np.int32),
-        rank=np.zeros(1, np.int32),
-        required=np.full(1, -1, np.int32),
-        preferred=np.full(1, -1, np.int32),
-        pinned=np.full(1, -1, np.int32),
-        fresh=np.ones(1, np.bool_),
-        allowed=np.ones(1, np.bool_),
+        **one_gang(4, 2),
     )
     assert solve_greedy(problem).taken.all()
     assert not solve_job_by_job(problem).taken.any()

@@ -14,7 +14,7 @@ from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, Sense, group_positions
 from batchsched.solver.verify import verify_solution
-from tests.solver.instances import problem_of, problems
+from tests.solver.instances import one_gang, problem_of, problems
 
 RACKS = [[0, 0, 1, 1]]
 
@@ -167,16 +167,8 @@ def test_classes_are_sorted_by_size_and_parts_with_a_required_level_come_first()
     problem = problem_of(
         [[8]],
         [{"pods": 1, "demand": [size]} for size in (2, 8, 3)],
-        gang=np.zeros(3, np.int32),
+        **one_gang(3, 3),
         subgroup=np.array([0, 1, -1], np.int32),
-        need=np.array([3], np.int32),
-        tier=np.zeros(1, np.int32),
-        rank=np.zeros(1, np.int32),
-        required=np.full(1, -1, np.int32),
-        preferred=np.full(1, -1, np.int32),
-        pinned=np.full(1, -1, np.int32),
-        fresh=np.ones(1, np.bool_),
-        allowed=np.ones(1, np.bool_),
         sub_gang=np.zeros(2, np.int32),
         sub_need=np.ones(2, np.int32),
         sub_required=np.array([0, -1], np.int32),
@@ -357,16 +349,8 @@ def test_elastic_pods_take_the_domain_in_which_most_of_them_fit_after_others_com
         mask=np.eye(4, dtype=np.bool_)[[3, 2, 0]] | np.eye(4, dtype=np.bool_)[[3, 2, 1]],
         score=np.zeros((3, 4), np.int64),
         kind=ints(0, 1, 2),
-        gang=ints(0, 0, 0),
+        **one_gang(2, 3),
         subgroup=ints(0, 1, 2),
-        need=ints(2),
-        tier=ints(0),
-        rank=ints(0),
-        required=ints(-1),
-        preferred=ints(-1),
-        pinned=ints(-1),
-        fresh=np.ones(1, np.bool_),
-        allowed=np.ones(1, np.bool_),
         sub_gang=ints(0, 0, 0),
         sub_need=ints(1, 0, 0),
         sub_required=ints(-1, 0, 0),
