@@ -1,5 +1,6 @@
 """Clusters in which gangs run, and what becomes of them when a decision is carried out."""
 
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,16 @@ def running(
             at_work(one, place, started, priority) for one, place in zip(made.pods, where, strict=True)
         ),
     )
+
+
+def draw_places(dice: random.Random, room: dict[str, int], size: int, pods: int) -> list[str]:
+    """Nodes for at most `pods` pods of `size` GPUs; what they take is subtracted from `room`."""
+    places: list[str] = []
+    for name in sorted(room, key=lambda _: dice.random()):
+        while room[name] >= size and len(places) < pods:
+            room[name] -= size
+            places.append(name)
+    return places
 
 
 def at_work(one: Pod, place: str, started: float = 3600, priority: int = 0) -> Pod:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
-from tests.session.preemption.running import asked_to_leave, gone, running, wanting
+from tests.session.preemption.running import asked_to_leave, draw_places, gone, running, wanting
 from tests.session.scenario import cluster, nodes, placed, schedule
 
 GPUS = 8
@@ -94,11 +94,7 @@ def random_case(dice: random.Random) -> Case:
     tenants = {}
     for number in range(dice.randint(1, 5)):
         size, pods = dice.choice((2, 4, 8)), dice.randint(1, 3)
-        places: list[str] = []
-        for name in sorted(room, key=lambda _: dice.random()):
-            while room[name] >= size and len(places) < pods:
-                room[name] -= size
-                places.append(name)
+        places = draw_places(dice, room, size, pods)
         spec: dict[str, Any] = dice.choice(
             (
                 {},

@@ -18,6 +18,7 @@ from tests.session.preemption.running import (
     asked_to_leave,
     at_work,
     budget,
+    draw_places,
     evicted,
     gone,
     kept,
@@ -343,11 +344,7 @@ def _random(seed: int) -> Snapshot:
     parts = []
     for at in range(dice.randint(0, 6)):
         size, pods = dice.choice((2, 4, 8)), dice.randint(1, 3)
-        places: list[str] = []
-        for name in sorted(room, key=lambda _: dice.random()):
-            while room[name] >= size and len(places) < pods:
-                room[name] -= size
-                places.append(name)
+        places = draw_places(dice, room, size, pods)
         spec = dice.choice(
             ({}, {}, {"preemptible": False}, {"minRuntimeSeconds": 7200}, {"disruptionMode": "Elastic"})
         )
