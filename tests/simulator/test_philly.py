@@ -9,7 +9,7 @@ import pytest
 
 from batchsched.api.core.requests import pod_requests
 from batchsched.errors import InvalidInput
-from batchsched.simulator.philly import GPU, PhillyJob, create_workload, read_queues, read_trace
+from batchsched.simulator.philly import GPU, PhillyRow, create_workload, read_queues, read_trace
 
 TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
 1970-01-01 00:01:40,30.9,12,370.8,aa
@@ -29,9 +29,9 @@ def trace(tmp_path):
 
 def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
     assert read_trace(trace) == (
-        PhillyJob(50, 10, 1, "aa"),
-        PhillyJob(50, 20, 1, "bb"),
-        PhillyJob(100, 30, 12, "aa"),
+        PhillyRow(50, 10, 1, "aa"),
+        PhillyRow(50, 20, 1, "bb"),
+        PhillyRow(100, 30, 12, "aa"),
     )
 
 
@@ -50,11 +50,11 @@ def test_program_of_the_documentation_writes_the_table_from_the_published_log(tm
     program = Path(__file__).parents[2] / "examples/lab/philly_table.py"
     table = tmp_path / "philly.csv"
     subprocess.run([sys.executable, program, tmp_path / "cluster_job_log", table], check=True)
-    assert read_trace(table) == (PhillyJob(100, 60, 3, "aa"),)
+    assert read_trace(table) == (PhillyRow(100, 60, 3, "aa"),)
 
 
 def test_only_rows_of_the_period_are_read(trace):
-    assert read_trace(trace, 60, 100) == (PhillyJob(100, 30, 12, "aa"),)
+    assert read_trace(trace, 60, 100) == (PhillyRow(100, 30, 12, "aa"),)
 
 
 def test_queues_are_the_first_column_and_a_file_without_any_is_refused(tmp_path):
