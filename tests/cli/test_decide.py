@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import yaml
 
 from batchsched.cli.schema import SchemaKind, schema_of
 from tests.cli.conftest import NOW, group, pod
+from tests.hash_seeds import outputs_by_hash_seed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -120,16 +120,11 @@ def test_standard_input_is_read(cluster):
 
 
 def test_same_input_decides_the_same_in_every_process(cluster):
+    program = "import batchsched.cli; batchsched.cli.main()"
+    arguments = ("decide", str(EXAMPLES), "-o", "json", "--now", NOW)
     decisions = set()
-    for hash_seed in ("0", "1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-c", "import batchsched.cli; batchsched.cli.main()",
-             "decide", str(EXAMPLES), "-o", "json", "--now", NOW],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            check=True,
-        )  # fmt: skip
-        data = json.loads(done.stdout)
+    for output in outputs_by_hash_seed(program, *arguments, seeds=("0", "1", "2")):
+        data = json.loads(output)
         data["solver"].update(seconds=0, stages={})
         decisions.add(json.dumps(data))
     assert len(decisions) == 1

@@ -1,16 +1,13 @@
 """What holds of every decision, on random small clusters and in all four ways of selecting."""
 
 import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
 from batchsched.api.decision import REASONS, Decision, to_json
 from batchsched.api.snapshot import Snapshot
+from tests.hash_seeds import outputs_by_hash_seed
 from tests.session import audit
 from tests.session.clusters import clusters, random_cluster
 from tests.session.scenario import profile, schedule
@@ -80,18 +77,6 @@ def digest(count: int) -> str:
 
 
 def test_every_process_and_hash_seed_decides_the_same_bytes():
-    root = Path(__file__).parents[2]
     count = settings().max_examples
     program = f"from tests.session.test_properties import digest; print(digest({count}))"
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
-            cwd=root,
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("0", "4711")
-    }
-    assert len(seen) == 1
+    assert len(set(outputs_by_hash_seed(program))) == 1

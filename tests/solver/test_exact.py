@@ -1,10 +1,6 @@
 """The exact stage: optimal on small problems, in the order that the issue states."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +12,7 @@ from batchsched.solver.node_model import NodeModel, count_fitting
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Budget, ConstraintRow, Cut, Problem, Solution
 from batchsched.solver.verify import verify_solution
+from tests.hash_seeds import outputs_by_hash_seed
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
@@ -187,18 +184,7 @@ print(digest.hexdigest())
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process():
-    root = Path(__file__).parents[2]
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", _DIGEST],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
-            cwd=root,
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1", "4711")
-    }
-    assert len(seen) == 1
+    assert len(set(outputs_by_hash_seed(_DIGEST, seeds=("0", "1", "4711")))) == 1
 
 
 @pytest.mark.properties
