@@ -4,13 +4,15 @@ It gives the solution that every other stage must improve on, the hint for CP-SA
 selects in strict order, `solve_greedy` is the whole solver.
 """
 
+from collections.abc import Iterator
 from itertools import groupby
 
 import numpy as np
 
+from batchsched.solver.objective import ALL_CLASSES, compare_tier_values, tier_values
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, Problem, Solution
+from batchsched.solver.problem import NONE, FloatArray, Problem, Solution
 
 
 def solve_greedy(problem: Problem) -> Solution:
@@ -38,8 +40,33 @@ def solve_job_by_job(problem: Problem) -> Solution:
     return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
+def pack_while_better(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
+    """Place gangs greedily, tier by tier, and stop at the first tier with a lower value than a given one.
+
+    Args:
+      problem: the problem.
+      values: [T] objectives of another solution.
+      plain: as in `pack_greedily`.
+
+    Returns:
+      The greedy solution, or None if it is worse than the other one.
+    """
+    packing, classes = Packing(problem, plain), problem.classes
+    for tier in fill_tiers(packing):
+        own = tier_values(problem, ALL_CLASSES, classes.count - np.array(packing.room.waiting))[: tier + 1]
+        if compare_tier_values(own, values[: tier + 1]) < 0:
+            return None
+    return packing.to_solution("greedy")
+
+
 def fill_packing(packing: Packing) -> None:
-    """Place every gang and elastic pod that still fits in a packing, the gangs of the highest tier first.
+    """Place every gang and elastic pod that still fits in a packing, the gangs of the highest tier first."""
+    for _ in fill_tiers(packing):
+        pass
+
+
+def fill_tiers(packing: Packing) -> Iterator[int]:
+    """Fill a packing as `fill_packing` does, and yield each tier after it is filled.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
@@ -62,6 +89,7 @@ def fill_packing(packing: Packing) -> None:
         # Surplus comes after all minimums of the tier, so that it takes no minimum its place.
         for gang in order[start:end]:
             packing.place_elastic_pods(gang)
+        yield tier[order[start]]
         start = end
 
 

@@ -1,12 +1,11 @@
 """The input and output of the solver as arrays.
 
-The solver knows no pods, no PodGroups and no plugins. It sees N nodes with free capacity in R resources, C
-classes of equal pods, G gangs that own the classes, S subgroups inside gangs, L topology levels, Q quotas and
-any number of linear rows. The caller that builds a `Problem` keeps the names of the objects.
+The solver sees no pods, PodGroups and plugins, but N nodes with free capacity in R resources, C classes of equal pods,
+G gangs that own the classes, S subgroups inside gangs, L topology levels, Q quotas and any number of linear rows. The
+caller that builds a `Problem` keeps the names of the objects.
 
-A `VictimProblem` asks which running units to evict for one gang: a unit is a whole running gang, or a single surplus
-pod of an elastic gang. The gang that needs room is the only gang of an ordinary `Problem`, so that masks, minimums,
-domains, rows and quotas have their usual meaning.
+A `VictimProblem` asks which units to evict for one gang: running gangs, or surplus pods of elastic gangs. The gang that
+needs room is the only gang of an ordinary `Problem`: masks, minimums, domains, rows and quotas mean the same.
 
 Shapes are stated by letter: C classes, G gangs, K kinds (distinct mask and score rows), L levels, N nodes,
 Q quotas, R resources, S subgroups, T tiers, U used domains, P placements (the triples of a solution). Of victims:
@@ -21,6 +20,8 @@ from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from batchsched.solver.start import CapacityPrices
 
 IntArray = NDArray[np.int64]
 IndexArray = NDArray[np.int32]
@@ -67,8 +68,7 @@ class ConstraintRow:
     placement that the pipeline then refuses, and it never refuses a placement that the pipeline allows. A row that
     is violated before anything is placed must not become more violated.
 
-    A row may also exclude two sides from each other: a domain then has pods of one side only. The linear inequality is
-    the relaxation of this rule.
+    A row may also exclude two sides from each other: a domain then has pods of one side only.
     """
 
     partition: int  # ALL_NODES, EVERY_NODE, or an index into ProblemNodes.partitions
@@ -155,12 +155,8 @@ class ProblemNodes:
 
     def select_rows(self, nodes: Positions) -> "ProblemNodes":
         """Return the table with only these nodes; a node may be taken several times."""
-        return ProblemNodes(
-            self.free[nodes],
-            self.capacity[nodes],
-            self.levels[:, nodes],
-            tuple(partition[nodes] for partition in self.partitions),
-        )
+        partitions = tuple(partition[nodes] for partition in self.partitions)
+        return ProblemNodes(self.free[nodes], self.capacity[nodes], self.levels[:, nodes], partitions)
 
     def concatenate(self, other: "ProblemNodes") -> "ProblemNodes":
         """Return a table with these nodes, followed by the nodes of `other`.
@@ -503,6 +499,7 @@ class Solution:
       guard: whether the wall-clock guard ended a search.
       effort: CP-SAT's deterministic units that were spent.
       variables: the variables of the models that CP-SAT solved, added over all its calls.
+      prices: capacity prices for a start of a later solve; bounds of the tiered model rest on them.
     """
 
     classes: IndexArray
@@ -516,6 +513,7 @@ class Solution:
     guard: bool = False
     effort: float = 0.0
     variables: int = 0
+    prices: tuple[CapacityPrices, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -25,9 +25,11 @@ from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
 from batchsched.solver.small_session import solve_small_session
+from batchsched.solver.start import MAX_PRICES, WarmStart
 from batchsched.solver.tiered.rounding import settle_elastic_pods
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
+from batchsched.solver.warm_start.solve import solve_from_start
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ def solve(
     seed: int = 0,
     telemetry: Telemetry | None = None,
     workers: SolverWorkers | None = None,
+    start: WarmStart | None = None,
 ) -> Solution:
     """Choose the gangs of a session to place, and the nodes of their pods.
 
@@ -52,6 +55,8 @@ def solve(
       seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
       telemetry: receives the duration of each step.
       workers: processes that the search may use; the solution is the same without them.
+      start: placements and capacity prices of an earlier solve; None for none. It is not read if the problem is small
+        enough for the exact model, has a strict order, or has cuts.
 
     Returns:
       a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
@@ -65,18 +70,25 @@ def solve(
         over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
         admissible = reduce_problem(problem, unplaceable, beyond)
+        # Prices name the resources of the whole problem.
+        numbered_alike = admissible.nodes.free.shape == problem.nodes.free.shape
+        if start is not None and not numbered_alike:
+            start = replace(start, prices=())
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = take_subset(admissible, ~beyond)
-        answer = subset.to_whole_problem(_solved(subset.problem, budget, seed, telemetry, workers))
+        own = None if start is None else start.restrict_to_classes(subset.classes, len(problem.classes.count))
+        answer = subset.to_whole_problem(
+            _solved_from_start(subset.problem, budget, seed, telemetry, own, workers)
+        )
     else:
-        answer = _solved(admissible, budget, seed, telemetry, workers)
+        answer = _solved_from_start(admissible, budget, seed, telemetry, start, workers)
     with telemetry.time_stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
         floor = solve_greedy(without_repeatedly_refused_gangs(admissible))
         return replace(floor, guard=answer.guard, effort=answer.effort, variables=answer.variables)
-    return answer
+    return answer if numbered_alike else replace(answer, prices=())
 
 
 def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
@@ -113,6 +125,32 @@ def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) 
     return problem if offered.all() else problem.restrict_to_resources(np.flatnonzero(offered))
 
 
+def _solved_from_start(
+    admissible: Problem,
+    budget: Budget,
+    seed: int,
+    telemetry: Telemetry,
+    start: WarmStart | None,
+    workers: SolverWorkers | None,
+) -> Solution:
+    """Solve from a start, and without it if there is none or if the answer is not near its bounds."""
+    if start is None or admissible.ordered or admissible.cuts or _is_small(admissible, budget):
+        return _solved(admissible, budget, seed, telemetry, workers)
+    warm = solve_from_start(admissible, start, budget, seed, telemetry)
+    if warm.is_near:
+        return warm.solution
+    # A bad start must cost time only: the placements of the start would draw the rounds towards it.
+    fresh = _solved(admissible, budget, seed, telemetry, workers)
+    better = warm.solution if compare_solutions(warm.solution, fresh) > 0 else fresh
+    return replace(
+        better,
+        effort=fresh.effort + warm.solution.effort,
+        variables=fresh.variables + warm.solution.variables,
+        guard=fresh.guard or warm.solution.guard,
+        prices=fresh.prices or warm.solution.prices,
+    )
+
+
 def _solved(
     admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry, workers: SolverWorkers | None
 ) -> Solution:
@@ -124,8 +162,7 @@ def _solved(
     # In strict order no solve may take a later gang in place of an earlier one.
     if problem.ordered:
         return floor
-    # Above this size the exact model does not end within its budget.
-    small = _pairs(problem) <= budget.exact_variables
+    small = _is_small(problem, budget)
     if is_greedy_optimal(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
@@ -160,7 +197,7 @@ def _solved(
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
         answer = stage.with_bounds(improved) if gained else improved
-    return answer
+    return replace(answer, prices=stage.capacity_prices()[-MAX_PRICES:])
 
 
 def _with_planned_gangs(
@@ -196,6 +233,11 @@ def without_repeatedly_refused_gangs(problem: Problem) -> Problem:
     if not (refused > 1).any():
         return problem
     return replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (refused <= 1)))
+
+
+def _is_small(problem: Problem, budget: Budget) -> bool:
+    """Whether the exact model is used: above this size it does not end within its budget."""
+    return _pairs(problem) <= budget.exact_variables
 
 
 def _pairs(problem: Problem) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 from batchsched.runner.session_runner import shared_solver_processes
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
@@ -19,10 +20,14 @@ from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
 from bench.solver.budgets import BudgetRow, lost_objectives, plot_budgets, show_budgets
-from bench.solver.instances import Instance, generate, partitioned, uncontended
+from bench.solver.instances import Instance, fill_lean, fill_noisy, generate, partitioned, uncontended
 from bench.solver.manifests import write
 from bench.solver.optimum import LONG_RUN_UNITS, measure_small
 from bench.solver.problems import to_problem
+from bench.solver.warm import WarmResult, change_instance, measure_start, show_starts
+
+OTHER_SEED: Final = 1000
+"""What is added to a seed for the instance from which new gangs are taken."""
 
 
 @dataclass(slots=True)
@@ -217,6 +222,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--long-run", type=float, default=LONG_RUN_UNITS, help="with --optimum: units of the exact model"
     )
+    found.add_argument(
+        "--changed",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="change a share of the pods and gangs, and solve with and without a start from the answer before",
+    )
     found.add_argument("--export", metavar="PATH", help="write the instance as manifests that decide reads")
     found.add_argument("-o", "--output", choices=("table", "json"), default="table")
     found.add_argument(
@@ -232,6 +244,9 @@ def main(arguments: list[str]) -> int:
     if options.optimum:
         first = options.seeds[0]
         return measure_small(range(first, first + options.optimum), options.long_run, options.output)
+    if options.changed:
+        show_starts((_measure_changed(options, seed) for seed in options.seeds), options.output)
+        return 0
     if options.budgets:
         return _over_budgets(arguments, options)
     results = [measure(options, seed) if options.here else _apart(arguments, seed) for seed in options.seeds]
@@ -242,8 +257,19 @@ def main(arguments: list[str]) -> int:
     return 1 if any(one.behind for one in results) else 0
 
 
+def _measure_changed(options: argparse.Namespace, seed: int) -> WarmResult:
+    """Solve one instance, and again after the change with and without a start."""
+    instance, other = draw(options, seed), draw(options, seed + OTHER_SEED)
+    fill = fill_noisy if options.noisy or options.partitioned else fill_lean
+    changed = change_instance(instance, other, fill, options.changed, seed)
+    budget = Budget(deterministic=options.budget, rounds=options.rounds)
+    return measure_start(instance, changed, budget, seed)
+
+
 def _check_options(options: argparse.Namespace) -> None:
     """Refuse combinations of options that the bench cannot use, before a long run."""
+    if not 0 <= options.changed <= 1:
+        parser().error("--changed: expected a share between 0 and 1")
     if options.optimum < 0:
         parser().error("--optimum: expected a number of instances, 1 or more")
     if options.plot and not options.budgets:

@@ -111,12 +111,17 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 class SlotRow:
     """A linear constraint on the pod counts x of a set of nodes, given by its capacity: Σ factors·x <= right.
 
-    `size` is the resource and the request size of a simple row.
+    A pod counts as the minimum of floor(request / size) over the (resource, size) pairs of `requests`.
     """
 
     factors: IntArray
     right: int
-    size: tuple[int, int] | None
+    requests: tuple[tuple[int, int], ...]
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """The resource and the request size of a row over a single resource; None of a composite row."""
+        return self.requests[0] if len(self.requests) == 1 else None
 
 
 class SlotSupply:
@@ -175,6 +180,15 @@ class SlotSupply:
         held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
         return held
 
+    def requested_slots(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
+        """Return how many slots a pod of each class [C] uses: the minimum of floor(request / size) over the pairs."""
+        slots: IntArray = np.minimum.reduce([self.demand[:, r] // size for r, size in requests])
+        return slots
+
+    def free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
+        """Return how many such slots the nodes have together."""
+        return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
+
     def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         """Yield the capacity constraints of a set of nodes, without those that always hold.
 
@@ -196,7 +210,7 @@ class SlotSupply:
             right = self.total_slots(r, sizes, nodes)
             factors = demand[:, r][None, :] // sizes[:, None]
             for i in np.flatnonzero(factors @ most > right).tolist():
-                yield SlotRow(factors[i], int(right[i]), (r, int(sizes[i])))
+                yield SlotRow(factors[i], int(right[i]), ((r, int(sizes[i])),))
         for device in self._devices:
             yield from self._composite(device, demand, most, nodes)
         yield from self._paired(demand, most, nodes)
@@ -302,7 +316,7 @@ class SlotSupply:
                     self._free[first][nodes] // size, self._free[second][nodes] // paired_size
                 ).sum()
                 if int(factors @ most) > int(right):
-                    yield SlotRow(factors, int(right), None)
+                    yield SlotRow(factors, int(right), ((first, size), (second, paired_size)))
 
     def _composite(self, device: int, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
         for size in np.unique(demand[:, device]).tolist():
@@ -321,7 +335,7 @@ class SlotSupply:
                 # A sum of minima over nodes is tighter than the minimum of two sums.
                 right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
                 for i in np.flatnonzero(factors @ most > right).tolist():
-                    yield SlotRow(factors[i], int(right[i]), None)
+                    yield SlotRow(factors[i], int(right[i]), ((device, size), (r, int(along[i]))))
 
 
 def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:

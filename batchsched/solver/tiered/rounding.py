@@ -291,12 +291,12 @@ def round_to_nodes(
         if placed < order.pods:
             shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
-    failed = _withdraw_broken(packing, [g for g in chosen if g not in lost])
+    failed = withdraw_broken_gangs(packing, [g for g in chosen if g not in lost])
     ejection = GangEjection(packing, search)
-    _resettle(packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang))
+    resettle_gangs(packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang))
     # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
-    _withdraw_broken(packing, standing)
+    withdraw_broken_gangs(packing, standing)
     fill_packing(packing)
     return RoundedSolution(packing, tuple(shortages))
 
@@ -313,7 +313,7 @@ def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
     packing = _packing_of(problem, solution)
     if not _gangs_with_pending_surplus(packing):
         return solution
-    _resettle(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
+    resettle_gangs(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
     fill_packing(packing)
     settled = packing.to_solution(solution.stage)
     if compare_solutions(settled, solution) <= 0:
@@ -347,13 +347,19 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
     return packing
 
 
-def _resettle(
+def resettle_gangs(
     packing: Packing,
     ejection: GangEjection,
     fallen: set[int],
     planned_nodes: Callable[[int], IntArray | None],
 ) -> None:
     """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them.
+
+    Args:
+      packing: the placements, which are changed.
+      ejection: removes gangs of lower tiers.
+      fallen: the gangs to place.
+      planned_nodes: the nodes that a plan has for a gang; None for anywhere.
 
     After the withdrawn gangs of a tier come its elastic pods that found no room: the plan was rounded in the order of
     the size of pods and domains, so gangs of lower tiers may have taken that room.
@@ -396,8 +402,16 @@ def _gangs_with_pending_surplus(packing: Packing) -> set[int]:
     return set(np.flatnonzero(packing.taken & gangs.allowed & pending & above).tolist())
 
 
-def _withdraw_broken(packing: Packing, gangs: list[int]) -> set[int]:
-    """Withdraw gangs with a violated minimum or row, until none is left: a withdrawal may violate another row."""
+def withdraw_broken_gangs(packing: Packing, gangs: list[int]) -> set[int]:
+    """Withdraw gangs with a violated minimum or row, until none is left: a withdrawal may violate another row.
+
+    Args:
+      packing: the placements, which are changed.
+      gangs: the gangs to check.
+
+    Returns:
+      the withdrawn gangs.
+    """
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
         packing.withdraw(broken)

@@ -27,8 +27,10 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.start import CapacityPrices
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
+from batchsched.solver.tiered.prices import read_prices
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
 from batchsched.solver.tiered.tier_solver import TIER_GAP, TieredSolution, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
@@ -131,6 +133,10 @@ class TieredStage:
         """Return a mask [G] of the gangs that the first round chose, before their pods are placed on nodes."""
         full, plan = self._full.aggregate, self._first_plan
         return np.zeros(len(full.y), np.bool_) if plan is None else plan.values[full.y] > 0
+
+    def capacity_prices(self) -> tuple[CapacityPrices, ...]:
+        """Return the prices of all cuts of the model for bounds, the newest last."""
+        return read_prices(self._loose.transport)
 
     def _units_left(self) -> float:
         """The units that remain, if the work outside of CP-SAT is charged, too."""

@@ -7,6 +7,7 @@ Shapes: C classes, T tiers, V variables.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -97,15 +98,22 @@ class TierSolver:
     Its cuts remain for the next solve, the fixed tiers do not.
     """
 
-    def __init__(self, aggregate: TieredModel, budget: CpSatBudget, chooses_domains: bool = False) -> None:
+    def __init__(
+        self,
+        aggregate: TieredModel,
+        budget: CpSatBudget,
+        chooses_domains: bool = False,
+        divides_pods: bool = True,
+    ) -> None:
         """Scale every tier's weights to integers, each tier by its own factor.
 
         With `chooses_domains`, the search is that of a model with many domains: the gangs of a tier are fixed, and not
-        only its value, before the next tier is maximised, and no bound of the problem comes from it.
+        only its value, before the next tier is maximised, and no bound of the problem comes from it. Without
+        `divides_pods` a choice counts as fitting if the rows of the model allow it: bounds are valid, and maybe higher.
         """
         self._chooses_domains = chooses_domains
         self.aggregate = aggregate
-        self.transport = PoolTransport(aggregate)
+        self._divides_pods = divides_pods
         self._budget = budget
         problem = aggregate.problem
         self._weights = np.zeros(len(problem.classes.count), np.int64)
@@ -121,6 +129,11 @@ class TierSolver:
         self._rows: list[int] = []
         self._switches = np.setdiff1d(aggregate.switch[aggregate.cell != NONE], np.append(aggregate.y, OPEN))
         self._variables = [self._variables_of_tier(t) for t in range(count_tiers(problem))]
+
+    @cached_property
+    def transport(self) -> PoolTransport:
+        """The linear program that divides the pods of a choice among the node pools."""
+        return PoolTransport(self.aggregate)
 
     def _variables_of_tier(self, tier: int) -> IntArray:
         """The variables that are 0 if the gangs of a tier place no more pods than they have."""
@@ -149,6 +162,9 @@ class TierSolver:
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """
+        if not self._divides_pods:
+            peak = self._ascend(np.zeros(self.aggregate.variable_count, np.int64), [], ceiling, placed)
+            return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
         model, local = self.aggregate, self.transport.local
         kept = self.transport.loosen_limits()
         # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
@@ -268,6 +284,8 @@ class TierSolver:
             best = replace(best, bound=min(best.bound, answer.bound))
             if answer.values is None:
                 break
+            if not self._divides_pods:
+                return replace(best, values=answer.values, fits=True)
             split, fits = self.transport.split_over_pools(answer.values)
             best = replace(best, values=answer.values, split=split, fits=fits)
             if fits or (self._budget.remaining <= 0 and not least):
@@ -326,6 +344,8 @@ class TierSolver:
         answer = self._maximise(objective, values, MAX_TIE_EFFORT)
         if answer.values is None or answer.objective <= now:
             return values, split
+        if not self._divides_pods:
+            return answer.values, split
         other, fits = self.transport.split_over_pools(answer.values)
         return (answer.values, other) if fits and other.short == 0.0 else (values, split)
 

@@ -57,6 +57,10 @@ class PoolTransport:
     def __init__(self, aggregate: TieredModel) -> None:
         """Build the program without a choice."""
         self._aggregate = aggregate
+        self.slot_functions: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+        """Pool and requests of each slot row; these rows are the first ones of the program."""
+        self.cut_duals: list[FloatArray] = []
+        """The prices of the rows, at least 0, from which each cut was made."""
         problem, pools = aggregate.problem, aggregate.pools
         bound = np.zeros(len(problem.classes.count), np.bool_)
         bound[aggregate.class_index[(aggregate.cell != NONE)]] = True
@@ -84,6 +88,11 @@ class PoolTransport:
         self._right = self._original_right.copy()
         self.local: dict[int, int] = {}
         self._program = self._build(rows)
+
+    @property
+    def model(self) -> TieredModel:
+        """The model whose choices are divided."""
+        return self._aggregate
 
     # ------------------------------------------------------------------------------------ building
 
@@ -164,6 +173,7 @@ class PoolTransport:
             ):
                 used = np.flatnonzero(level.factors)
                 index = rows.add_row(columns[used], level.factors[used], upper=level.right)
+                self.slot_functions.append((p, level.requests))
                 if level.size is not None:
                     self._levels[p, level.size[0], level.size[1]] = index
 
@@ -329,6 +339,7 @@ class PoolTransport:
         if int(whole @ values) <= limit:
             return False
         row = aggregate.add_row(used, whole[used], -HIGHEST, limit)
+        self.cut_duals.append(price_of_row)
         # Such a cut excludes choices that the problem allows, so that bounds leave it out.
         if self.has_tightened_rows:
             self.local[row] = limit

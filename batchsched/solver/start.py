@@ -1,0 +1,69 @@
+"""What one solve hands over to a later one: placements, capacity prices, and how near the bounds the answer was.
+
+A start never changes which answers are legal: its placements are taken only as far as they fit, and its prices give a
+valid bound for every problem (`solver.tiered.prices`).
+
+Shapes: P placements (triples of a class, a node and a number of pods).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPrice:
+    """The price of one function of requests on one pool of nodes, such as the whole quadruples of GPUs.
+
+    Args:
+      capacity: allocatable amounts of a node of the pool, by resource.
+      devices: free devices of a node of the pool.
+      ordinal: tells pools apart that have the same amounts.
+      requests: (resource, size) pairs: the function is the minimum of floor(amount / size) over them.
+      price: at least 0, in the unit of the solve that found it.
+    """
+
+    capacity: tuple[int, ...]
+    devices: tuple[int, ...]
+    ordinal: int
+    requests: tuple[tuple[int, int], ...]
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPrices:
+    """Prices of slots on pools of nodes, from the duals of one Benders cut of the tiered model."""
+
+    slots: tuple[SlotPrice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmStart:
+    """The start of a solve, with the indexes of the problem that it is for.
+
+    Args:
+      classes, nodes, counts: [P] planned placements, one triple for each class and node; they need not fit.
+      gap: the gap of the last answer that was found without a start.
+      prices: capacity prices of earlier solves.
+    """
+
+    classes: NDArray[np.int32]
+    nodes: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    gap: float = 0.0
+    prices: tuple[CapacityPrices, ...] = ()
+
+    def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:
+        """Return the start for a problem with only these classes [C'] of `size` ones, numbered in this order."""
+        number = np.full(size, -1, np.int32)
+        number[classes] = np.arange(len(classes))
+        kept = number[self.classes] >= 0
+        return replace(
+            self, classes=number[self.classes[kept]], nodes=self.nodes[kept], counts=self.counts[kept]
+        )
+
+
+MAX_PRICES: Final = 16
+"""Maximum number of capacity prices that a start contains: the newest ones."""

@@ -1,0 +1,169 @@
+"""A solve that begins with a start: a plan of the model without domains, placed around the placements of the start.
+
+The model for bounds chooses the gangs, with rows from the capacity prices of earlier solves in place of the linear
+program that divides pods among pools. These rows cost a tenth of it, and give nearly the same bounds. If the answer is
+not near its bounds, one step of the search follows, and if that is not enough, the caller runs the rounds.
+
+Shapes: C classes, G gangs, T tiers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from batchsched.ports.external import Telemetry
+from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.cpsat import CpSatBudget
+from batchsched.solver.greedy import pack_while_better
+from batchsched.solver.improvement.search import improve_solution
+from batchsched.solver.objective import (
+    TIER_TOLERANCE,
+    compare_solutions,
+    compare_tier_values,
+    count_placed_pods,
+)
+from batchsched.solver.packing.packing import Packing
+from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.start import WarmStart
+from batchsched.solver.tiered.model import TieredModel
+from batchsched.solver.tiered.node_pools import build_pools
+from batchsched.solver.tiered.prices import add_price_rows
+from batchsched.solver.tiered.tier_solver import TieredSolution, TierSolver
+from batchsched.solver.warm_start.packing import StartPlacements
+
+SEARCH_UNITS: Final = 0.05
+"""Units of the search after a start: one step, with all gangs that require no level."""
+GAP_FACTOR: Final = 2.0
+"""An answer is near its bounds if its gap is at most this multiple of the gap of the last answer without a start, plus
+the accepted gap."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmAnswer:
+    """The result of a solve from a start: a solution with valid bounds, and whether it is near them."""
+
+    solution: Solution
+    is_near: bool
+
+
+def solve_from_start(
+    problem: Problem, start: WarmStart, budget: Budget, seed: int, telemetry: Telemetry
+) -> WarmAnswer:
+    """Place the gangs of a problem, beginning with the placements of a start.
+
+    Args:
+      problem: the problem, without cuts.
+      start: placements and prices of an earlier solve.
+      budget: limits of time, and the accepted gap.
+      seed: CP-SAT's seed.
+      telemetry: receives the duration of each step.
+
+    Returns:
+      a legal solution that is lexicographically no worse than the start's placements that still fit, the greedy's
+      solution and the job-by-job solution.
+    """
+    steps = _Steps(problem, start, budget, seed, telemetry)
+    if steps.places_everything():
+        return WarmAnswer(replace(steps.best, bound=steps.best.objective.copy()), is_near=True)
+    steps.follow_plan()
+    if steps.best.gap > budget.gap and not problem.rows:
+        steps.search()
+    if not steps.is_proved():
+        steps.compare_with_baselines()
+    solution = steps.with_spending()
+    near = solution.gap <= max(budget.gap, GAP_FACTOR * start.gap + budget.gap)
+    return WarmAnswer(replace(solution, prices=start.prices), near and not solution.guard)
+
+
+class _Steps:
+    """The best solution so far, and the model that bounds it."""
+
+    def __init__(
+        self, problem: Problem, start: WarmStart, budget: Budget, seed: int, telemetry: Telemetry
+    ) -> None:
+        self._problem, self._budget, self._seed, self._telemetry = problem, budget, seed, telemetry
+        self._start = start
+        self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
+        with telemetry.time_stage("start"):
+            self._placements = StartPlacements(problem, start)
+            packing = self._placements.place_pods(self._placements.pods, moving=False)
+            self.best = packing.to_solution("aggregated")
+
+    def places_everything(self) -> bool:
+        """Whether every pod that may be placed has a node."""
+        problem, best = self._problem, self.best
+        placed = count_placed_pods(problem, best.classes, best.counts)
+        pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
+        return bool((placed >= pending).all())
+
+    def is_proved(self) -> bool:
+        """Whether no solution is better: every tier is at its bound."""
+        return compare_tier_values(self.best.bound, self.best.objective) == 0
+
+    def with_spending(self) -> Solution:
+        """Return the best solution with the work of the plan and of the bounds."""
+        best, spending = self.best, self._spending
+        return replace(
+            best,
+            effort=best.effort + spending.spent,
+            variables=best.variables + spending.variables,
+            guard=best.guard or spending.guard,
+        )
+
+    def follow_plan(self) -> None:
+        """Plan with the model without domains, and place the plan around the placements of the start."""
+        problem, telemetry = self._problem, self._telemetry
+        with telemetry.time_stage("build"):
+            packing = Packing(problem)
+            model = TieredModel(packing, build_pools(packing), None, relaxed=True)
+            add_price_rows(model, self._start.prices)
+            self._tiers = TierSolver(model, self._spending, divides_pods=False)
+        with telemetry.time_stage("choose"):
+            floor = count_placed_pods(problem, self.best.classes, self.best.counts)
+            plan = self._tiers.maximise_tiers(model.values_of_solution(self.best), [floor])
+        if plan is not None:
+            with telemetry.time_stage("realise"):
+                packing = self._placements.place_pods(model.pods_by_class(plan.values), moving=True)
+                self._adopt(packing.to_solution("aggregated"))
+        self._bound(plan)
+
+    def search(self) -> None:
+        """Complete the solution, and place the gangs without a required level again in one step of the search."""
+        with self._telemetry.time_stage("complete"):
+            answer = place_remaining_gangs(self._problem, self.best, self._seed)
+        if answer.gap > self._budget.gap:
+            with self._telemetry.time_stage("improve"):
+                answer = improve_solution(self._problem, answer, SEARCH_UNITS, self._budget, self._seed)
+        gained = compare_solutions(answer, self.best) > 0
+        self.best = answer
+        if gained:
+            self._bound(None)
+
+    def compare_with_baselines(self) -> None:
+        """Adopt the greedy's or the job-by-job solution if one of them is better."""
+        with self._telemetry.time_stage("greedy"):
+            for plain in (False, True):
+                better = pack_while_better(self._problem, self.best.objective, plain)
+                if better is not None and self._adopt(better):
+                    self._bound(None)
+
+    def _adopt(self, solution: Solution) -> bool:
+        if compare_solutions(solution, self.best) <= 0:
+            return False
+        best = self.best
+        self.best = replace(
+            solution, stage="aggregated", effort=best.effort, variables=best.variables, guard=best.guard
+        )
+        return True
+
+    def _bound(self, plan: TieredSolution | None) -> None:
+        """Compute an upper bound of each tier, given what the solution places in the tiers above."""
+        best = self.best
+        with self._telemetry.time_stage("bound"):
+            if plan is not None and (best.objective[:-1] >= plan.bound[:-1] * (1 - TIER_TOLERANCE)).all():
+                bound = plan.bound
+            else:
+                placed = count_placed_pods(self._problem, best.classes, best.counts)
+                bound = self._tiers.compute_bounds(placed)
+        self.best = replace(best, bound=np.maximum(bound, best.objective))
