@@ -102,9 +102,13 @@ class LinearModel:
         With `when` the row only holds if that 0/1 variable is 1 (~v: if variable v is 0).
         """
         row = self.row_count
-        self.add_rows(
-            np.array([0, len(columns)], np.int64), columns, coefficients, np.array([lower]), np.array([upper])
-        )
+        # A model has thousands of single rows, so that they do without the arrays of `add_rows`.
+        self._starts.append(np.array([self._nonzeros], np.int64))
+        self._columns.append(np.asarray(columns, np.int64))
+        self._coefficients.append(np.asarray(coefficients, np.int64))
+        self.row_lower.append(max(int(lower), -HIGHEST))
+        self.row_upper.append(min(int(upper), HIGHEST))
+        self._nonzeros += len(columns)
         if when is not None:
             self.when[row] = int(when)
         return row
