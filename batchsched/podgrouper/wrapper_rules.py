@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from batchsched.podgrouper.shape import (
     Manifest,
@@ -13,9 +13,6 @@ from batchsched.podgrouper.shape import (
     spec_of,
     text_or_empty,
 )
-
-WRAPPER: Final = "workload.codeflare.dev/appwrapper"
-"""Label by which AppWrapper marks its pods."""
 
 
 def app_wrapper_shape(

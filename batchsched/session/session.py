@@ -78,11 +78,11 @@ class Session:
         return cls(snapshot, profile, past=past, brief=True)
 
     @classmethod
-    def without_claims(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
+    def without_claims(cls, snapshot: Snapshot, profile: Profile) -> Self:
         """Return a session for forecasts, which omits refusals and does not place pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
-        return cls(snapshot, profile, pipeline, past, brief=True)
+        return cls(snapshot, profile, pipeline, brief=True)
 
     @property
     def node_table(self) -> NodeTable:

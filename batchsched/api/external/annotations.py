@@ -11,7 +11,6 @@ from batchsched.api.core.selector import parse_whole_number
 
 KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
-KUEUE_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 KUEUE_SLICES: Final = "kueue.x-k8s.io/podset-slice-required-topology"
 KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 KUEUE_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
