@@ -84,6 +84,13 @@ class ExtenderError(PluginError):
     kind = "extender"
 
 
+class PolicyError(BatchschedError):
+    """A policy of another package cannot be loaded, or computed keys that cannot be used.
+
+    The message names the policy, its file or entry point, and what was expected.
+    """
+
+
 class IllegalMove(BatchschedError):
     """A gang, or its entry in the scheduling queue, cannot change from its present state to the requested one.
 

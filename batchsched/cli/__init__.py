@@ -18,6 +18,7 @@ from batchsched.errors import (
     ApiError,
     BatchschedError,
     PluginError,
+    PolicyError,
     SolverFault,
     Unreachable,
 )
@@ -123,7 +124,7 @@ def _exit_code(result: object) -> int:
 def _error_code(error: BatchschedError) -> ExitCode:
     if isinstance(error, SolverFault):
         return ExitCode.DEFECT
-    if isinstance(error, PluginError):
+    if isinstance(error, PluginError | PolicyError):
         return ExitCode.EXTERNAL_CODE
     return ExitCode.CLUSTER if isinstance(error, ApiError | Unreachable) else ExitCode.UNUSABLE
 

@@ -22,6 +22,7 @@ from typing_extensions import override
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
 from batchsched.errors import InvalidInput
+from batchsched.queues.external_policy import check_keys, load_policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -85,8 +86,13 @@ class HeadroomPolicy(Protocol):
 
 
 def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
-    """Return the indexes of the gangs [G] in the order of a policy: by key, then by arrival."""
-    return np.lexsort((gangs.arrival, policy.key(gangs, now)))
+    """Return the indexes of the gangs [G] in the order of a policy: by key, then by arrival.
+
+    Raises:
+      PolicyError: the policy did not compute one number for each gang.
+    """
+    keys = check_keys(policy, policy.key(gangs, now), len(gangs.arrival))
+    return np.lexsort((gangs.arrival, keys))
 
 
 def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
@@ -112,8 +118,12 @@ def gang_order_names() -> tuple[str, ...]:
 
 @cache
 def find_gang_order(name: str) -> type | None:
-    """Return the class of the built-in or registered gang order with this name; None if the name is unknown."""
-    registered = (point.load() for point in entry_points(group=ENTRY_POINTS, name=name))
+    """Return the class of the built-in or registered gang order with this name; None if the name is unknown.
+
+    Raises:
+      PolicyError: the entry point of the gang order is wrong.
+    """
+    registered = (load_policy(point) for point in entry_points(group=ENTRY_POINTS, name=name))
     return POLICIES.get(name) or next(registered, None)
 
 
@@ -135,7 +145,9 @@ def construct_policy(chosen: type, name: str, arguments: Mapping[str, Any]) -> A
         ) from error
     except TypeError as error:
         raise InvalidInput(
-            "the policy takes no such arguments", object=f"policy {name}", field="args"
+            f"the policy takes no such arguments: {', '.join(arguments) or error}",
+            object=f"policy {name}",
+            field="args",
         ) from error
 
 
@@ -449,7 +461,8 @@ class AutoOrder:
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the sort keys [G] that the chosen candidate gang order computes."""
-        return self._orders[self._chosen][1].key(gangs, now)
+        chosen = self._orders[self._chosen][1]
+        return check_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the share of the cluster that the chosen gang order keeps free for each gang [G]; 0 for none."""

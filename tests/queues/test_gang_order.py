@@ -55,7 +55,7 @@ def test_arguments_reach_the_policy():
     [
         ("headroom", {"share": 2}, "policy headroom: args.share: expected less than 1, found 2"),
         ("headroom", {"shares": 1}, "policy headroom: args.shares: unknown field; did you mean share?"),
-        ("fcfs", {"share": 1}, "policy fcfs: args: the policy takes no such arguments"),
+        ("fcfs", {"share": 1}, "policy fcfs: args: the policy takes no such arguments: share"),
     ],
 )
 def test_wrong_argument_names_the_policy_and_the_field(name, arguments, message):

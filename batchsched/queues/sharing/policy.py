@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from batchsched.api.crd.validation import suggest_name
 from batchsched.errors import InvalidInput
+from batchsched.queues.external_policy import load_policy
 from batchsched.queues.gang_order import (
     FcfsOrder,
     FloatArray,
@@ -324,8 +325,12 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
 
 @cache
 def registered_policies() -> Mapping[str, type]:
-    """Return the classes of all registered sharing policies by name."""
+    """Return the classes of all registered sharing policies by name.
+
+    Raises:
+      PolicyError: the entry point of a policy is wrong.
+    """
     return {
-        point.name: point.load()
+        point.name: load_policy(point)
         for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda policy: policy.name)
     }

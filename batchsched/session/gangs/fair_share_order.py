@@ -14,6 +14,7 @@ import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.entitlements import children_of
+from batchsched.queues.external_policy import check_keys
 from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, order_gangs
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import SharingPolicy
@@ -311,7 +312,9 @@ class FairShareOrder:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         position = row - self._spans[parent][0]
         siblings = self._siblings[parent].repeat_sibling(position, before, np.array(heads))
-        keys = self._policies[parent].key(siblings, minimum).reshape(len(heads), -1).tolist()
+        policy = self._policies[parent]
+        checked = check_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
+        keys = checked.reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]
 

@@ -121,7 +121,7 @@ def test_unknown_name_is_refused_with_the_registered_names():
     [
         ("time-based", {"k": -1}, "policy time-based: args.k: expected 0 or more, found -1"),
         ("time-based", {"kk": 1}, "policy time-based: args.kk: unknown field; did you mean k?"),
-        ("drf", {"k": 1}, "policy drf: args: the policy takes no such arguments"),
+        ("drf", {"k": 1}, "policy drf: args: the policy takes no such arguments: k"),
     ],
     ids=["range", "name", "none"],
 )
