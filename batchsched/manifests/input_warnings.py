@@ -29,6 +29,7 @@ from batchsched.api.external.coscheduling import COSCHEDULING_LABEL
 from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.gang import gang_identity
+from batchsched.api.owner_keys import OWNER_KEYS, owner_title
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
@@ -196,21 +197,27 @@ def _misspelt_keys(
       pods: the pending pods.
     """
     counts: Counter[str] = Counter()
-    first: dict[str, str] = {}
+    first: dict[str, Pod] = {}
     for pod in pods:
         for key in (pod.metadata.labels if place == "label" else pod.metadata.annotations) or ():
             counts[key] += 1
-            first.setdefault(key, pod.key)
+            first.setdefault(key, pod)
     other_place = "annotation" if place == "label" else "label"
     for key in sorted(counts.keys() - known_keys):
         more = f" and {counts[key] - 1} more" if counts[key] > 1 else ""
         if key in known_elsewhere:
-            yield f"pod {first[key]}{more}: {key!r} is read as {_with_article(other_place)} only; make it one"
-        elif key.startswith(_OWN_PREFIX) or _is_misspelt(key, known_keys):
+            yield f"pod {first[key].key}{more}: {key!r} is read as {_with_article(other_place)} only; make it one"
+        elif key in OWNER_KEYS:
             yield (
-                f"pod {first[key]}{more}: unknown {place} {key!r} has no effect; "
-                f"{suggest_name(key, sorted(known_keys))}"
+                f"pod {first[key].key}{more}: {place} {key!r} has no effect on pods; "
+                f"move it from the pod template to the metadata of {owner_title(first[key])}"
             )
+        elif key.startswith(_OWN_PREFIX) or _is_misspelt(key, known_keys):
+            suggested_keys = known_keys | OWNER_KEYS if key.startswith(_OWN_PREFIX) else known_keys
+            advice = suggest_name(key, sorted(suggested_keys))
+            if any(advice == f"did you mean {name}?" for name in OWNER_KEYS - known_keys - known_elsewhere):
+                advice = f"{advice.removesuffix('?')}, in the metadata of {owner_title(first[key])}?"
+            yield f"pod {first[key].key}{more}: unknown {place} {key!r} has no effect; {advice}"
 
 
 def _is_misspelt(key: str, known_keys: Iterable[str]) -> bool:

@@ -87,6 +87,17 @@ class Owner:
     needs: GangNeeds
     grouping: PodGroupTemplate | None
 
+    @property
+    def title(self) -> str:
+        """The kind, namespace and name of the owner, for messages."""
+        return f"{self.ref.kind} {self.ref.namespace}/{self.ref.name}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the owner is invalid or has no effect, as sentences."""
+        problem = self.grouping.problem if self.grouping is not None else self.needs.problem
+        return (*([problem] if problem else ()), *self.needs.warnings)
+
     def has_same_gangs(self, other: "Owner") -> bool:
         """Return whether another version of this owner divides its pods into the same gangs."""
         before, after = self.grouping, other.grouping
@@ -117,10 +128,15 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
     needs = read_gang_needs(kind.rule, manifest)
     template = needs.build_template({})
-    problem = template.problem if template is not None else needs.problem
-    if problem:
-        _LOG.warning("%s %s/%s: %s", kind.name, namespace, meta.name, problem)
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
+
+
+def read_watched_owner(kind: OwnerKind, raw: bytes) -> Owner:
+    """Decode an owner of pods as `read_owner`, and log its warnings."""
+    owner = read_owner(kind, raw)
+    for warning in owner.warnings:
+        _LOG.warning("%s: %s", owner.title, warning)
+    return owner
 
 
 POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)

@@ -4,7 +4,7 @@ The modules of rules return the shape of an owner. `GangNeeds` combines the shap
 owner, and with those of the owners above it that form no gang themselves, such as a TrainJob above its JobSet.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,14 @@ from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.external.annotations import KUEUE_GROUP, topology_of_annotations
+from batchsched.api.owner_keys import (
+    MIN_MEMBER,
+    PREFERRED,
+    PRIORITY_CLASS,
+    REQUIRED,
+    TOPOLOGY,
+    unknown_owner_keys,
+)
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_children, pod_clique_set_shape
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
@@ -40,11 +48,6 @@ from batchsched.podgrouper.workload_rules import (
 )
 from batchsched.podgrouper.wrapper_rules import app_wrapper_children, app_wrapper_shape, pod_shape
 
-MIN_MEMBER: Final = "scheduling.batchsched.dev/min-member"
-PRIORITY_CLASS: Final = "scheduling.batchsched.dev/priority-class"
-TOPOLOGY: Final = "scheduling.batchsched.dev/topology"
-REQUIRED: Final = "scheduling.batchsched.dev/required-topology"
-PREFERRED: Final = "scheduling.batchsched.dev/preferred-topology"
 Rule = Callable[[Manifest], OwnerShape | None]
 ChildRule = Callable[[Manifest, Sequence[Manifest]], list[dict[str, Any]]]
 """Returns the objects that the controller of an owner creates, given the owner and the templates that are known."""
@@ -195,6 +198,7 @@ class GangNeeds:
       stated_fields: fields of PodGroupSpec from labels and annotations of the owner.
       annotations: annotations of other schedulers that batchsched does not support, with their values.
       problem: an invalid label or annotation of the owner, as a sentence; "" without one.
+      warnings: labels and annotations of the owner that have no effect as written, as sentences.
     """
 
     shape: OwnerShape | None
@@ -202,6 +206,7 @@ class GangNeeds:
     stated_fields: Manifest
     annotations: Mapping[str, object]
     problem: str
+    warnings: tuple[str, ...] = ()
 
     def build_template(self, inherited: Manifest) -> PodGroupTemplate | None:
         """Return the template of the PodGroups of the owner, or None if its pods need no PodGroup.
@@ -247,7 +252,8 @@ class GangNeeds:
 def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
     """Read from an owner, such as a Job, the properties that determine the PodGroups of its pods."""
     shape = rule(manifest)
-    annotations = mapping_or_empty(mapping_or_empty(manifest.get("metadata")).get("annotations"))
+    metadata = mapping_or_empty(manifest.get("metadata"))
+    annotations = mapping_or_empty(metadata.get("annotations"))
     annotated, problem = _annotated_fields(manifest)
     return GangNeeds(
         with_stated_topology(shape, annotations).without_templates() if shape is not None else None,
@@ -255,7 +261,18 @@ def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
         annotated,
         {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},
         problem,
+        (*unknown_owner_keys(metadata), *_excessive_minimum(shape, annotated)),
     )
+
+
+def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Iterator[str]:
+    """Yield a sentence if an owner states a larger minimum than a gang has pods, finished ones included."""
+    minimum = stated_fields.get("minMember", 0)
+    if shape is not None and 0 < shape.pod_count < minimum:
+        yield (
+            f"{MIN_MEMBER}: found {minimum}, but a gang of the owner has {shape.pod_count} pods; "
+            f"expected {shape.pod_count} or less"
+        )
 
 
 def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:

@@ -212,7 +212,11 @@ class WhatIf:
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
         title = f"{kind.name} {meta['namespace']}/{meta['name']}"
+        if owner.needs.problem:
+            key, _, message = owner.needs.problem.partition(": ")
+            raise InvalidInput(message, file=file, object=title, field=key)
         _check_pod_counts(manifest, file, title)
+        self.warnings += [f"{file}: {title}: {warning}" for warning in owner.warnings]
         shape = kind.rule(manifest)
         children = self._children(kind, manifest, file, title)
         if shape is None and not children:

@@ -129,6 +129,7 @@ class OfflineCluster:
                 continue
             ref = owner.ref
             if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:
+                self.warnings += [f"{document.file}: {owner.title}: {warning}" for warning in owner.warnings]
                 self.service.grouper.members.owners.put_owner(owner)
             elif kind.name != "ReplicaSet" and (
                 kind.name != "StatefulSet" or kind.rule(msgspec.json.decode(document.raw)) is not None

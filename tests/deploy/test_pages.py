@@ -7,11 +7,11 @@ import msgspec
 import pytest
 import yaml
 
+from batchsched.api import owner_keys
 from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.external.coscheduling import COSCHEDULING_LABEL, CoschedulingSpec
 from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP, KaiSpec
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoSpec
-from batchsched.podgrouper import rules
 
 ROOT = Path(__file__).parents[2]
 MIGRATING = (ROOT / "docs" / "migrating.md").read_text()
@@ -38,7 +38,7 @@ def test_every_kind_of_other_schedulers_that_is_read_is_on_the_migration_page():
         assert version in MIGRATING
 
 
-@pytest.mark.parametrize("mark", [rules.PRIORITY_CLASS, rules.REQUIRED, rules.PREFERRED])
+@pytest.mark.parametrize("mark", [owner_keys.PRIORITY_CLASS, owner_keys.REQUIRED, owner_keys.PREFERRED])
 def test_annotations_shared_with_kueue_are_on_the_migration_page(mark):
     assert f"`{mark}`" in MIGRATING
 

@@ -188,3 +188,24 @@ def test_parent_that_does_not_exist_is_set_aside_with_the_similar_name(tmp_path)
     path.write_text(json.dumps(listed(custom("Queue", "research"), custom("Queue", "nlp", parent="reserch"))))
     (aside,) = read_manifests([path]).snapshot.set_aside
     assert aside.message.startswith("the parent 'reserch' does not exist (did you mean research?); ")
+
+
+def test_annotation_of_owners_on_pods_names_the_owner_in_the_warning(tmp_path):
+    owned = marked("p0", annotations={"scheduling.batchsched.dev/required-topology": "rack"})
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    ]
+    (warning,) = warnings_of(tmp_path, owned)
+    assert warning == (
+        "pod team-a/p0: annotation 'scheduling.batchsched.dev/required-topology' has no effect on pods; "
+        "move it from the pod template to the metadata of Job team-a/train"
+    )
+
+
+def test_misspelt_annotation_of_owners_on_pods_names_the_correct_key_and_place(tmp_path):
+    (warning,) = warnings_of(
+        tmp_path, marked("p0", annotations={"scheduling.batchsched.dev/min-members": "1"})
+    )
+    assert warning.endswith(
+        "did you mean scheduling.batchsched.dev/min-member, in the metadata of the workload that creates the pods?"
+    )

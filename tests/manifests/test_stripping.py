@@ -7,6 +7,7 @@ from batchsched.api.core.pod import LAST_CHECKPOINT
 from batchsched.api.external.kai import KAI_ANNOTATION
 from batchsched.api.external.pod_group import SOURCE
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
+from batchsched.api.owner_keys import MIN_MEMBER
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_ANNOTATIONS
 from batchsched.framework.plugin_support.csi_migration import MIGRATED_PLUGINS
@@ -14,7 +15,6 @@ from batchsched.framework.plugin_support.volume_listers import BIND_COMPLETED, S
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
 from batchsched.manifests.stripping import strip_object
-from batchsched.podgrouper.rules import MIN_MEMBER
 from batchsched.podgrouper.workload_rules import EXCLUSIVE
 
 POD = KIND_BY_GROUP_AND_NAME["", "Pod"]

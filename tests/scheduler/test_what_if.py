@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchsched.api.owner_keys import MIN_MEMBER
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.scheduler import live_snapshot
@@ -54,6 +55,34 @@ OWNERS = {
         [2],
     ),
 }
+
+
+@pytest.mark.parametrize("place", ["labels", "annotations"])
+def test_misspelt_key_of_an_owner_causes_a_warning_with_file_object_and_suggestion(suppose, place):
+    supposed = suppose(job(2, **{place: {"scheduling.batchsched.dev/required-toplogy": "rack"}}))
+    (warning,) = supposed.warnings
+    assert "objects.json: Job " in warning
+    assert warning.endswith(
+        f"metadata.{place}: unknown {place[:-1]} 'scheduling.batchsched.dev/required-toplogy' has no effect; "
+        "did you mean scheduling.batchsched.dev/required-topology?"
+    )
+
+
+@pytest.mark.parametrize("number, warned", [("2", False), ("3", True)])
+def test_minimum_above_the_number_of_pods_of_a_gang_causes_a_warning(suppose, number, warned):
+    supposed = suppose(job(2, annotations={MIN_MEMBER: number}))
+    ending = f"{MIN_MEMBER}: found {number}, but a gang of the owner has 2 pods; expected 2 or less"
+    assert [line.endswith(ending) for line in supposed.warnings] == [True] * warned
+
+
+def test_invalid_minimum_of_an_owner_is_refused_with_its_field(suppose, caplog):
+    with pytest.raises(
+        InvalidInput, match="expected a whole number from 1 to 2147483647, found 'two'"
+    ) as raised:
+        suppose(job(2, annotations={MIN_MEMBER: "two"}))
+    assert raised.value.field == MIN_MEMBER
+    assert raised.value.file.endswith("objects.json")
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("made, sizes", OWNERS.values(), ids=OWNERS)

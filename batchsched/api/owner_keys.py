@@ -1,0 +1,50 @@
+"""The labels and annotations of owners of pods, such as Jobs, that set fields of their PodGroups.
+
+They belong in the metadata of the owner. In a pod template, only the queue has an effect.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from batchsched.api.core.pod import (
+    LAST_CHECKPOINT,
+    POD_GROUP_LABEL,
+    QUEUE_LABEL,
+    SUB_GROUP_LABEL,
+    USER_LABEL,
+    Pod,
+)
+from batchsched.api.crd.base import GROUP
+from batchsched.api.crd.validation import suggest_name
+
+MIN_MEMBER: Final = f"{GROUP}/min-member"
+PRIORITY_CLASS: Final = f"{GROUP}/priority-class"
+TOPOLOGY: Final = f"{GROUP}/topology"
+REQUIRED: Final = f"{GROUP}/required-topology"
+PREFERRED: Final = f"{GROUP}/preferred-topology"
+OWNER_KEYS: Final = frozenset({QUEUE_LABEL, MIN_MEMBER, PRIORITY_CLASS, TOPOLOGY, REQUIRED, PREFERRED})
+"""Keys that batchsched reads from owners, as a label or as an annotation."""
+_KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, LAST_CHECKPOINT})
+"""Keys that controllers copy from pod templates to owners that they create, such as ReplicaSets."""
+
+
+def unknown_owner_keys(metadata: Mapping[str, object]) -> Iterator[str]:
+    """Yield a sentence for each label and annotation of an owner that has the prefix of batchsched but is not read.
+
+    Args:
+      metadata: the metadata in the manifest of the owner; values of wrong types are passed over.
+    """
+    for place in ("labels", "annotations"):
+        keys = metadata.get(place)
+        for key in sorted(keys) if isinstance(keys, dict) else ():
+            if key.startswith(f"{GROUP}/") and key not in OWNER_KEYS | _KEYS_OF_PODS:
+                advice = suggest_name(key, sorted(OWNER_KEYS))
+                yield f"metadata.{place}: unknown {place[:-1]} {key!r} has no effect; {advice}"
+
+
+def owner_title(pod: Pod) -> str:
+    """Return the controller of a pod, such as `Job ml/train`, as the place where its owner keys belong."""
+    owner = pod.metadata.controller
+    if owner is None:
+        return "the workload that creates the pods"
+    return f"{owner.kind} {pod.namespace}/{owner.name}"
