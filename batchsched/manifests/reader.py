@@ -124,6 +124,7 @@ _MAX_NAMED_PODS: Final = 3
 _MOST_SHOWN: Final = 20
 CONFIG_GROUP: Final = "config.batchsched.dev"
 """API group of configurations and of the lab's scenarios, which are no objects of a cluster."""
+_CONFIGURATION_KINDS: Final = ("BatchSchedulerConfiguration", "KubeSchedulerConfiguration")
 _STEP: Final = 2048
 """Number of objects between two progress reports."""
 
@@ -169,7 +170,10 @@ def read_manifests(
       UnusableInput: the input contains no valid object.
     """
     listener = telemetry or NoTelemetry()
-    cluster = _Cluster(scheduler_name, ", ".join(map(str, paths)), frozenset(owner_kinds))
+    names = [str(path) for path in paths]
+    cluster = _Cluster(
+        scheduler_name, ", ".join(names), frozenset(owner_kinds), sought_files=frozenset(names)
+    )
     with listener.time_stage("read"):
         for source in find_manifest_files(paths):
             try:
@@ -203,6 +207,10 @@ class _Cluster:
     homes: dict[tuple[str, str, str], str] = field(default_factory=dict)
     set_aside_objects: list[SetAside] = field(default_factory=list)
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sought_files: frozenset[str] = frozenset()
+    """The files that the caller names, without those in directories."""
+    misplaced_configurations: list[str] = field(default_factory=list)
+    """A warning for each configuration in a file that the caller names."""
     foreign_pods: dict[str, list[str]] = field(default_factory=dict)
     """The `namespace/name` of the pending pods of other schedulers, by schedulerName."""
     seen: int = 0
@@ -284,6 +292,10 @@ class _Cluster:
             known_kinds = [kind.name for kind in OBJECT_KINDS if kind.group == GROUP]
             message = f"there is no kind {envelope.kind!r} in {API_VERSION}; {suggest_name(envelope.kind, known_kinds)}"
             self.set_aside_objects.append(SetAside(document.file, f"({document.place})", "kind", message))
+        elif envelope.kind in _CONFIGURATION_KINDS and document.file in self.sought_files:
+            self.misplaced_configurations.append(
+                f"{document.file}: {envelope.kind} is not read here; name the file with --config"
+            )
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
@@ -340,6 +352,7 @@ class _Cluster:
         self.usable -= len(reasons)
 
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
+        yield from self.misplaced_configurations
         yield from skipped_kind_warnings(self.skipped)
         for name, pods in self.foreign_pods.items():
             first = ", ".join(pods[:_MAX_NAMED_PODS])

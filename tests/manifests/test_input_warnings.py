@@ -209,3 +209,13 @@ def test_misspelt_annotation_of_owners_on_pods_names_the_correct_key_and_place(t
     assert warning.endswith(
         "did you mean scheduling.batchsched.dev/min-member, in the metadata of the workload that creates the pods?"
     )
+
+
+@pytest.mark.parametrize("kind", ["BatchSchedulerConfiguration", "KubeSchedulerConfiguration"])
+def test_configuration_among_the_input_files_causes_a_warning_that_names_the_option(tmp_path, kind):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"apiVersion: config.batchsched.dev/v1alpha1\nkind: {kind}\n")
+    other = tmp_path / "pod.json"
+    other.write_text(json.dumps(pod("p0")))
+    (warning,) = read_manifests([other, path]).warnings
+    assert warning == f"{path}: {kind} is not read here; name the file with --config"

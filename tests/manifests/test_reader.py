@@ -277,9 +277,10 @@ def test_each_kind_that_is_not_read_causes_one_warning(reading):
 
 
 @pytest.mark.parametrize("kind", ["Scenario", "BatchSchedulerConfiguration"])
-def test_configurations_and_scenarios_of_batchsched_cause_no_warning(reading, kind):
+def test_configurations_and_scenarios_in_a_directory_of_manifests_cause_no_warning(tmp_path, kind):
     document = {"apiVersion": "config.batchsched.dev/v1alpha1", "kind": kind}
-    assert reading(listed(node(), document)).warnings == ()
+    (tmp_path / "input.json").write_text(json.dumps(listed(node(), document)))
+    assert read_manifests([tmp_path]).warnings == ()
 
 
 def test_storage_objects_are_read_and_claims_bind_at_once_unless_their_class_waits(reading):

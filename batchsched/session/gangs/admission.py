@@ -64,11 +64,11 @@ class Admission:
     def _references(self, members: PodGroupState) -> Refusal | None:
         key = members.key
         if members.group is None and not members.is_single_pod:
-            aside = " (it was set aside)" if f"PodGroup {key}" in self.tables.set_aside_names else ""
+            aside, remedy = self._absence(f"PodGroup {key}")
             return Refusal(
                 pod_group=key,
                 reason="PodGroupNotFound",
-                message=f"no PodGroup {key} exists{aside}; create it, or correct the pods' pod-group label",
+                message=f"no PodGroup {key} exists{aside}; {remedy}, or correct the pods' pod-group label",
             )
         if members.group is not None and UNSUPPORTED_FIELD in members.group.metadata.annotations:
             message = members.group.metadata.annotations[UNSUPPORTED_FIELD]
@@ -89,18 +89,23 @@ class Admission:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None
 
+    def _absence(self, title: str) -> tuple[str, str]:
+        """Return an addition to the statement that an object does not exist, and the remedy."""
+        is_set_aside = title in self.tables.set_aside_names
+        return (" (it was set aside)", "correct it") if is_set_aside else ("", "create it")
+
     def _queue_not_found(self, members: PodGroupState) -> str:
-        aside = " (it was set aside)" if f"Queue {members.queue}" in self.tables.set_aside_names else ""
+        aside, remedy = self._absence(f"Queue {members.queue}")
         pod = next(iter(members.pending.values()), None)
         # A pod has no field for its queue, only a label.
         single_pod = members.group is None
         if stated_queue(members.group, pod):
             naming = f"change the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"
-            return f"no Queue {members.queue} exists{aside}; create it, or {naming}"
+            return f"no Queue {members.queue} exists{aside}; {remedy}, or {naming}"
         naming = f"set the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"
         return (
             f"no Queue {members.queue} exists{aside}, which is the default queue of namespace {members.namespace}; "
-            f"create it, {naming}, or correct the label {DEFAULT_QUEUE_LABEL} of the Namespace"
+            f"{remedy}, {naming}, or correct the label {DEFAULT_QUEUE_LABEL} of the Namespace"
         )
 
     def _queued(self, gang: PendingGang) -> PendingGang | Refusal:

@@ -27,8 +27,8 @@ def test_refusal_of_a_reference_to_a_set_aside_object_says_so():
         nodes(1, gpu=4), lost, queued, set_aside=(aside("PodGroup team/ghost"), aside("Queue broken"))
     )
     found = {one.pod_group: one for one in decided(snapshot).refusals}
-    assert "it was set aside" in found["team/ghost"].message
-    assert "it was set aside" in found["team/queued"].message
+    assert "exists (it was set aside); correct it, or " in found["team/ghost"].message
+    assert "exists (it was set aside); correct it, or " in found["team/queued"].message
 
 
 def test_admission_caches_the_answer_for_a_gang_and_a_new_admission_does_not_reuse_it():
