@@ -25,6 +25,20 @@ def specs(conversion: Conversion, kind: str = "Queue") -> dict[str, Any]:
     return {one["metadata"]["name"]: one["spec"] for one in conversion.objects if one["kind"] == kind}
 
 
+def test_misspelt_field_without_counterpart_is_answered_with_the_similar_name():
+    queue = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: q}, spec: {weigth: 3}}"
+    (warning,) = converted(queue).warnings
+    assert warning.endswith("Queue q: spec.weigth: batchsched has no counterpart (did you mean weight?)")
+
+
+def test_kai_queue_without_its_parent_in_the_input_is_converted_with_a_warning():
+    queue = "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q}, spec: {parentQueue: dept}}"
+    conversion = converted(queue)
+    assert specs(conversion) == {"q": {"parent": "dept"}}
+    (warning,) = conversion.warnings
+    assert "Queue q: spec.parentQueue: there is no Queue 'dept' in the input" in warning
+
+
 # volcano-sh/volcano: docs/user-guide/how_to_use_capacity_plugin.md
 VOLCANO_CAPACITY = """
 apiVersion: scheduling.volcano.sh/v1beta1

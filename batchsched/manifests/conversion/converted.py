@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.crd.base import API_VERSION, LARGEST_INT32
+from batchsched.api.crd.validation import similar_name_hint
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 Manifest = Mapping[str, Any]
@@ -67,9 +68,11 @@ class SourceObject:
           remarks: what to do instead, by the name of a field.
         """
         converted_names = frozenset(converted)
+        known_names = converted_names.union(remarks)
         for name, value in self.spec.items():
             if name not in converted_names and value not in (None, {}, [], ""):
-                self.warn(f"spec.{name}", remarks.get(name, "batchsched has no counterpart"))
+                unknown = f"batchsched has no counterpart{similar_name_hint(name, known_names)}"
+                self.warn(f"spec.{name}", remarks.get(name, unknown))
 
     def parse_amounts(self, field_name: str, amounts: object) -> dict[str, int]:
         """Convert the quantities in a mapping by resource to integers in base units.

@@ -22,6 +22,14 @@ _UNLIMITED: Final = -1
 
 def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
     """Convert the Queues of KAI-Scheduler to Queues of batchsched."""
+    names = {queue.name for queue in queues}
+    for queue in queues:
+        parent = queue.spec.get("parentQueue")
+        if isinstance(parent, str) and parent and parent not in names:
+            queue.warn(
+                "spec.parentQueue",
+                f"there is no Queue {parent!r} in the input; batchsched sets aside a Queue without its parent",
+            )
     return [_convert(queue) for queue in queues]
 
 
