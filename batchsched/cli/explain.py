@@ -100,7 +100,7 @@ def explain(
 ) -> None:
     """Decide one session, and explain why one PodGroup is placed, waits or is refused.
 
-    The command prints whether the gang can ever start, what is missing, which gangs go first, and the smallest change
+    The command prints whether the gang can ever start, what is missing, which gangs go first, and a smallest change
     that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
     from batchsched.cli.live_cluster import ClusterAccess
@@ -211,6 +211,15 @@ def _checked_key(key: str, session: "DecidedSession", owner_kind: str = "") -> s
     if gang:
         return gang
     kinds = {pod.key: "pod" for pod in session.snapshot.pods} | dict.fromkeys(pod_groups, "podgroup")
+    # An equal name in another namespace precedes similar names: the usual cause is a missing -n.
+    name = key.partition("/")[2]
+    elsewhere = sorted(known for known in kinds if known.partition("/")[2] == name)
+    if elsewhere:
+        namespace = elsewhere[0].partition("/")[0]
+        raise typer.BadParameter(
+            f"there is no PodGroup or pod {key!r}; did you mean {kinds[elsewhere[0]]}/{elsewhere[0]}? "
+            f"Its namespace is selected by -n {namespace}"
+        )
     similar = get_close_matches(key, kinds, n=1, cutoff=0.6)
     names = [f"{kinds[name]}/{name}" for name in similar or sorted(kinds)]
     advice = f"did you mean {names[0]}?" if similar else suggest_name(key, names)

@@ -295,7 +295,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
         return
     with (
-        closing(Stopwatch()) as stopwatch,
+        closing(Stopwatch(logs_progress=True)) as stopwatch,
         open_workers(address, min(processes, missing_count)) as crew,
         stopwatch.time_stage("sweep"),
     ):
@@ -326,7 +326,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     from batchsched.lab.workers import open_workers
 
     finished = planned = 0
-    with closing(Stopwatch()) as stopwatch, open_workers(address, processes) as crew:
+    with closing(Stopwatch(logs_progress=True)) as stopwatch, open_workers(address, processes) as crew:
 
         def on_progress(done: int, total: int) -> None:
             nonlocal finished, planned

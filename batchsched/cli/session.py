@@ -21,13 +21,13 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
 from batchsched.cli.live_cluster import ClusterAccess, list_cluster_into_scheduler
 from batchsched.cli.session_input import (
+    naming_configuration,
     print_warnings,
     profile_for_command,
     read_session_input,
     warn_of_ignored_policy,
 )
 from batchsched.config.schema import Profile
-from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import format_set_aside
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import SessionSettings
@@ -120,23 +120,12 @@ def run_session(
         )
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read_cluster(cluster_files, settings, stopwatch)
-        with _naming_configuration(config):
+        with naming_configuration(config, profile_name):
             session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     warn_of_ignored_policy(session.snapshot, session.profile, config)
     return session
-
-
-@contextmanager
-def _naming_configuration(config: Path | None) -> Iterator[None]:
-    """Add the configuration file to an error about a setting, such as a plugin that does not exist."""
-    try:
-        yield
-    except InvalidInput as error:
-        if error.file or config is None:
-            raise
-        raise InvalidInput(error.message, file=str(config), object=error.object, field=error.field) from error
 
 
 def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
@@ -277,12 +266,17 @@ _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Measures the stages of a command, and reports its progress: on a terminal as a bar, otherwise as lines.
+    """Measures the stages of a command, and reports its progress on a terminal as a bar.
 
     The time of a nested stage counts for both stages.
+
+    Args:
+      logs_progress: whether the progress is printed as lines if standard error is no terminal. Only commands that
+        run for minutes do so: in the output of a short command, such a line looks like a failure.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, logs_progress: bool = False) -> None:
+        self._logs_progress = logs_progress
         self._seconds: dict[str, float] = {}
         self._begun = self._logged = perf_counter()
         self._bar: Progress | None = None
@@ -316,7 +310,8 @@ class Stopwatch(Telemetry):
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
         if not sys.stderr.isatty():
-            self._log_progress(done, total, unit)
+            if self._logs_progress:
+                self._log_progress(done, total, unit)
             return
         if self._bar is None:
             if perf_counter() - self._begun < _BAR_DELAY_SECONDS:

@@ -1,7 +1,8 @@
 """The input of a command's session: the files of a cluster, the profile and the time, with warnings."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
+from batchsched.errors import InvalidInput
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings, find_cluster_files
 
 _MOST_SHOWN: Final = 50
@@ -48,6 +50,25 @@ def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
       InvalidInput: the file cannot be used.
     """
     return PodGrouperSettings() if config is None else load_configuration(config).pod_grouper
+
+
+@contextmanager
+def naming_configuration(config: Path | None, profile_name: str | None) -> Iterator[None]:
+    """Add the configuration file and the profile to an error about a setting, such as a plugin that does not exist."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.file or config is None:
+            raise
+        profiles = load_with_warnings(config)[0].profiles
+        names = [profile.scheduler_name for profile in profiles]
+        index = 0 if profile_name is None else names.index(profile_name)
+        field = error.field.removeprefix("profiles[].")
+        if error.object.startswith("policy ") and field.startswith("args"):
+            field = f"policy.{field}"
+        raise InvalidInput(
+            error.message, file=str(config), object=error.object, field=f"profiles[{index}].{field}"
+        ) from error
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:

@@ -140,6 +140,15 @@ def test_configuration_is_applied_and_its_mistakes_are_named(command, cluster, t
     unknown = command("decide", cluster, "--config", config, "--profile", "batchshed")
     assert unknown.code == 2
     assert "did you mean batchsched?" in unknown.err
+    for settings, complaint in (
+        ("profiles: [{policy: {name: sjff}}]", "profiles[0].policy.name: there is no policy 'sjff'"),
+        (
+            "profiles: [{policy: {name: sjf, args: {foo: 1}}}]",
+            "profiles[0].policy.args: the policy takes no such",
+        ),
+    ):
+        config.write_text(settings)
+        assert complaint in command("decide", cluster, "--config", config).err
     config.write_text("profiles: [{solvr: {}}]")
     broken = command("decide", cluster, "--config", config)
     assert broken.code == 1

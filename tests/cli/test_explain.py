@@ -93,6 +93,14 @@ def test_unknown_pod_group_is_wrong_usage_with_the_nearest_name(command):
     )
 
 
+def test_equal_name_in_another_namespace_precedes_similar_names_and_names_the_option(command):
+    result = explain(command, "default/notebook")
+    assert (
+        "there is no PodGroup or pod 'default/notebook'; did you mean pod/research/notebook? Its namespace is selected "
+        "by -n research" in result.complaint
+    )
+
+
 def test_unknown_name_is_answered_with_pods_too(command):
     result = explain(command, "research/notebok")
     assert "did you mean pod/research/notebook?" in result.complaint

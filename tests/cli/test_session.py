@@ -112,14 +112,22 @@ def test_calls_of_plugins_add_up_by_point():
 
 
 def test_progress_is_silent_without_a_terminal(capfd):
-    watch = Stopwatch()
+    watch = Stopwatch(logs_progress=True)
     watch.on_progress(1, 2, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_lines_end_at_the_total(capfd, monkeypatch):
+def test_short_commands_print_no_progress_without_a_terminal_however_long_they_take(capfd, monkeypatch):
+    monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
     watch = Stopwatch()
+    watch.on_progress(0, 6, "work")
+    watch.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_lines_end_at_the_total(capfd, monkeypatch):
+    watch = Stopwatch(logs_progress=True)
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
     watch.on_progress(5, 6, "runs")
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 3600.0)

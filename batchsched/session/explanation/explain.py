@@ -94,10 +94,11 @@ def explain_refusals(
 
     # Whether a gang can ever start costs little, so that it is determined for many gangs of a long session.
     # A gang with a long explanation continues after all others, since it would leave nothing for them.
-    for step in (verifier.examine_in_empty_cluster, explain_within_first_budget, explain_further):
-        for done, refusal in enumerate(examined):
+    steps = (verifier.examine_in_empty_cluster, explain_within_first_budget, explain_further)
+    for step_index, step in enumerate(steps):
+        for done, refusal in enumerate(examined, step_index * len(examined)):
             if telemetry is not None:
-                telemetry.on_progress(done, len(examined), "refusals explained")
+                telemetry.on_progress(done, len(steps) * len(examined), "explaining refusals")
             explained[refusal.pod_group] = _explain_safely(step, refusal, budget)
     refusals = tuple(explained.get(refusal.pod_group, refusal) for refusal in decision.refusals)
     return msgspec.structs.replace(decision, refusals=refusals)
