@@ -4,13 +4,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Protocol
 
 from batchsched.api.decision import InputChange
 from batchsched.session.explanation.options import ChangeOption, Choice, changes_of_choice
-from batchsched.session.explanation.verification import OutOfBudget, PlacementVerifier
+from batchsched.session.explanation.verification import OutOfBudget
 
 NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 """Returns the options to add nodes, given the other changes; these decide which nodes accept the gang."""
+
+
+class ChangeVerifier(Protocol):
+    """Tells whether changes of the input admit the gang; `OutOfBudget` ends the search."""
+
+    def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
+        """Return whether the gang is placed, if the names of new nodes come after those of all others."""
+
+    def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
+        """Return whether the gang is placed if the names of new nodes come after, and before, those of all others."""
 
 
 @dataclass(slots=True)
@@ -25,7 +36,7 @@ class ChangeSearch:
         if they come first.
     """
 
-    verifier: PlacementVerifier
+    verifier: ChangeVerifier
     best: Choice | None = field(default=None)
     smallest: bool = False
     regardless_of_new_node_names: bool = False
@@ -49,6 +60,8 @@ class ChangeSearch:
             self.smallest = True
         except OutOfBudget:
             self.smallest = False
+            return
+        self._try_fewer_nodes()
 
     @property
     def changes(self) -> tuple[InputChange, ...]:
@@ -123,6 +136,31 @@ class ChangeSearch:
                     self.best = without
             for option in self.best:
                 self._reduce(option)
+
+    def _try_fewer_nodes(self) -> None:
+        """Replace the set by one with far fewer nodes if there is one.
+
+        More nodes admit more pods of other gangs too, so that a gang may be placed with 3 and with 7 nodes, and not
+        with 6. Only a set that is complete replaces the one before.
+        """
+        complete, self.regardless_of_new_node_names = self.best, True
+        try:
+            while (fewer := self._with_far_fewer_nodes(complete or {})) is not None:
+                self.best = fewer
+                self._shrink()
+                complete = self.best
+        except OutOfBudget:
+            pass
+        self.best = complete
+
+    def _with_far_fewer_nodes(self, choice: Choice) -> Choice | None:
+        for option, steps in choice.items():
+            fewer = 1
+            while option.field == "nodes" and fewer < steps - 1:
+                if self._admits({**choice, option: fewer}):
+                    return {**choice, option: fewer}
+                fewer *= 2
+        return None
 
     def _reduce(self, option: ChangeOption) -> None:
         """Reduce the steps of one part to the fewest with which the gang is admitted."""

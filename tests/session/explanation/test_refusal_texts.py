@@ -339,6 +339,23 @@ def test_gang_above_guarantee_and_borrowing_limit_is_told_about_both():
     )
 
 
+def test_gang_that_no_rack_holds_is_not_refused_for_a_limit_that_others_use():
+    tree = gang("two-kinds", 2, 3, requests=EIGHT, queue="q", topology={"required": "rack"})
+    tree = replace(tree, pods=(*tree.pods, pod("small", group="two-kinds", gpu=7)))
+    snapshot = cluster(
+        racks("r0", "r0", "r1", "r1"),
+        gang("other", 1, age=100, requests=EIGHT, queue="q"),
+        tree,
+        queues=(queue("q", limit={GPU: "24"}),),
+        topologies=(topology("block", "rack"),),
+    )
+    refused = explained(snapshot)["team/two-kinds"]
+    assert refused.reason == "InsufficientTopologyCapacity"
+    assert refused.message.startswith(
+        "can never start on this cluster: 2 of the 3 pods it needs fit in rack r0"
+    )
+
+
 def test_limit_is_raised_to_what_smaller_pods_use():
     snapshot = cluster(
         nodes(1, gpu=8),
