@@ -20,6 +20,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
+from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
@@ -301,7 +302,7 @@ class WhatIf:
         if namespaced:
             meta.setdefault("namespace", self.namespace)
         meta["uid"] = (
-            f"supposed-{text_or_empty(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
+            f"{UID_PREFIX_OF_NEW_PODS}{text_or_empty(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
         )
         meta["creationTimestamp"] = format_timestamp(self.now)
         manifest["metadata"] = meta

@@ -14,6 +14,7 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot, api_group
+from batchsched.api.template_claims import with_claims_of_new_pods
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
@@ -56,7 +57,9 @@ class OfflineCluster:
     def snapshot(self) -> Snapshot:
         """Return the cluster as the input of a session."""
         remainder = self.remainder
-        snapshot = with_creation_times(self.service.cache.snapshot(), self.settings.now)
+        snapshot = with_creation_times(
+            with_claims_of_new_pods(self.service.cache.snapshot()), self.settings.now
+        )
         return replace(
             snapshot,
             held=remainder.held,

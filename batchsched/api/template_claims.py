@@ -1,0 +1,94 @@
+"""The ResourceClaims that the resourceclaim controller of Kubernetes creates from ResourceClaimTemplates for pods."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import msgspec
+
+from batchsched.api.core.device import ResourceClaim, ResourceClaimTemplate
+from batchsched.api.core.metadata import ObjectMeta, OwnerReference
+from batchsched.api.core.pod import Pod, PodResourceClaimStatus
+from batchsched.api.snapshot import Snapshot
+
+UID_PREFIX_OF_NEW_PODS = "supposed-"
+"""Prefix of the UIDs of pods that no API server has created, such as the pods of a Job in a file."""
+
+
+def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
+    """Return the Snapshot with the claims of pending pods that no API server has created.
+
+    In a cluster, the controller creates them after the pods. A pod of a cluster that lacks a claim still waits for it.
+    """
+    new_pods = [pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_new_pod(pod)]
+    pods, claims = create_claims_from_templates(new_pods, snapshot.resource_claim_templates)
+    if not claims:
+        return snapshot
+    by_key = {pod.key: pod for pod in pods}
+    return replace(
+        snapshot,
+        pods=tuple(by_key.get(pod.key, pod) for pod in snapshot.pods),
+        resource_claims=(*snapshot.resource_claims, *claims),
+    )
+
+
+def is_new_pod(pod: Pod) -> bool:
+    """Return whether no API server has created a pod: it has no UID, or the UID of a supposed pod."""
+    return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_NEW_PODS)
+
+
+def create_claims_from_templates(
+    pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate]
+) -> tuple[tuple[Pod, ...], tuple[ResourceClaim, ...]]:
+    """Return pods with the claims that they get from templates and do not have yet in their status, and these claims.
+
+    A pod without a UID gets one, by which its claims name their owner. A claim is not created if its template does not
+    exist.
+    """
+    by_key = {
+        f"{template.metadata.namespace or 'default'}/{template.name}": template for template in templates
+    }
+    with_claims: list[Pod] = []
+    created: list[ResourceClaim] = []
+    for pod in pods:
+        owner = pod if pod.metadata.uid or not pod.spec.resource_claims else _with_uid(pod)
+        claims = tuple(_missing_claims(owner, by_key))
+        created.extend(claim for _, claim in claims)
+        with_claims.append(_with_statuses(owner, claims))
+    return tuple(with_claims), tuple(created)
+
+
+def _with_uid(pod: Pod) -> Pod:
+    """Return a pod with a UID, by which its claims name their owner."""
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, uid=f"uid-of-{pod.key}")
+    )
+
+
+def _missing_claims(
+    pod: Pod, templates: Mapping[str, ResourceClaimTemplate]
+) -> Iterator[tuple[str, ResourceClaim]]:
+    """Yield the claims that a pod gets from templates and does not have yet, each with its name in the pod's spec."""
+    present = {status.name for status in pod.status.resource_claim_statuses or ()}
+    for entry in pod.spec.resource_claims or ():
+        template = templates.get(f"{pod.namespace}/{entry.resource_claim_template_name}")
+        if template is None or entry.name in present:
+            continue
+        owner = OwnerReference(
+            api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True
+        )
+        metadata = ObjectMeta(
+            name=f"{pod.name}-{entry.name}", namespace=pod.namespace, owner_references=(owner,)
+        )
+        yield entry.name, ResourceClaim(metadata=metadata, spec=template.spec.spec)
+
+
+def _with_statuses(pod: Pod, claims: tuple[tuple[str, ResourceClaim], ...]) -> Pod:
+    if not claims:
+        return pod
+    statuses = (
+        *(pod.status.resource_claim_statuses or ()),
+        *(PodResourceClaimStatus(name=name, resource_claim_name=claim.name) for name, claim in claims),
+    )
+    return msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, resource_claim_statuses=statuses)
+    )
