@@ -269,7 +269,7 @@ class SlotSupply:
         """The given domains, without those that cannot hold all pods of a gang by one of the slot functions."""
         packing, classes = self._packing, np.array(members.classes, np.int64)
         pods = packing.problem.classes.count[classes].astype(np.int64)
-        # A domain that could hold each class so many times holds all classes together.
+        # A domain that has room for each class as many times as the gang has classes holds all classes together.
         fitting = np.stack([packing.count_fitting_by_domain(c, level, cell) for c in members.classes])
         roomy: BoolArray = np.all(fitting >= len(classes) * pods[:, None], axis=0)
         tight = [domain for domain in domains if not roomy[domain]]

@@ -91,7 +91,7 @@ class PoolTransport:
 
     @property
     def model(self) -> TieredModel:
-        """The model whose choices are divided."""
+        """The model with the choices that are divided."""
         return self._aggregate
 
     # ------------------------------------------------------------------------------------ building

@@ -1,4 +1,4 @@
-"""The placements of a start, and how a plan is placed beside them.
+"""The placements of a start, and how a plan is placed around them.
 
 A gang of the start keeps its nodes as far as its pods still fit there. The other pods of the plan are placed around
 them: gangs with a required level first, because other gangs may use any node, and then the largest pods.
