@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
-from batchsched.api.template_claims import with_claims_of_new_pods
 from batchsched.cli import ExitCode
 from batchsched.cli.live_cluster import ClusterAccess, list_cluster_into_scheduler
 from batchsched.cli.session_input import (
@@ -185,12 +184,10 @@ def run_what_if_sessions(
 
 def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) -> DecidedSession:
     """Decide a session over the listed objects."""
-    from batchsched.scheduler.live_snapshot import list_set_aside
+    from batchsched.scheduler.live_snapshot import snapshot_of_cluster
 
-    snapshot = with_claims_of_new_pods(service.cache.snapshot())
-    snapshot = replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
     with closing(Stopwatch()) as stopwatch:
-        return _decide(snapshot, settings, seed, stopwatch)
+        return _decide(snapshot_of_cluster(service), settings, seed, stopwatch)
 
 
 def _decide_offline(cluster: "OfflineCluster", seed: int) -> DecidedSession:

@@ -8,7 +8,7 @@ rules as in a live cluster.
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +19,8 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
-from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, Snapshot, api_group
+from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS, with_claims_of_new_pods
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
@@ -99,6 +99,12 @@ def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
         for reflector in service.reflectors
         for key in sorted(reflector.set_aside_objects)
     )
+
+
+def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
+    """Return the listed cluster, with added objects if there are any, as the input of a session."""
+    snapshot = with_claims_of_new_pods(service.cache.snapshot())
+    return replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
 
 
 @dataclass(slots=True)

@@ -4,18 +4,19 @@ Every change is passed to the scheduler immediately, object by object.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
 
+from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.metadata import format_timestamp, parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import WaitingGang, WaitingGangPod
+from batchsched.api.template_claims import create_claims_from_templates
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
-from batchsched.simulator.claims import with_claims
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import GangRecord
 from batchsched.simulator.workload import Arrival, Workload
@@ -115,6 +116,26 @@ class SimulatedGang:
             lost=self.lost,
             evicted=self.evicted,
         )
+
+
+def with_claims(workload: Workload) -> Workload:
+    """Return the workload with a ResourceClaim for each pod and ResourceClaimTemplate that the pod names.
+
+    The claims exist from the start of the simulation: without their pods, they use no devices.
+    """
+    pods = (pod for arrival in workload.arrivals for pod in arrival.pods)
+    if not any(pod.spec.resource_claims for pod in pods):
+        return workload
+    cluster = workload.cluster
+    claims: list[ResourceClaim] = list(cluster.resource_claims)
+    arrivals = []
+    for arrival in workload.arrivals:
+        arriving, created = create_claims_from_templates(arrival.pods, cluster.resource_claim_templates)
+        claims.extend(created)
+        arrivals.append(replace(arrival, pods=arriving))
+    return replace(
+        workload, cluster=replace(cluster, resource_claims=tuple(claims)), arrivals=tuple(arrivals)
+    )
 
 
 class SimulatedCluster:

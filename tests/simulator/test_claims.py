@@ -9,7 +9,7 @@ from batchsched.api.core.pod import PodResourceClaim
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
-from batchsched.simulator.claims import with_claims
+from batchsched.simulator.cluster import with_claims
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
     NAMESPACE,
