@@ -24,6 +24,7 @@ from bench.solver.instances import Instance, fill_lean, fill_noisy, generate, pa
 from bench.solver.manifests import write
 from bench.solver.optimum import LONG_RUN_UNITS, measure_small
 from bench.solver.problems import to_problem
+from bench.solver.processes import predict, show_predictions
 from bench.solver.warm import WarmResult, change_instance, measure_start, show_starts
 
 OTHER_SEED: Final = 1000
@@ -211,6 +212,13 @@ def parser() -> argparse.ArgumentParser:
         default=1,
         help="processes of the search; CPU seconds are those of the session's own",
     )
+    found.add_argument(
+        "--predict-workers",
+        default=[],
+        type=lambda text: [int(part) for part in text.split(",") if part],
+        metavar="N,...",
+        help="predict the time with these numbers of processes from the time of each step in one",
+    )
     found.add_argument("--plot", metavar="PATH", help="with --budgets: draw the gap over them as a page")
     found.add_argument(
         "--optimum",
@@ -246,6 +254,13 @@ def main(arguments: list[str]) -> int:
         return measure_small(range(first, first + options.optimum), options.long_run, options.output)
     if options.changed:
         show_starts((_measure_changed(options, seed) for seed in options.seeds), options.output)
+        return 0
+    if options.predict_workers:
+        budget = Budget(deterministic=options.budget, rounds=options.rounds)
+        problems = ((seed, to_problem(draw(options, seed))) for seed in options.seeds)
+        show_predictions(
+            [predict(problem, budget, seed, options.predict_workers) for seed, problem in problems]
+        )
         return 0
     if options.budgets:
         return _over_budgets(arguments, options)
