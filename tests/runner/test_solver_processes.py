@@ -10,15 +10,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from batchsched.config.schema import Profile, SolverSettings
 from batchsched.framework.runtime.registry import standard_registry
+from batchsched.record.file import SessionRecord, read_session_file, write_session_file
 from batchsched.runner.session_runner import SessionRunner, shared_solver_processes
 from batchsched.runner.solver_processes import MAX_STARTS, SolverProcesses
+from batchsched.session.session import decide
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.problem import Budget
+from bench.solver.instances import partitioned
+from bench.solver.manifests import items
+from tests.guards.manifests import NOW, snapshot_of
 from tests.hash_seeds import outputs_by_hash_seed
 from tests.runner.process_functions import add, end, fail, wait
+from tests.session.scenario import profile
 from tests.solver.test_lookahead import contended, content
 
 ROOT = Path(__file__).parents[2]
@@ -135,11 +140,24 @@ def test_one_worker_has_no_processes_and_equal_numbers_share_them():
 
 
 def test_the_sessions_of_a_profile_use_the_processes_that_they_are_given(processes: SolverProcesses):
-    profile = Profile(solver=SolverSettings(workers=2))
-    runner = SessionRunner(profile, workers=processes)
-    assert standard_registry().create_pipeline(profile, runner.outside).workers is processes
-    assert (
-        standard_registry().create_pipeline(profile, runner.without_hung_plugins().outside).workers
-        is processes
-    )
-    assert standard_registry().create_pipeline(profile, SessionRunner(profile).outside).workers is None
+    two = profile(solver={"workers": 2})
+    runner = SessionRunner(two, workers=processes)
+    for given in (runner, runner.without_hung_plugins()):
+        assert standard_registry().create_pipeline(two, given.outside).workers is processes
+    assert standard_registry().create_pipeline(two, SessionRunner(two).outside).workers is None
+
+
+def test_a_recorded_session_of_two_processes_states_them_and_repeats_without_any(
+    processes: SolverProcesses, tmp_path: Path
+):
+    snapshot = snapshot_of(items(partitioned(128, 24, 1)))
+    searched = {"exactVariables": 0, "deterministicBudget": 3.0, "gap": 0.0}
+    two = profile(solver={**searched, "workers": 2})
+    runner = SessionRunner(two, workers=processes)
+    decision = runner.decide(snapshot, NOW, 3)
+    assert len(children()) == 1
+    write_session_file(tmp_path / "session", SessionRecord(snapshot, two, NOW, 3, decision))
+    recorded = read_session_file(tmp_path / "session")
+    assert recorded.profile.solver.workers == 2
+    assert decide(recorded.snapshot, recorded.profile, NOW, 3) == recorded.decision == decision
+    assert decide(snapshot, profile(solver=searched), NOW, 3) == decision

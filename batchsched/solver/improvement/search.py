@@ -122,6 +122,12 @@ class _Schedule:
         turns = (*below, *self.after_turn().turns)
         return replace(self.after_turn(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
+    def after_proof(self, step: SearchStep) -> "_Schedule":
+        """The schedule after a step that ended within the accepted gap."""
+        if not step.neighbourhood.complete:
+            return self
+        return replace(self, proved=min(self.proved, step.tier))
+
 
 def _all_turns(tiers: int) -> tuple[int, ...]:
     # The lowest tier first: its steps are the shortest, and a scarce level above cannot use up its share.
@@ -152,9 +158,8 @@ class _Search:
             result = steps.solve(step, self._coming_steps(step))
             if result.better is not None:
                 self._schedule = schedule.after_gain()
-            if step.neighbourhood.complete and result.gap <= self._budget.gap:
-                proved = min(self._schedule.proved, step.tier)
-                self._schedule = replace(self._schedule, proved=proved)
+            if result.gap <= self._budget.gap:
+                self._schedule = self._schedule.after_proof(step)
             self._adopt(result, steps)
             if self.solution.guard:
                 break
@@ -187,12 +192,14 @@ class _Search:
 
     def _coming_steps(self, step: SearchStep) -> Iterator[SearchStep]:
         """The steps after the present one if none gains, as far as the units may suffice for them."""
-        schedule, units = self._schedule, self.units - self._least_units(step)
+        schedule, units = self._schedule.after_proof(step), self.units - self._least_units(step)
         while (units > 0 or schedule.due) and schedule.idle < self._max_idle:
             coming = self._next_step(schedule)
             schedule = schedule.after_turn()
             if coming is not None:
                 yield coming
+                # Most steps with all gangs end within the accepted gap.
+                schedule = schedule.after_proof(coming)
                 units -= self._least_units(coming)
 
     def _least_units(self, step: SearchStep) -> float:
