@@ -146,3 +146,23 @@ def test_devices_that_are_not_prepared_within_the_binding_timeout_refuse_their_p
 def test_a_binding_timeout_of_less_than_a_second_is_refused():
     with pytest.raises(ValidationError, match="at least 1 second"):
         DynamicResourcesArgs.model_validate({"bindingTimeout": "100ms"})
+
+
+def test_devices_are_searched_again_after_a_node_was_added():
+    """Groups of nodes with equal devices then have other numbers."""
+    asking, own = pod_with_claim("p", 2)
+    counts = {"0": 2, "a": 1, "b": 2}
+    slices = [
+        devices.slice_of(name, [devices.gpu(f"d{n}") for n in range(count)]) for name, count in counts.items()
+    ]
+    snapshot = Snapshot(
+        nodes=(node("a"), node("b")),
+        resource_slices=tuple(slices),
+        resource_claims=(own,),
+        device_classes=(devices.device_class(),),
+    )
+    made = NodeTable(snapshot, LEADING)
+    refused = {"a": ("cannot allocate all claims",)}
+    assert refusals(DynamicResources(), asking, made) == refused
+    made.replace_nodes([node("0"), *made.nodes])
+    assert refusals(DynamicResources(), asking, made) == refused

@@ -131,6 +131,7 @@ class DeviceSearch:
         """Group of nodes → the solution on them."""
         self._pods_by_group: dict[int, tuple[int, bool]] = {}
         """Group of nodes → the pods that get devices on one of them, and whether no further pod does."""
+        self._groups: EqualDeviceGroups | None = None
         self._generation = 0
 
     def search_nodes(self, nodes: Nodes) -> SearchResults:
@@ -236,12 +237,12 @@ class DeviceSearch:
         return len(held)
 
     def _forget_outdated(self, groups: EqualDeviceGroups) -> None:
-        """Drop all results if the use of a device that several nodes can reach has changed."""
-        if self._generation != groups.shared_device_generation:
+        """Drop all results if groups have new numbers, or if the use of a device of several nodes has changed."""
+        if self._groups is not groups or self._generation != groups.shared_device_generation:
             self._outcomes.clear()
             self._places.clear()
             self._pods_by_group.clear()
-            self._generation = groups.shared_device_generation
+            self._groups, self._generation = groups, groups.shared_device_generation
 
     def _outcome(self, group: int, node: Node) -> GroupSearchResult:
         outcome = self._outcomes.get(group)
