@@ -234,4 +234,6 @@ DEVICE_FIELDS: Final = frozenset(
 """The fields of Snapshot with the objects of Dynamic Resource Allocation."""
 TEMPLATE_FIELDS: Final = frozenset({"resource_claim_templates"})
 """The fields of Snapshot from which objects of other kinds are created, and which no session reads."""
+FOLLOWED_FIELDS: Final = (DEVICE_FIELDS - TEMPLATE_FIELDS) | {"node_resource_topologies"}
+"""The fields of Snapshot, besides nodes, pods and PodGroups, with objects that a session follows change by change."""
 KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind in OBJECT_KINDS}

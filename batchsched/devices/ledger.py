@@ -79,6 +79,15 @@ def _consumed(amount: Amount) -> Decimal:
 
 
 NO_USE = DeviceUse()
+MAX_KEPT_CHANGES: Final = 2**16
+"""Changes of the use of devices that a ledger keeps; a reader that is further behind reads all uses again."""
+ReservationTest = Callable[[str, str], bool]
+"""A test of a pod, which is given by its `namespace/name` and its UID."""
+
+
+def never_bound(_pod: str, _uid: str) -> bool:
+    """Return False; the default where it is not known which pods are bound."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +116,15 @@ class DeviceLedger:
     ) -> None:
         self.claims = dict(claims)
         self.uses: dict[DeviceKey, DeviceUse] = {}
-        self.changed: list[DeviceKey] = []
-        """Devices of which the use changed, in the order of the changes; readers keep their position in this list."""
+        self._changed: list[DeviceKey] = []
+        """The devices of which the use changed last, in the order of the changes."""
+        self._dropped_changes = 0
+        """The number of earlier changes, which are not in `_changed`."""
         self._by_pod: dict[str, PodDevices] = {}
         self._assumed: dict[str, AllocationResult] = {}
         self._pods_of_claim: dict[str, set[str]] = {}
+        self._created_keys: dict[str, str] = {}
+        """Claim that batchsched creates for extended resources → the key under which a pod has reserved it."""
         self._reserved_elsewhere: dict[str, PodDevices] = {}
         """What pods in `_by_pod` reserved that other profiles placed, by pod, as their profiles keep it."""
         self._withdrawn: dict[str, PodDevices] = {}
@@ -145,8 +158,37 @@ class DeviceLedger:
         return self._by_pod.get(self._holder(pod, uid))
 
     def list_reservations(self) -> tuple[ReservedPodDevices, ...]:
-        """Return what all pods have reserved, sorted by pod."""
-        return tuple(ReservedPodDevices(pod, devices) for pod, devices in sorted(self._by_pod.items()))
+        """Return what all pods have reserved, sorted by pod, without the devices that claims have by now."""
+        return tuple(
+            ReservedPodDevices(pod, self._without_allocated_claims(devices))
+            for pod, devices in sorted(self._by_pod.items())
+        )
+
+    def _without_allocated_claims(self, devices: PodDevices) -> PodDevices:
+        open_allocations = tuple(
+            allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim, devices)
+        )
+        return replace(devices, allocations=open_allocations)
+
+    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
+        """Return a copy with the reservations of some pods and their claims, which no session changes."""
+        excerpt = type(self)({})
+        for pod in pods:
+            devices = self.reserved_by(pod.key, pod.metadata.uid)
+            if devices is not None:
+                excerpt.claims.update({key: self.claims[key] for key in devices.claims if key in self.claims})
+                excerpt.assume(pod.key, devices)
+        return excerpt
+
+    @property
+    def change_count(self) -> int:
+        """The number of changes of the use of a device so far."""
+        return self._dropped_changes + len(self._changed)
+
+    def devices_changed_since(self, change_count: int) -> Sequence[DeviceKey] | None:
+        """Return the devices of which the use changed since an earlier `change_count`; None if it was too long ago."""
+        position = change_count - self._dropped_changes
+        return None if position < 0 else self._changed[position:]
 
     def _holder(self, pod: str, uid: str) -> str:
         """Return the key of the reservation of the pod with this UID; that of its newest namesake if it is unknown."""
@@ -169,8 +211,10 @@ class DeviceLedger:
         """Record the devices that the pod `namespace/name` reserves; they count as used from now on."""
         self._keep_apart(pod, devices.uid)
         self._by_pod[pod] = devices
+        if devices.created is not None:
+            self._created_keys[devices.created.claim.key] = devices.created.key
         for allocated in devices.allocations:
-            if allocated.claim not in self._assumed:
+            if allocated.claim not in self._assumed and not self._is_allocated(allocated.claim, devices):
                 self._assumed[allocated.claim] = allocated.allocation
                 self._count(allocated.allocation, 1)
         for claim in devices.claims:
@@ -182,6 +226,8 @@ class DeviceLedger:
         devices = self._by_pod.pop(pod, None)
         if devices is None:
             return
+        if devices.created is not None:
+            self._created_keys.pop(devices.created.claim.key, None)
         for claim in devices.claims:
             pods = self._pods_of_claim[claim]
             pods.discard(pod)
@@ -191,6 +237,75 @@ class DeviceLedger:
             allocation = self._assumed.pop(claim, None)
             if allocation is not None:
                 self._count(allocation, -1)
+
+    # Changes of the cluster
+
+    def follow_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> bool:
+        """Replace ResourceClaims by their current versions. Call this method between two sessions only.
+
+        What pods have reserved counts until their claims have an allocation.
+
+        Args:
+          changed: the claims that are new or changed.
+          removed: `namespace/name` of claims that were deleted.
+
+        Returns:
+          Whether the use of a device changed. It does not if a claim got the devices that pods had reserved for it.
+        """
+        self.__dict__.pop("_claims_of_consumer", None)
+        change_count = self.change_count
+        for claim in changed:
+            self._replace_claim(claim.key, claim)
+        for key in removed:
+            self._replace_claim(key, None)
+        return self.change_count != change_count
+
+    def _replace_claim(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self.claims.pop(key, None)
+        if claim is not None:
+            self.claims[key] = claim
+        reserved_key = self._created_keys.get(key, key)
+        reserved = self._assumed.pop(reserved_key, None)
+        # A claim counts once: by its status, or else by what pods have reserved for it.
+        previous = (before.status.allocation if before is not None else None) or reserved
+        present = claim.status.allocation if claim is not None else None
+        if present is None:
+            present = reserved or self._find_reserved_allocation(reserved_key)
+            if present is not None:
+                self._assumed[reserved_key] = present
+        if previous is not None and present is not None and _are_equal_uses(previous, present):
+            return
+        if previous is not None:
+            self._count(previous, -1)
+        if present is not None:
+            self._count(present, 1)
+
+    def _find_reserved_allocation(self, claim: str) -> AllocationResult | None:
+        """Return the allocation of a claim that a pod planned, if the pod is still being bound."""
+        return next(
+            (
+                allocated.allocation
+                for pod in sorted(self._pods_of_claim.get(claim, ()))
+                for allocated in self._by_pod[pod].allocations
+                if allocated.claim == claim
+            ),
+            None,
+        )
+
+    def drop_reservations(
+        self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+    ) -> None:
+        """Release what pods have reserved that are not being bound any more.
+
+        A bound pod keeps its reservation until its claims have the devices: the API server may show the pod first.
+
+        Args:
+          is_reserved: as of `copy_reservations_from`.
+          is_bound: as of `copy_reservations_from`.
+        """
+        for pod, devices in list(self._own_reservations()):
+            if not self._is_needed(pod, devices, is_reserved, is_bound):
+                self.revert(pod)
 
     # Pods that may leave
 
@@ -316,29 +431,43 @@ class DeviceLedger:
             )
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
-    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str, str], bool]) -> None:
-        """Copy from an earlier ledger the reservations of all pods for which `is_reserved` returns True.
+    def copy_reservations_from(
+        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+    ) -> None:
+        """Copy from an earlier ledger what pods have reserved that are being bound.
 
-        `is_reserved` is called as in `follow_other_profiles`.
-        Allocations that the claims of this ledger's snapshot have by now count only once.
+        Allocations that the claims of this ledger have by now count only once.
+
+        Args:
+          before: the earlier ledger.
+          is_reserved: returns whether a pod still has what its profile reserved. It is called with the
+            `namespace/name` and the UID of the pod; the name of a deleted pod with a namesake is that of no pod.
+          is_bound: returns whether a pod is bound to a node. The reservation of a bound pod is copied as long as one of
+            its claims has no allocation: the API server may show the pod first.
         """
         for pod, devices in before._own_reservations():
-            if is_reserved(pod, devices.uid):
-                self._copy_reservation(pod, devices)
+            if self._is_needed(pod, devices, is_reserved, is_bound):
+                self.assume(pod, devices)
 
-    def follow_other_profiles(self, ledgers: Iterable[Self], is_reserved: Callable[[str, str], bool]) -> None:
+    def follow_other_profiles(
+        self,
+        ledgers: Iterable[Self],
+        is_reserved: ReservationTest,
+        is_bound: ReservationTest = never_bound,
+    ) -> None:
         """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
 
         Args:
           ledgers: those of the other profiles.
-          is_reserved: returns whether a pod still has what its profile reserved. It is called with the
-            `namespace/name` and the UID of the pod; the name of a deleted pod with a namesake is that of no pod.
+          is_reserved: as of `copy_reservations_from`.
+          is_bound: as of `copy_reservations_from`.
         """
         reserved = {
             pod: devices
             for ledger in ledgers
             for pod, devices in ledger._own_reservations()
-            if is_reserved(pod, devices.uid) and (pod not in self._by_pod or pod in self._reserved_elsewhere)
+            if self._is_needed(pod, devices, is_reserved, is_bound)
+            and (pod not in self._by_pod or pod in self._reserved_elsewhere)
         }
         before, self._reserved_elsewhere = self._reserved_elsewhere, reserved
         for pod, devices in before.items():
@@ -346,18 +475,20 @@ class DeviceLedger:
                 self.revert(pod)
         for pod, devices in reserved.items():
             if before.get(pod) is not devices:
-                self._copy_reservation(pod, devices)
+                self.assume(pod, devices)
 
     def _own_reservations(self) -> Iterator[tuple[str, PodDevices]]:
         return (
             (pod, devices) for pod, devices in self._by_pod.items() if pod not in self._reserved_elsewhere
         )
 
-    def _copy_reservation(self, pod: str, devices: PodDevices) -> None:
-        open_allocations = tuple(
-            allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim, devices)
+    def _is_needed(
+        self, pod: str, devices: PodDevices, is_reserved: ReservationTest, is_bound: ReservationTest
+    ) -> bool:
+        return is_reserved(pod, devices.uid) or (
+            is_bound(pod, devices.uid)
+            and not all(self._is_allocated(allocated.claim, devices) for allocated in devices.allocations)
         )
-        self.assume(pod, replace(devices, allocations=open_allocations))
 
     def _is_allocated(self, claim: str, devices: PodDevices) -> bool:
         created = devices.created
@@ -374,11 +505,19 @@ class DeviceLedger:
             use.add_or_remove_allocation(consumed, shared=shared, sign=sign)
             if use.is_free:
                 del self.uses[device]
-            self.changed.append(device)
+            self._changed.append(device)
+        if len(self._changed) > MAX_KEPT_CHANGES:
+            half = len(self._changed) // 2
+            del self._changed[:half]
+            self._dropped_changes += half
 
 
 def _is_pod(consumer: ResourceClaimConsumerReference) -> bool:
     return not consumer.api_group and consumer.resource == "pods"
+
+
+def _are_equal_uses(allocation: AllocationResult, other: AllocationResult) -> bool:
+    return allocation is other or list(used_devices(allocation)) == list(used_devices(other))
 
 
 def used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:

@@ -40,18 +40,22 @@ class EqualDeviceGroups:
         self._uses = np.zeros(len(nodes), np.int64)
         self._local_keys: dict[int, list[DeviceKey]] = {}
         """Index of a node → the devices that it alone reaches."""
-        self._position = 0
-        """Up to here the changes of the ledger are read."""
+        self._change_count = 0
+        """The number of changes of the ledger that are read."""
         self._index_of = {node.name: index for index, node in enumerate(nodes)}
         self._node_of_pool = {
             key: self._index_of[name] for key, name in inventory.pools_of_one_node() if name in self._index_of
         }
         """Pool that one node alone reaches → index of the node."""
         self._shared_generation = 0
-        used_pools = {PoolKey(key.driver, key.pool) for key in ledger.uses}
+        self._read_all_uses()
+
+    def _read_all_uses(self) -> None:
+        self._uses[:] = 0
+        used_pools = {PoolKey(key.driver, key.pool) for key in self._ledger.uses}
         for index in {self._node_of_pool[key] for key in used_pools if key in self._node_of_pool}:
             self._uses[index] = self._use_number(index)
-        self._position = len(ledger.changed)
+        self._change_count = self._ledger.change_count
 
     @property
     def shared_device_generation(self) -> int:
@@ -87,17 +91,21 @@ class EqualDeviceGroups:
         return int(self._by_names[names][node]) * GROUP_FACTOR + int(self._uses[node])
 
     def _follow_ledger(self) -> None:
-        changed = self._ledger.changed
-        if self._position == len(changed):
+        if self._change_count == self._ledger.change_count:
+            return
+        changed = self._ledger.devices_changed_since(self._change_count)
+        if changed is None:
+            self._shared_generation += 1
+            self._read_all_uses()
             return
         touched: set[int] = set()
-        for key in changed[self._position :]:
+        for key in changed:
             index = self._node_of_pool.get(PoolKey(key.driver, key.pool))
             if index is None:
                 self._shared_generation += 1
             else:
                 touched.add(index)
-        self._position = len(changed)
+        self._change_count = self._ledger.change_count
         for index in touched:
             self._uses[index] = self._use_number(index)
 

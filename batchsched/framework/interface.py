@@ -18,7 +18,7 @@ from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.nodes.node_table import Nodes, NodeTable, PodReservations
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     BoolArray,
@@ -387,7 +387,11 @@ class BindingHandle(Protocol):
 
     @property
     def table(self) -> NodeTable:
-        """The node table, with the volumes that Reserve assumed for the pod."""
+        """The node table, which sessions change while the pod is being bound."""
+
+    @property
+    def reserved(self) -> PodReservations:
+        """The volumes and devices that Reserve has reserved for the pod, in a copy that no session changes."""
 
     @property
     def binder(self) -> Binder:

@@ -1,9 +1,10 @@
 """What connects the core to a cluster, real or simulated: a clock, watch events, writes of bindings, a scheduler."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 
+from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
@@ -191,6 +192,10 @@ class ClusterChanges:
       removed_pod_groups: `namespace/name` of deleted PodGroups.
       ended_pods: pods that give up the devices of their ResourceClaims, in a simulation; in a cluster, the claims
         themselves show it.
+      claims: ResourceClaims that are new or changed.
+      removed_claims: `namespace/name` of deleted ResourceClaims.
+      objects: all objects as they are now, sorted by key, of each kind in `FOLLOWED_FIELDS` with a change, by the field
+        of Snapshot. ResourceClaims are among them.
     """
 
     nodes: Sequence[Node] | None = None
@@ -200,12 +205,16 @@ class ClusterChanges:
     added_pods: Sequence[Pod] = ()
     removed_pod_groups: Sequence[str] = ()
     ended_pods: Sequence[Pod] = ()
+    claims: Sequence[ResourceClaim] = ()
+    removed_claims: Sequence[str] = ()
+    objects: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 class Scheduler(Protocol):
     """A scheduler that starts from a Snapshot of a cluster and then follows its changes.
 
-    Other objects, such as queues, are read from that Snapshot only: if one of them changes, make a new scheduler.
+    Objects of kinds that `ClusterChanges` does not contain, such as queues, are read from that Snapshot only: if one of
+    them changes, make a new scheduler.
     """
 
     def apply_changes(self, changes: ClusterChanges) -> None:

@@ -134,7 +134,7 @@ class ProfileScheduler:
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
         self.node_table.reservations.copy_reservations_from(
-            self._pod_reservations, self._cache.has_reservations
+            self._pod_reservations, self._cache.has_reservations, self._cache.is_bound
         )
         self._pod_reservations = self.node_table.reservations
         return self._scheduler
@@ -218,8 +218,10 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
-        ledgers = [reservations.devices for reservations in reserved_elsewhere]
-        self.node_table.device_ledger.follow_other_profiles(ledgers, self._cache.has_reservations)
+        bindings = self._cache.has_reservations, self._cache.is_bound
+        ledger = self.node_table.device_ledger
+        ledger.drop_reservations(*bindings)
+        ledger.follow_other_profiles([neighbour.devices for neighbour in reserved_elsewhere], *bindings)
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation

@@ -90,10 +90,13 @@ class BindingCycles:
 
     def _start(self, profile_scheduler: ProfileScheduler, placement: PlacedGang) -> None:
         self._gangs[placement.entity.identity] += 1
-        # The cycle must use the present table. The next session may start before this task does, and its table does not
-        # contain the reservations of this session.
-        cycle = BindingCycle(profile_scheduler.node_table, self._binder)
-        task = asyncio.create_task(self._bind_placement(profile_scheduler, placement, cycle))
+        # The cycle must use the present reservations: the next session, which may start before this task, changes them.
+        pods = [pod for pod, _ in placement.places]
+        cycle = BindingCycle.for_pods(pods, profile_scheduler.node_table, self._binder)
+        is_prepared = self._is_prepared(profile_scheduler, placement, cycle)
+        task = asyncio.create_task(
+            self._bind_placement(profile_scheduler, placement, cycle, is_prepared=is_prepared)
+        )
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -119,9 +122,14 @@ class BindingCycles:
             await asyncio.wait(self._running)
 
     async def _bind_placement(
-        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
+        self,
+        profile_scheduler: ProfileScheduler,
+        placement: PlacedGang,
+        cycle: BindingCycle,
+        *,
+        is_prepared: bool,
     ) -> None:
-        if self._is_prepared(profile_scheduler, placement, cycle):
+        if is_prepared:
             outcomes = await self._bind_after_prebind(profile_scheduler, placement.places, cycle)
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         elif len(placement.places) == 1:

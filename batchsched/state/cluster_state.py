@@ -358,6 +358,16 @@ class ClusterState:
         """
         return key in self._assumed or uid in self._in_flight
 
+    def is_bound(self, key: str, uid: str) -> bool:
+        """Return whether the API server shows a pod with this key and uid on a node; any uid counts for "" as uid."""
+        pod: Pod | None = self._stores[PODS].get(key)
+        return (
+            pod is not None
+            and bool(pod.node)
+            and key not in self._assumed
+            and (not uid or uid == pod.metadata.uid)
+        )
+
     # Reading
 
     def subscribe(self) -> ChangeReader:

@@ -1,29 +1,32 @@
 """Keeps a scheduler up to date with a cluster state, by changes where that is possible.
 
-A scheduler follows changes of pods, PodGroups and nodes. It is replaced by a new one, made from a Snapshot, in these
-cases: another kind of object changed; too many objects changed; a resource name is new; or the
-number of followed changes, or the size of the specs of new pods, exceeds a limit. A new scheduler then costs no more,
-and frees caches of deleted pods.
+A scheduler follows changes of pods, PodGroups, nodes, NodeResourceTopologies and the objects of Dynamic Resource
+Allocation. It is replaced by a new one, made from a Snapshot, in these cases: another kind of object changed; too many
+objects changed; a resource name is new; or the number of followed changes, or the size of the specs of new pods,
+exceeds a limit. A new scheduler then costs no more, and frees caches of deleted pods.
+
+The results of plugins of other packages may depend on devices in ways that the tables do not know. With such plugins,
+only pods, PodGroups and nodes are followed.
 
 The profile's own plugins read neither annotations nor conditions of nodes, which change often on some clusters. Nodes
 that changed in nothing else are not reported.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import FOLLOWED_FIELDS, Snapshot, WaitingGang
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.resource_names import ResourceNames
 from batchsched.state.store import Change, equal_for_scheduling
 
 GROUPS = "pod_groups"
+CLAIMS = "resource_claims"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})
 MIN_FOLLOWED_CHANGES: Final = 100_000
 """A scheduler follows at least this number of changes before it is replaced."""
@@ -41,7 +44,7 @@ class UpToDateScheduler:
     Args:
       cache: the cluster state.
       make: makes a scheduler from a Snapshot.
-      whole_nodes: True if plugins of other packages or extenders may read anything of a node.
+      whole_nodes: True if plugins of other packages or extenders may read anything of a node, and of devices.
       ignored_fields: the kinds of objects, by their field in Snapshot, on which no decision of the scheduler depends.
       min_followed_changes: the least number of changes that a scheduler follows before it is replaced.
     """
@@ -105,6 +108,8 @@ class UpToDateScheduler:
         return all(self._can_follow(change) for change in changes)
 
     def _can_follow(self, change: Change) -> bool:
+        if change.field in FOLLOWED_FIELDS:
+            return not self._whole_nodes
         if change.field not in FOLLOWED:
             return False
         if change.after is None or change.field == GROUPS:
@@ -136,30 +141,45 @@ def _read_part(node: Node) -> Node:
 
 
 def _collected(
-    changes: Iterable[Change], cache: ClusterState, nodes: Sequence[Node] | None
+    changes: Sequence[Change], cache: ClusterState, nodes: Sequence[Node] | None
 ) -> ClusterChanges:
-    """Sort changes of pods and PodGroups by what a scheduler has to do; `nodes` are given if one changed."""
+    """Sort changes by what a scheduler has to do; `nodes` are given if one changed."""
     added: list[Pod] = []
     removed: list[Pod] = []
     bound: list[Pod] = []
-    groups: list[PodGroup] = []
-    removed_groups: list[str] = []
     for change in changes:
-        if change.field == NODES:
+        if change.field != PODS:
             continue
-        if change.field == GROUPS:
-            if change.after is None:
-                removed_groups.append(change.key)
-            else:
-                groups.append(change.after)
-        elif _binds(change) and cache.has_node(change.after.node):
+        if _binds(change) and cache.has_node(change.after.node):
             bound.append(change.after)
         else:
             if change.before is not None:
                 removed.append(change.before)
             if change.after is not None:
                 added.append(change.after)
-    return ClusterChanges(nodes, groups, removed, bound, added, removed_groups)
+    groups, removed_groups = _present_and_removed(GROUPS, changes)
+    claims, removed_claims = _present_and_removed(CLAIMS, changes)
+    followed_fields = {change.field for change in changes} & FOLLOWED_FIELDS
+    return ClusterChanges(
+        nodes,
+        groups,
+        removed,
+        bound,
+        added,
+        removed_groups,
+        claims=claims,
+        removed_claims=removed_claims,
+        objects={field: cache.list_objects(field) for field in followed_fields},
+    )
+
+
+def _present_and_removed(field: str, changes: Iterable[Change]) -> tuple[list[Any], list[str]]:
+    """Return the changed objects of one kind, and the keys of those that were removed."""
+    of_kind = [change for change in changes if change.field == field]
+    return (
+        [change.after for change in of_kind if change.after is not None],
+        [change.key for change in of_kind if change.after is None],
+    )
 
 
 def _binds(change: Change) -> bool:

@@ -1,6 +1,9 @@
 from dataclasses import replace
 
+import msgspec
+
 from batchsched.api.core.device import AllocationResult
+from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 from tests.devices.objects import (
@@ -160,3 +163,71 @@ def test_a_ledger_begins_with_what_pods_of_earlier_sessions_reserved():
     now = DeviceLedger({OPEN.key: OPEN}, before.list_reservations())
     assert now.use_of(GPU).exclusive == 1
     assert now.reserved_by("default/x") == reserved()
+
+
+def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", reserved())
+    assert not ledger.follow_claims([allocated("open", "gpu-0")], ())
+    assert ledger.use_of(GPU).exclusive == 1
+    assert ledger.list_reservations()[0].devices.allocations == ()
+    assert (
+        ledger.reserved_by("default/x") == reserved()
+    )  # its binding may fail, and then undoes the allocation
+    ledger.revert("default/x")
+    assert ledger.use_of(GPU).exclusive == 1
+    assert ledger.follow_claims([OPEN], ())
+    assert ledger.use_of(GPU).is_free
+
+
+def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_its_pod():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", reserved())
+    ledger.follow_claims([allocated("open", "gpu-0")], ())
+    assert not ledger.follow_claims((), [OPEN.key])
+    assert ledger.assumed_allocation(OPEN.key) == TAKEN
+    ledger.revert("default/x")
+    assert ledger.use_of(GPU).is_free
+
+
+def test_a_bound_pod_keeps_its_reservation_until_its_claim_has_the_devices():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", reserved())
+    ledger.drop_reservations(lambda *_: False, lambda *_: True)
+    assert ledger.reserved_by("default/x") is not None
+    ledger.follow_claims([allocated("open", "gpu-0")], ())
+    ledger.drop_reservations(lambda *_: False, lambda *_: True)
+    assert ledger.reserved_by("default/x") is None
+    assert ledger.use_of(GPU).exclusive == 1
+
+
+def test_devices_of_a_withdrawn_pod_count_once_afterwards_if_its_claim_has_them():
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    ledger.assume("default/x", reserved())
+    ledger.follow_claims([allocated("open", "gpu-0")], ())
+    leaving = msgspec.convert({"metadata": {"name": "x", "namespace": "default"}}, Pod)
+    ledger.withdraw_pod(leaving)
+    ledger.reinstate_pod(leaving)
+    assert ledger.use_of(GPU).exclusive == 1
+
+
+def test_the_claim_created_for_extended_resources_gets_the_devices_reserved_for_it():
+    created = CreatedClaim("default/x/<extended-resources>", OPEN, ())
+    ledger = DeviceLedger({})
+    ledger.assume("default/x", PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created))
+    assert not ledger.follow_claims([allocated("open", "gpu-0")], ())
+    assert ledger.use_of(GPU).exclusive == 1
+    ledger.revert("default/x")
+    assert ledger.follow_claims((), [OPEN.key])
+    assert ledger.use_of(GPU).is_free
+
+
+def test_a_reader_that_is_far_behind_reads_all_uses_again(monkeypatch):
+    monkeypatch.setattr("batchsched.devices.ledger.MAX_KEPT_CHANGES", 4)
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    for _ in range(4):
+        ledger.assume("default/x", reserved())
+        ledger.revert("default/x")
+    assert ledger.change_count == 8
+    assert ledger.devices_changed_since(0) is None
+    assert ledger.devices_changed_since(7) == [GPU]

@@ -17,6 +17,8 @@ from tests.plugins.node_resource_topology.topologies import topology
 from tests.plugins.storage import claim, storage_class, volume
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
+from tests.session.test_numa_zones import cluster as numa_cluster
+from tests.session.test_numa_zones import guaranteed_gang
 from tests.session.test_reservations import running
 from tests.state.objects import leaving
 
@@ -427,17 +429,20 @@ async def test_assumed_volume_stays_reserved_after_the_tables_are_rebuilt():
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_a_changed_topology_rebuilds_only_sessions_that_read_numa_zones(reads):
+async def test_changed_numa_zones_rebuild_no_tables_and_count_at_once(reads):
     disabled = [] if reads else [{"name": "NodeResourceTopologyMatch"}]
+    amounts = [{"cpu": "1", "memory": "1Gi"}, {"cpu": "8", "memory": "64Gi"}]
     town = Town(
-        cluster(nodes(1, gpu=2), gang("bert", 1)), profile(plugins={"multiPoint": {"disabled": disabled}})
+        replace(
+            numa_cluster({"n0": [8]}, guaranteed_gang("bert", 1, cpu=4)),
+            node_resource_topologies=(topology("n0", amounts[0]),),
+        ),
+        profile(plugins={"multiPoint": {"disabled": disabled}}),
     )
     await town.turns(2)
+    assert set(town.bound) == (set() if reads else {"bert-0"})
     before = town.profile_scheduler.node_table
-    town.cache.put(topology("n0", {"cpu": "8"}))
-    town.make(gang("gpt", 1).pods)
-    for one in gang("gpt", 1).pod_groups:
-        town.cache.put(one)
+    town.cache.put(topology("n0", amounts[1]))
     await town.turns(2)
-    assert set(town.bound) == {"bert-0", "gpt-0"}
-    assert (town.profile_scheduler.node_table is not before) == reads
+    assert set(town.bound) == {"bert-0"}
+    assert town.profile_scheduler.node_table is before

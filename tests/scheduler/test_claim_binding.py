@@ -16,7 +16,7 @@ from batchsched.session.session import decide
 from tests.devices.objects import allocated, device_class
 from tests.runner.test_profile_scheduler import FAULT, Licence
 from tests.service.town import Town, with_plugin
-from tests.session.scenario import node, nodes, pod, profile
+from tests.session.scenario import node, nodes, pod, priority_class, profile
 from tests.session.test_claims import cluster, gang_with_claims, offered, sharing
 
 
@@ -99,7 +99,7 @@ async def test_devices_that_are_being_allocated_are_not_given_to_others_meanwhil
     town.fail("gpt-0", None)
     await town.turn()
     assert len(town.assumed) == 1
-    town.cache.put(device_class("other"))  # the scheduler starts from a new Snapshot
+    town.cache.put(priority_class("other", 1))  # the scheduler starts from a new Snapshot
     await town.turns(2)
     assert len(town.assumed) == 1
     town.mend()
@@ -153,12 +153,20 @@ async def test_pods_of_a_decision_that_another_table_reserved_are_bound_with_the
     assert set(town.bound) == reserved(town) == {"bert-0", "bert-1", "bert-2", "bert-3"}
 
 
-async def test_a_pod_that_lost_its_reservation_is_not_bound():
+async def test_a_pod_that_lost_its_reservation_is_not_bound(monkeypatch):
     town = town_with()
+    apply_decision = town.profile_scheduler.apply_decision
+
+    def lose_reservations(*arguments):
+        placements = apply_decision(*arguments)
+        for name in town.assumed:
+            town.profile_scheduler.node_table.device_ledger.revert(f"team/{name}")
+        return placements
+
+    monkeypatch.setattr(town.profile_scheduler, "apply_decision", lose_reservations)
     await town.loop.run_once()
+    monkeypatch.undo()
     assert len(town.assumed) == 4
-    for name in town.assumed:
-        town.profile_scheduler.node_table.device_ledger.revert(f"team/{name}")
     for _ in range(20):
         await asyncio.sleep(0)
     assert town.bound == {}
@@ -230,7 +238,7 @@ async def test_devices_of_a_binding_that_fails_after_a_reload_of_the_configurati
 async def test_devices_of_a_pod_deleted_during_its_binding_are_not_given_to_others_before_its_binding_ends():
     town = await start_one_of_two()
     town.delete("bert-0")
-    town.cache.put(device_class("other"))  # the scheduler starts from a new Snapshot
+    town.cache.put(priority_class("other", 1))  # the scheduler starts from a new Snapshot
     await town.turns(2)
     assert (town.assumed, town.bound) == (set(), {})
     assert len(town.profile_scheduler.node_table.device_ledger.uses) == 1
@@ -250,3 +258,32 @@ async def test_a_recorded_session_repeats_while_devices_are_being_allocated():
     assert town.decisions[-1].refusals
     repeated = decide(recorded.snapshot, profile(), recorded.now, recorded.seed)
     assert without_telemetry(repeated) == without_telemetry(town.decisions[-1])
+
+
+async def test_tables_are_not_rebuilt_for_claims_that_the_scheduler_writes_and_others_release():
+    town = town_with(1, 2, gang_with_claims("bert", 2), gang_with_claims("gpt", 2))
+    await town.turns(2)
+    table = town.profile_scheduler.node_table
+    first = set(town.bound)
+    assert len(first) == 2
+    for name in first:
+        town.delete(name)
+    for claim in [claim for claim in town.server.claims.values() if claim.status.allocation is not None]:
+        town.server.keep_claim(claim)
+    await town.turns(6)
+    assert len(town.bound) == 2
+    assert first.isdisjoint(town.bound)
+    assert town.profile_scheduler.node_table is table
+
+
+async def test_a_device_is_not_given_away_between_the_events_of_its_bound_pod_and_of_its_claim():
+    town = town_with(1, 1, gang_with_claims("bert", 1), gang_with_claims("gpt", 1))
+    claims = dict(town.server.claims)
+    await town.turn()
+    ledger = town.profile_scheduler.node_table.device_ledger
+    for claim in claims.values():  # as long as the watch of the claims is late
+        town.cache.put(claim)
+    town.cache.put(node("n9"))
+    await town.turns(2)
+    assert len(town.bound) == 1
+    assert [use.exclusive for use in ledger.uses.values()] == [1]

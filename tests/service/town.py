@@ -263,7 +263,7 @@ class Town:
         self.server = Server(self.cache)
         for field in (
             *("nodes", "queues", "pod_groups", "topologies", "priority_classes"),
-            *("resource_slices", "device_classes"),
+            *("resource_slices", "device_classes", "node_resource_topologies"),
         ):
             for one in getattr(snapshot, field):
                 self.cache.put(one)

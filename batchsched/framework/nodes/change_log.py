@@ -137,6 +137,10 @@ class NodeValueCache:
             del kept[next(iter(kept))]
         return value
 
+    def forget_value(self, key: Hashable) -> None:
+        """Drop a value, so that it is computed again."""
+        self._values.pop(key, None)
+
     def reindex(self, source: IndexArray) -> None:
         """Reorder all cached arrays for new node indexes: node j had index source[j], or is new if source[j] is -1.
 

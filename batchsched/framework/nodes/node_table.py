@@ -4,7 +4,7 @@ The session adds placed pods to `NodeTable`, and removes them when it rolls a ga
 read-only view of all nodes or some of them. The same code therefore judges ten thousand nodes or one.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
-from batchsched.devices.ledger import DeviceLedger
+from batchsched.devices.ledger import DeviceLedger, ReservationTest, never_bound
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
@@ -61,6 +61,15 @@ class AssumedVolumes:
             if is_reserved(pod):
                 self.assume(pod, promise)
 
+    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
+        """Return a copy of what some pods have reserved."""
+        excerpt = type(self)()
+        for pod in pods:
+            promise = self._by_pod.get(pod.key)
+            if promise is not None:
+                excerpt.assume(pod.key, promise)
+        return excerpt
+
     def get(self, pod: str) -> PodVolumeReservation:
         """Return the volumes and PersistentVolumeClaims that a pod has reserved; an empty value if there are none."""
         return self._by_pod.get(pod, PodVolumeReservation())
@@ -83,18 +92,28 @@ class PodReservations:
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
-    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str, str], bool]) -> None:
+    def excerpt_for_pods(self, pods: Sequence[Pod]) -> Self:
+        """Return a copy of what some pods have reserved, which no session changes."""
+        return type(self)(self.volumes.excerpt_for_pods(pods), self.devices.excerpt_for_pods(pods))
+
+    def copy_reservations_from(
+        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+    ) -> None:
         """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
 
-        `is_reserved` is called with the `namespace/name` and the UID of a pod; the UID is "" if it is unknown.
+        Args:
+          before: the earlier reservations.
+          is_reserved: is called with the `namespace/name` and the UID of a pod; the UID is "" if it is unknown.
+          is_bound: as of `DeviceLedger.copy_reservations_from`.
         """
         self.volumes.copy_reservations_from(before.volumes, lambda pod: is_reserved(pod, ""))
-        self.devices.copy_reservations_from(before.devices, is_reserved)
+        self.devices.copy_reservations_from(before.devices, is_reserved, is_bound)
 
 
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource array."""
+NO_FIELDS: Final[frozenset[str]] = frozenset()
 
 T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
@@ -143,6 +162,8 @@ class NodeTable:
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
         self._node_values = NodeValueCache(self.changes, len(self.nodes))
         self._snapshot_values: dict[Hashable, object] = {}
+        self._fields_of_value: dict[Hashable, frozenset[str]] = {}
+        """The fields of Snapshot from which a value was computed and may change, by the key of the value."""
 
     def _offer(self, places: Sequence[int]) -> None:
         """Write the allocatable amounts of the nodes with some indexes."""
@@ -196,11 +217,30 @@ class NodeTable:
         self._node_values.reindex(source)
         return source
 
-    def cached_value(self, key: Hashable, build: "Callable[[NodeTable], T]") -> T:
+    def replace_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
+        """Replace all objects of some kinds, and drop the cached values that state them as their `fields`.
+
+        Args:
+          objects: the objects by field of Snapshot, sorted by key.
+        """
+        fields: dict[str, Any] = dict(objects)
+        self.snapshot = replace(self.snapshot, **fields)
+        for key, fields_of_value in list(self._fields_of_value.items()):
+            if not fields_of_value.isdisjoint(objects):
+                self._snapshot_values.pop(key, None)
+                self._node_values.forget_value(key)
+                del self._fields_of_value[key]
+
+    def cached_value(
+        self, key: Hashable, build: "Callable[[NodeTable], T]", fields: frozenset[str] = NO_FIELDS
+    ) -> T:
         """Return a cached value that `build` computes on first use, and again after a Node object has changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
+        `fields` names the kinds of objects as in `snapshot_value`.
         """
+        if fields:
+            self._fields_of_value[key] = fields
         return self.incremental_value(key, build, lambda _value, _changed: build(self))
 
     def incremental_value(
@@ -222,15 +262,26 @@ class NodeTable:
             ),
         )
 
-    def snapshot_value(self, key: Hashable, build: Callable[[Snapshot], T]) -> T:
-        """Return a cached value that `build` computes once, from snapshot objects other than nodes and pods."""
+    def snapshot_value(
+        self, key: Hashable, build: Callable[[Snapshot], T], fields: frozenset[str] = NO_FIELDS
+    ) -> T:
+        """Return a cached value that `build` computes once, from snapshot objects other than nodes and pods.
+
+        Args:
+          key: the key of the value.
+          build: computes the value.
+          fields: those of `FOLLOWED_FIELDS` that `build` reads; after a change of these objects it is called again.
+            The objects of other kinds do not change.
+        """
         if key not in self._snapshot_values:
             self._snapshot_values[key] = build(self.snapshot)
+            if fields:
+                self._fields_of_value[key] = fields
         return cast(T, self._snapshot_values[key])
 
     @property
     def device_ledger(self) -> DeviceLedger:
-        """The devices that are allocated to claims of the snapshot, and those that pods of sessions reserved."""
+        """The devices that are allocated to claims, and those that pods of sessions reserved; it follows the claims."""
         return self.snapshot_value(
             "device ledger",
             lambda snapshot: DeviceLedger(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from batchsched.devices.node_groups import EqualDeviceGroups
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray
 
-_OBJECTS = "device objects"
+_OBJECTS: Final = "device objects"
+DEVICE_KINDS: Final = frozenset({"resource_slices", "device_classes", "device_taint_rules"})
+"""The fields of Snapshot from which the devices and their classes are read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +51,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
             ),
         )
 
-    return table.snapshot_value(_OBJECTS, build_device_objects)
+    return table.snapshot_value(_OBJECTS, build_device_objects, DEVICE_KINDS)
 
 
 def columns_served_by_devices(table: NodeTable) -> BoolArray:
@@ -58,7 +61,7 @@ def columns_served_by_devices(table: NodeTable) -> BoolArray:
         served = classes_of_resources(table.snapshot.device_classes)
         return np.array([name in served for name in table.resources], np.bool_)
 
-    return table.snapshot_value("served resources", mask_served_columns)
+    return table.snapshot_value("served resources", mask_served_columns, frozenset({"device_classes"}))
 
 
 def equal_device_groups(table: NodeTable) -> EqualDeviceGroups:
@@ -67,6 +70,7 @@ def equal_device_groups(table: NodeTable) -> EqualDeviceGroups:
     return table.cached_value(
         "device groups",
         lambda built: EqualDeviceGroups(objects.allocator.inventory, built.device_ledger, built.nodes),
+        DEVICE_KINDS,
     )
 
 

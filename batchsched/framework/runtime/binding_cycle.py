@@ -1,12 +1,13 @@
 """Binding cycle of one pod: PreBind, Bind and PostBind, in this order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.nodes.node_table import NodeTable
+from batchsched.framework.nodes.node_table import NodeTable, PodReservations
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import await_plugin, call_plugin
@@ -19,14 +20,21 @@ class BindingCycle:
     """The node table, the API writer and the cycle state that plugins use in the binding cycle of a pod.
 
     Args:
-      table: the nodes, with the volumes that Reserve assumed for the pod.
+      table: the nodes.
       binder: writes to the API server.
+      reserved: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change the table.
       state: the state of the scheduling cycle; empty if that session has ended.
     """
 
     table: NodeTable
     binder: Binder
+    reserved: PodReservations = field(default_factory=PodReservations)
     state: CycleState = field(default_factory=CycleState)
+
+    @classmethod
+    def for_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
+        """Return the cycle of pods that a session has placed. Call this method before the next session begins."""
+        return cls(table, binder, table.reservations.excerpt_for_pods(pods))
 
 
 async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:

@@ -23,6 +23,7 @@ from batchsched.devices.node_groups import EqualDeviceGroups
 from batchsched.devices.requests import ClaimRequests, NodeRefused, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import (
+    DEVICE_KINDS,
     DeviceObjects,
     device_objects,
     equal_device_groups,
@@ -270,7 +271,7 @@ def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> D
       AllocationError: a claim is invalid.
     """
     searches = table.snapshot_value(
-        "DynamicResources/searches", lambda _snapshot: dict[bytes, DeviceSearch]()
+        "DynamicResources/searches", lambda _snapshot: dict[bytes, DeviceSearch](), DEVICE_KINDS
     )
     key = msgspec.json.encode([claim.spec for claim in claims])
     search = searches.get(key)

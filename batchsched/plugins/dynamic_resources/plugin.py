@@ -276,7 +276,7 @@ class DynamicResources(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        ledger = cycle.table.device_ledger
+        ledger = cycle.reserved.devices
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
@@ -288,7 +288,7 @@ class DynamicResources(
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        await undo_reservations(pod, cycle.table.device_ledger, cycle.binder.claim_binder)
+        await undo_reservations(pod, cycle.reserved.devices, cycle.binder.claim_binder)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -6,7 +6,7 @@ not contained in the amounts of the object.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -103,11 +103,11 @@ class ZoneTable:
     Args:
       columns: resource → its column.
       nodes: [N] what the NodeResourceTopology of each node states; None for nodes without one.
-      available: [N, Z, K] available amounts; ABSENT if the zone does not list the resource.
+      available: [N, Z, K] available amounts, which are filled in; ABSENT if the zone does not list the resource.
     """
 
     columns: Mapping[str, int]
-    nodes: Sequence[NumaNode | None]
+    nodes: list[NumaNode | None]
     available: IntArray
     single_zone: BoolArray = field(init=False)
     """[N] nodes with the policy `single-numa-node`."""
@@ -122,10 +122,47 @@ class ZoneTable:
     _demands: dict[int, tuple[PodSpec, AlignedDemand]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for index, node in enumerate(self.nodes):
+            self._write_amounts(index, node)
         self.single_zone = np.array([node is not None and node.single_zone for node in self.nodes], np.bool_)
         self.pod_scope = np.array([node is not None and node.pod_scope for node in self.nodes], np.bool_)
         self.has_topology = np.array([node is not None for node in self.nodes], np.bool_)
         self.listed = (self.available != ABSENT).any(axis=1)
+
+    def _write_amounts(self, index: int, node: NumaNode | None) -> None:
+        for position, zone in enumerate(node.zones if node is not None else ()):
+            for name, amount in zone.available.items():
+                self.available[index, position, self.columns[name]] = amount
+
+    @classmethod
+    def from_nodes(cls, nodes: list[NumaNode | None]) -> Self:
+        """Return the zones of nodes, in arrays of the least size."""
+        names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
+        columns = {name: column for column, name in enumerate(names)}
+        widest = max((len(node.zones) for node in nodes if node is not None), default=0)
+        return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
+
+    def has_room_for(self, node: NumaNode | None) -> bool:
+        """Return whether the arrays have an entry for each zone of a node and for each resource."""
+        return node is None or (
+            len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
+        )
+
+    @property
+    def is_of_least_size(self) -> bool:
+        """True if some node has the greatest number of zones, and some zone lists each resource."""
+        widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
+        return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
+
+    def replace_node(self, index: int, node: NumaNode | None) -> None:
+        """Store what the NodeResourceTopology of a node states, for which the arrays must have room."""
+        self.nodes[index] = node
+        self.available[index] = ABSENT
+        self._write_amounts(index, node)
+        self.single_zone[index] = node is not None and node.single_zone
+        self.pod_scope[index] = node is not None and node.pod_scope
+        self.has_topology[index] = node is not None
+        self.listed[index] = (self.available[index] != ABSENT).any(axis=0)
 
     def demand_of(self, pod: Pod) -> AlignedDemand:
         """Return the aligned requests of a pod."""
@@ -161,8 +198,8 @@ class ZoneTable:
 
 
 def zone_table(table: NodeTable) -> ZoneTable:
-    """Return the NUMA zones of the nodes; they are read again when a Node object changes."""
-    return table.cached_value("NUMA zones", _read_zones)
+    """Return the NUMA zones of the nodes, which follow the NodeResourceTopologies of the snapshot."""
+    return table.snapshot_value("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(table)
 
 
 def has_topologies(table: NodeTable) -> bool:
@@ -170,18 +207,48 @@ def has_topologies(table: NodeTable) -> bool:
     return bool(table.snapshot.node_resource_topologies)
 
 
-def _read_zones(table: NodeTable) -> ZoneTable:
-    read = table.snapshot_value(
-        "NodeResourceTopologies",
-        lambda snapshot: {one.name: read_topology(one) for one in snapshot.node_resource_topologies},
-    )
-    nodes = [read.get(name) for name in table.names]
-    names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
-    columns = {name: column for column, name in enumerate(names)}
-    widest = max((len(node.zones) for node in nodes if node is not None), default=0)
-    available = np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64)
-    for index, node in enumerate(nodes):
-        for position, zone in enumerate(node.zones if node is not None else ()):
-            for name, amount in zone.available.items():
-                available[index, position, columns[name]] = amount
-    return ZoneTable(columns, nodes, available)
+class _ZoneReader:
+    """Reads the NUMA zones of all nodes once, and then those of nodes with a changed NodeResourceTopology."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[NodeResourceTopology, NumaNode]] = {}
+        """Name of the node → its object, and what it states."""
+        self._topologies: Sequence[NodeResourceTopology] = ()
+        self._names: Sequence[str] = ()
+        self._zones: ZoneTable | None = None
+
+    def zones_of(self, table: NodeTable) -> ZoneTable:
+        """Return the zones of all nodes."""
+        topologies, zones = table.snapshot.node_resource_topologies, self._zones
+        if zones is not None and topologies is self._topologies and table.names is self._names:
+            return zones
+        changed_names = self._read_topologies(topologies) if topologies is not self._topologies else []
+        if zones is None or table.names is not self._names or not self._amend(zones, changed_names, table):
+            zones = self._zones = ZoneTable.from_nodes([self._find_numa_node(name) for name in table.names])
+        self._topologies, self._names = topologies, table.names
+        return zones
+
+    def _read_topologies(self, topologies: Sequence[NodeResourceTopology]) -> list[str]:
+        """Read the objects that changed, and return the names of their nodes."""
+        before, self._read = self._read, {}
+        changed_names = []
+        for topology in topologies:
+            numa_entry = before.pop(topology.name, None)
+            if numa_entry is None or numa_entry[0] is not topology:
+                numa_entry = topology, read_topology(topology)
+                changed_names.append(topology.name)
+            self._read[topology.name] = numa_entry
+        return [*changed_names, *before]
+
+    def _find_numa_node(self, name: str) -> NumaNode | None:
+        numa_entry = self._read.get(name)
+        return None if numa_entry is None else numa_entry[1]
+
+    def _amend(self, zones: ZoneTable, names: Sequence[str], table: NodeTable) -> bool:
+        """Update the zones of some nodes; return False if the arrays need another size."""
+        changed = {table.index[name]: self._find_numa_node(name) for name in names if name in table.index}
+        if not all(zones.has_room_for(node) for node in changed.values()):
+            return False
+        for index, node in changed.items():
+            zones.replace_node(index, node)
+        return zones.is_of_least_size

@@ -181,7 +181,7 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        promise = cycle.table.assumed.get(pod.key)
+        promise = cycle.reserved.volumes.get(pod.key)
         for volume, claim in promise.volumes:
             await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
         for claim, where in promise.claims:

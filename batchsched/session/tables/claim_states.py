@@ -22,6 +22,40 @@ class ClaimStates:
     def __init__(self, claims: Iterable[ResourceClaim]) -> None:
         self._claims = {claim.key: claim for claim in claims}
         self._contents: dict[str, bytes] = {}
+        self._pending_users: dict[str, list[str]] = {}
+        """Claim → the identity of the gang of each pending pod that uses it."""
+
+    def add_pending_pod(self, pod: Pod, gang: str) -> None:
+        """Record that a pending pod of a gang uses its claims."""
+        if pod.spec.resource_claims:
+            for key in pod.resource_claim_keys:
+                self._pending_users.setdefault(key, []).append(gang)
+
+    def remove_pending_pod(self, pod: Pod, gang: str) -> None:
+        """Record that a pod, in the version that was added, is not pending any more."""
+        if pod.spec.resource_claims:
+            for key in pod.resource_claim_keys:
+                users = self._pending_users[key]
+                users.remove(gang)
+                if not users:
+                    del self._pending_users[key]
+
+    def follow_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> set[str]:
+        """Replace claims by their current versions; return the gangs with pending pods that use one of them.
+
+        Args:
+          changed: the claims that are new or changed.
+          removed: `namespace/name` of claims that were deleted.
+        """
+        gangs: set[str] = set()
+        for key, claim in (*((claim.key, claim) for claim in changed), *((key, None) for key in removed)):
+            if claim is None:
+                self._claims.pop(key, None)
+            else:
+                self._claims[key] = claim
+            self._contents.pop(key, None)
+            gangs.update(self._pending_users.get(key, ()))
+        return gangs
 
     def state_of(self, pod: Pod) -> Hashable:
         """Return a key that is equal for two pods of one spec if the claims created for them are in equal states."""

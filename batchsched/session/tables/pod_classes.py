@@ -1,7 +1,7 @@
 """Pod classes of a session: which pods the plugins cannot tell apart, and what each of them requests."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -225,12 +225,14 @@ class PodClassTable:
         self._counts = counts
         self.priorities = PriorityTable(snapshot.priority_classes)
         """Gives pods and gangs their priority."""
-        self._claim_states = ClaimStates(snapshot.resource_claims)
+        self.claim_states = ClaimStates(snapshot.resource_claims)
+        """Compares the ResourceClaims of pods."""
         self._reads_all_labels = selector_label_keys is None
         self._label_keys = set(selector_label_keys or ())
         self._classes: dict[object, PodClass] = {}
-        self._classes_with_claims: list[object] = []
-        """The keys in `_classes` of classes with ResourceClaims: one of their pods represents each, with its claims."""
+        self._represented_classes: dict[str, set[object]] = {}
+        """Pod or ResourceClaim → keys in `_classes` of the classes with claims that this pod or its user represents."""
+        self._forgotten_classes: list[PodClass] = []
         self._first_of_kind: dict[object, PodClass] = {}
         """The first of the classes that differ in priority alone; plugins are asked about that one only."""
         self._request_vectors: dict[int, tuple[IntArray, IntArray]] = {}
@@ -254,6 +256,7 @@ class PodClassTable:
         self._label_keys |= info.selector_label_keys
         self._classes.clear()
         self._first_of_kind.clear()
+        self._represented_classes.clear()
         return True
 
     def request_vector(self, pod: Pod) -> IntArray:
@@ -283,7 +286,7 @@ class PodClassTable:
         """Return the pod class of a pod; pods that are equal to every plugin share a class."""
         info = self._specs.spec_values_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
-        kind = (pod.metadata.namespace, info.signature, visible_metadata, self._claim_states.state_of(pod))
+        kind = (pod.metadata.namespace, info.signature, visible_metadata, self.claim_states.state_of(pod))
         identity = (*kind, priority, own_gang)
         pod_class = self._classes.get(identity)
         if pod_class is None:
@@ -303,14 +306,28 @@ class PodClassTable:
                 pod_class = replace(pod_class, kin=first) if first is not pod_class else pod_class
             self._classes[identity] = pod_class
             if pod.spec.resource_claims:
-                self._classes_with_claims.append(identity)
+                for key in (pod.key, *pod.resource_claim_keys):
+                    self._represented_classes.setdefault(key, set()).add(identity)
         return pod_class
 
-    def forget_classes_with_claims(self) -> None:
-        """Forget the pod classes with ResourceClaims, because the pod that represents one may no longer exist."""
-        for identity in self._classes_with_claims:
-            self._classes.pop(identity, None)
-        self._classes_with_claims.clear()
+    def forget_represented_classes(self, pods_and_claims: Iterable[str]) -> None:
+        """Forget the classes that one of some pods, or a pod with one of some claims, represents.
+
+        The pod may be gone, or its claim may have changed, so that it differs from the other pods of the class.
+
+        Args:
+          pods_and_claims: pods and ResourceClaims by `namespace/name`. A namesake only makes that more is forgotten.
+        """
+        for key in pods_and_claims:
+            for identity in self._represented_classes.pop(key, ()):
+                pod_class = self._classes.pop(identity, None)
+                if pod_class is not None:
+                    self._forgotten_classes.append(pod_class)
+
+    def take_forgotten_classes(self) -> Sequence[PodClass]:
+        """Return the classes that were forgotten since the last call."""
+        forgotten, self._forgotten_classes = self._forgotten_classes, []
+        return forgotten
 
     def parts_of(self, members: PodGroupState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
         """Group the pods of a gang by pod class and subGroup, in the order of their first pods."""
@@ -326,7 +343,7 @@ class PodClassTable:
         for pod in pods:
             # Pods of one template come one after the other, and comparing two is faster than hashing labels.
             if previous is None or not differ_only_in_names(pod, previous):
-                content = (spec_key(pod), self._visible_metadata(pod), self._claim_states.state_of(pod))
+                content = (spec_key(pod), self._visible_metadata(pod), self.claim_states.state_of(pod))
                 pod_class = class_by_content.get(content)
                 if pod_class is None:
                     pod_class = class_by_content[content] = self.class_of(pod, priority)

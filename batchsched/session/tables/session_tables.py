@@ -7,11 +7,11 @@ cluster each time.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
-from batchsched.framework.plugin_support.device_objects import columns_served_by_devices
+from batchsched.framework.plugin_support.device_objects import DEVICE_KINDS, columns_served_by_devices
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
@@ -44,6 +44,7 @@ from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
 from batchsched.state.resource_names import ResourceNames
 
+T = TypeVar("T")
 GPU_SUFFIX = "/gpu"
 UNBOUNDED_AMOUNT = 2**40
 """Stands for an amount without limit: more than one node ever offers, and small enough to be summed over all nodes."""
@@ -127,10 +128,8 @@ class SessionTables:
         self._sum_nodes()
         self._changed: dict[str, None] = {}
         """Gangs that changed since the last `refresh`, by identity, in the order of their first change."""
-        self._are_classes_too_wide = self._are_claim_users_gone = False
-        """Since the last `refresh`, pods were added with selectors that read more labels than the classes show; or pods
-        with ResourceClaims were removed, which may represent their classes.
-        """
+        self._are_classes_too_wide = False
+        """Since the last `refresh`, pods were added with selectors that read more labels than the classes show."""
         self._pods_on_unknown_nodes: dict[str, dict[str, Pod]] = {}
         """Bound pods by the name of a node that does not exist."""
         self._add_objects(snapshot, pause)
@@ -201,6 +200,41 @@ class SessionTables:
             self.add_pod(pod)
         for key in changes.removed_pod_groups:
             self.remove_group(key)
+        if changes.objects:
+            self._replace_objects(changes)
+
+    def _replace_objects(self, changes: ClusterChanges) -> None:
+        """Follow the devices and NUMA zones of the cluster, and the ResourceClaims after the pods that use them."""
+        table, before, objects = self.node_table, self.snapshot, dict(changes.objects)
+        if not self.pipeline.allocates_devices:
+            objects.pop("device_classes", None)
+        table.replace_objects(objects)
+        self.snapshot = table.snapshot
+        has_other_results = not DEVICE_KINDS.isdisjoint(objects)
+        if has_other_results:
+            self.result_cache.clear()
+        if "node_resource_topologies" in objects:
+            has_other_results = True
+            self._follow_topologies(before)
+        has_other_results |= table.device_ledger.follow_claims(changes.claims, changes.removed_claims)
+        for identity in self.classes.claim_states.follow_claims(changes.claims, changes.removed_claims):
+            self._form_gang_again(self.gangs[identity])
+        claims = (*(claim.key for claim in changes.claims), *changes.removed_claims)
+        self.classes.forget_represented_classes(claims)
+        if has_other_results:
+            for members in self.pending_gangs:
+                members.cache.clear_node_results()
+
+    def _follow_topologies(self, snapshot: Snapshot) -> None:
+        """Let plugins judge the nodes again of which a NodeResourceTopology has changed since an earlier snapshot."""
+        before, present = snapshot.node_resource_topologies, self.snapshot.node_resource_topologies
+        if not before or not present:
+            self.result_cache.clear()  # NUMA zones begin or cease to count
+            return
+        index = self.node_table.index
+        for topology in _find_different_objects(before, present):
+            if topology.name in index:
+                self.node_table.moves.record(index[topology.name])
 
     def replace_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the nodes in the session's tables; the caller has to rebuild the topology levels.
@@ -241,8 +275,7 @@ class SessionTables:
         for members in self.pending_gangs:
             members.cache.clear_node_results()
             if total_changed:
-                members.cache.pending = None
-                self._changed[members.identity] = None
+                self._form_gang_again(members)
 
     def _sum_nodes(self) -> None:
         self._total = self.node_table.allocatable.sum(axis=0)
@@ -279,13 +312,14 @@ class SessionTables:
                 self._pods_on_unknown_nodes.setdefault(pod.node, {})[key] = pod
         else:
             members.pending[key] = pod
+            self.classes.claim_states.add_pending_pod(pod, members.identity)
         self._mark_changed(members)
 
     def bind_pod(self, bound: Pod) -> None:
         """Replace a pending pod in the session's tables by its bound version; its node must be known."""
         key = bound.key
         members = self.gangs[gang_identity(bound)]
-        del members.pending[key]
+        self.classes.claim_states.remove_pending_pod(members.pending.pop(key), members.identity)
         node = self.node_table.index[bound.node]
         members.bound[key] = (bound, node)
         self.node_table.add_pods([(bound, node)], *self.requests_and_nonzero(bound))
@@ -294,9 +328,12 @@ class SessionTables:
     def remove_pod(self, pod: Pod) -> None:
         """Remove from the session's tables a pod that was deleted or has finished."""
         key = pod.key
-        self._are_claim_users_gone |= bool(pod.spec.resource_claims)
+        if pod.spec.resource_claims:
+            self.classes.forget_represented_classes((key,))
         members = self.gangs[gang_identity(pod)]
-        members.pending.pop(key, None)
+        pending = members.pending.pop(key, None)
+        if pending is not None:
+            self.classes.claim_states.remove_pending_pod(pending, members.identity)
         bound = members.bound.pop(key, None)
         if bound is not None:
             self._remove_bound(*bound)
@@ -341,13 +378,7 @@ class SessionTables:
     def refresh(self) -> None:
         """Update the pending gangs and the indexes of gangs after changes; every session begins with this."""
         self.plugin_failures = dict(self._lasting_failures)
-        if self._are_classes_too_wide:
-            # The parts of all gangs refer to classes. Once for all pods that were added: each may read other labels.
-            for identity, members in self.gangs.items():
-                members.cache.pending = None
-                self._changed[identity] = None
-            self._are_classes_too_wide = False
-        self._forget_classes_with_claims()
+        self._form_outdated_gangs_again()
         for identity in self._changed:
             members = self.gangs[identity]
             if members.pending:
@@ -370,16 +401,24 @@ class SessionTables:
                 del self.gangs[identity]
         self._changed.clear()
 
-    def _forget_classes_with_claims(self) -> None:
-        """Form the classes of pods with ResourceClaims again, if a pod that represents its class may be gone."""
-        if not self._are_claim_users_gone:
-            return
-        self._are_claim_users_gone = False
-        self.classes.forget_classes_with_claims()
-        for identity, members in self.gangs.items():
-            if any(pod.spec.resource_claims for pod in members.pending.values()):
-                members.cache.pending = None
-                self._changed[identity] = None
+    def _form_outdated_gangs_again(self) -> None:
+        """Let `refresh` form the gangs again that have pod classes which are not valid any more."""
+        if self._are_classes_too_wide:
+            # The parts of all gangs refer to classes. Once for all pods that were added: each may read other labels.
+            for members in self.gangs.values():
+                self._form_gang_again(members)
+            self._are_classes_too_wide = False
+        forgotten = set(map(id, self.classes.take_forgotten_classes()))
+        if forgotten:
+            for members in self.pending_gangs:
+                pending = members.cache.pending
+                if pending is not None and any(id(part.pod_class) in forgotten for part in pending.parts):
+                    self._form_gang_again(members)
+
+    def _form_gang_again(self, members: PodGroupState) -> None:
+        """Let `refresh` form the parts of a gang again, since the classes of its pods may be others."""
+        members.cache.pending = None
+        self._changed[members.identity] = None
 
     def offered_capacity(self) -> IntArray:
         """The amounts [N, R] that nodes offer; unbounded for resources that an extender accounts for."""
@@ -465,3 +504,10 @@ class SessionTables:
         """Return the dominant share of requests [R]: the largest fraction of the cluster's cpu, memory or GPUs."""
         columns = self._measured_columns
         return float((requests[columns] / self._total[columns]).max(initial=0.0))
+
+
+def _find_different_objects(before: Sequence[T], present: Sequence[T]) -> Iterator[T]:
+    """Yield the objects that only one of two lists contains; unchanged objects are identical."""
+    for objects, other_objects in ((before, present), (present, before)):
+        unchanged_ids = set(map(id, other_objects))
+        yield from (item for item in objects if id(item) not in unchanged_ids)

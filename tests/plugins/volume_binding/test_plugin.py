@@ -118,7 +118,7 @@ def test_arguments_equal_those_of_kube_scheduler():
 
 def bound(one, name, made, binder, **args):
     plugin = VolumeBinding(VolumeBindingArgs(**args))
-    status = asyncio.run(plugin.prebind(one, name, BindingCycle(made, binder)))
+    status = asyncio.run(plugin.prebind(one, name, BindingCycle.for_pods([one], made, binder)))
     return status.code
 
 
@@ -153,7 +153,7 @@ def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volu
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     one, plugin = claiming("x", "c"), VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=7))
     assert plugin.reserve(one, 0, made, CycleState()).ok
-    cycle = BindingCycle(made, Written(bound=False))
+    cycle = BindingCycle.for_pods([one], made, Written(bound=False))
     with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
         asyncio.run(run_binding_cycle(Pipeline([plugin]), one, "a", cycle))
     assert unreserve_after_session(Pipeline([plugin]), one, "a", made) == ()
