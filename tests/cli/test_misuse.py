@@ -231,7 +231,10 @@ MISUSES = [
     Misuse(
         "decide cluster.yaml --config config-plugin.yaml",
         1,
-        ("config-plugin.yaml: profiles[]", "there is no plugin 'NodeAffinty'; did you mean NodeAffinity?"),
+        (
+            "config-plugin.yaml: profiles[0].plugins.score.enabled[0].name",
+            "there is no plugin 'NodeAffinty'; did you mean NodeAffinity?",
+        ),
     ),
     Misuse("lab run field.yaml", 1, ("field.yaml: gang: unknown field",)),
     Misuse("lab run scenario.yaml --set sedes=1", 1, ("sedes: unknown field; did you mean seeds?",)),
