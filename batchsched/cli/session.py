@@ -66,7 +66,7 @@ class DecidedSession:
     timings: Timings = field(default_factory=dict)
 
     def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
-        """Return the session with explained refusals: whether a gang can ever start, what precedes it, what helps.
+        """Return the session with explained refusals: whether a gang can ever start, and which changes would help.
 
         Recorded sessions do not contain this.
 

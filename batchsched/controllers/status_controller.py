@@ -131,7 +131,7 @@ class StatusController:
             if not self._queued:
                 return
 
-    def has_minimum_placed(self, identity: str) -> bool:
+    def has_only_elastic_pods_left(self, identity: str) -> bool:
         """Return True if minMember pods of a gang are bound or assumed, so that further pods are elastic.
 
         Fewer are enough if none of its pods is pending.

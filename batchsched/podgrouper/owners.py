@@ -116,7 +116,7 @@ class _Head(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
+def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     """Decode an owner of pods, such as a Job, from its JSON.
 
     Raises:
@@ -132,8 +132,8 @@ def read_owner(kind: OwnerKind, raw: bytes) -> Owner:
 
 
 def read_watched_owner(kind: OwnerKind, raw: bytes) -> Owner:
-    """Decode an owner of pods as `read_owner`, and log its warnings."""
-    owner = read_owner(kind, raw)
+    """Decode an owner of pods as `decode_owner`, and log its warnings."""
+    owner = decode_owner(kind, raw)
     for warning in owner.warnings:
         _LOG.warning("%s: %s", owner.title, warning)
     return owner

@@ -66,7 +66,7 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecision(BaseException):
-    """Raised in a decision that tests a change for an explanation, because a session of the scheduler begins.
+    """Ends a trial decision of the explanation worker, because the scheduler begins a session or bindings.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """

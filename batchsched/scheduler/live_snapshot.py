@@ -27,7 +27,7 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import find_manifest_files
-from batchsched.podgrouper.owners import read_owner
+from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import (
     MOST_ADDED_PODS,
@@ -215,7 +215,7 @@ class WhatIf:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
         try:
-            owner = read_owner(kind, msgspec.json.encode(manifest))
+            owner = decode_owner(kind, msgspec.json.encode(manifest))
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
         title = f"{kind.name} {meta['namespace']}/{meta['name']}"

@@ -23,7 +23,7 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.api_server import with_creation_times
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
-from batchsched.podgrouper.owners import find_gang_owner, read_owner
+from batchsched.podgrouper.owners import decode_owner, find_gang_owner
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
@@ -124,7 +124,7 @@ class OfflineCluster:
                 continue
             kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             try:
-                owner = read_owner(kind, bytes(document.raw))
+                owner = decode_owner(kind, bytes(document.raw))
             except msgspec.DecodeError as error:
                 self.record_set_aside(
                     InvalidInput(str(error), file=document.file, object=f"{kind.name} ({document.place})")

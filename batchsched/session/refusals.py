@@ -313,12 +313,12 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
 
     def explain_greedy_result() -> Refusal:
         formulation = formulate(context, [gang], gang.created)
-        return explain_formulation(context, formulation, solve_greedy(formulation.problem))
+        return refusal_of_only_gang(context, formulation, solve_greedy(formulation.problem))
 
     return _explain_safely(gang.key, explain_greedy_result)
 
 
-def explain_formulation(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+def refusal_of_only_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
     """Return the refusal, with its reason, of the only gang in a solver problem."""
     explainer = RefusalExplainer(
         formulation.problem,

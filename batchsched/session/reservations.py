@@ -125,7 +125,9 @@ def compute_reservation(
     held: Sequence[tuple[Pod, int]] = (),
     presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
-    """Return the earliest start of a gang that does not fit now; None if it does not fit after any known end.
+    """Return the earliest time at which a gang that does not fit now can start.
+
+    It is None if the gang does not fit when all running gangs with a known end have ended.
 
     Args:
       context: the tables of the session.

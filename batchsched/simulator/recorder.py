@@ -40,7 +40,7 @@ class UsageRecorder:
         offered = [node.allocatable() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
-    def requests(self, pod: Pod) -> tuple[int, ...]:
+    def requests_of(self, pod: Pod) -> tuple[int, ...]:
         """Return the requests [R] of a pod for each recorded resource, in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
@@ -52,7 +52,7 @@ class UsageRecorder:
 
     def count_gpus(self, pods: Iterable[Pod]) -> int:
         """Return the number of GPUs that these pods request together."""
-        return sum(self.requests(pod)[index] for pod in pods for index in self._devices)
+        return sum(self.requests_of(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
         """Return the number of GPUs that bound pods request on each node, or of pods if they request no GPUs."""
@@ -120,5 +120,5 @@ class UsageRecorder:
 
     def _add(self, amounts: list[int], pods: Iterable[Pod], sign: int) -> None:
         for pod in pods:
-            for index, amount in enumerate(self.requests(pod)):
+            for index, amount in enumerate(self.requests_of(pod)):
                 amounts[index] += sign * amount

@@ -211,7 +211,7 @@ class RelocationNeighbourhood:
         # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
         if (
             int(room.count_fitting(other, targets).sum()) < moves * each
-            or room.place(other, moves * each, targets) < moves * each
+            or room.place_up_to(other, moves * each, targets) < moves * each
         ):
             return None
         room.place_unchecked(request.class_index, sources, np.ones(moves, np.int64))
@@ -305,7 +305,7 @@ class ClearingNeighbourhood:
             return None
         room.place_unchecked(class_index, node, np.ones(1, np.int64))
         for other, count in leaving:
-            if room.place(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
+            if room.place_up_to(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
                 return None
         return 1
 

@@ -10,7 +10,7 @@ from batchsched.config.load import load_configuration
 from batchsched.config.owner_rules import OwnerRule, parse_field_path
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.owners import read_owner
+from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, derive_pod_group_template
 from batchsched.podgrouper.stripping import strip_owner
 from tests.podgrouper.owners import TEMPLATE
@@ -118,8 +118,8 @@ def test_a_stripped_owner_has_the_same_gang_and_no_other_fields(changes):
     kind = kind_of(**changes)
     kept = strip_owner(RUN, kind)
     assert (
-        read_owner(kind, msgspec.json.encode(kept)).grouping
-        == read_owner(kind, msgspec.json.encode(RUN)).grouping
+        decode_owner(kind, msgspec.json.encode(kept)).grouping
+        == decode_owner(kind, msgspec.json.encode(RUN)).grouping
     )
     assert "s3cret" not in str(kept)
     assert "image" not in str({**kept, "spec": {}})

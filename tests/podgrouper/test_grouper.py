@@ -9,7 +9,7 @@ from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.podgrouper.owners import OwnerHandler, read_owner
+from batchsched.podgrouper.owners import OwnerHandler, decode_owner
 from batchsched.podgrouper.pod_group_index import OWNER_LABEL, WRITTEN
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.state.cluster_state import ClusterState
@@ -36,7 +36,7 @@ KINDS = {(kind.name, kind.api_version): kind for kind in OWNERS}
 
 
 def seen(one):
-    found = read_owner(KINDS[one["kind"], API[one["kind"]]], raw(one))
+    found = decode_owner(KINDS[one["kind"], API[one["kind"]]], raw(one))
     assert found is not None
     return found
 

@@ -5,7 +5,7 @@ import copy
 import msgspec
 import pytest
 
-from batchsched.podgrouper.owners import read_owner
+from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.podgrouper.stripping import strip_owner
 from tests.podgrouper.owners import (
@@ -108,7 +108,7 @@ def with_secrets(value):
 
 
 def grouped(kind, manifest):
-    read = read_owner(kind, msgspec.json.encode(manifest))
+    read = decode_owner(kind, msgspec.json.encode(manifest))
     shape = kind.rule(manifest)
     sizes = (
         [

@@ -72,7 +72,7 @@ def test_the_improvement_does_not_depend_on_the_hash_seed():
 def test_gangs_outside_of_a_neighbourhood_keep_their_nodes():
     problem = contended(2)
     solution = solve_greedy(problem)
-    step = NeighbourhoodSelection(problem, 0).choose_neighbourhood(0, 5, solution, everything=False)
+    step = NeighbourhoodSelection(problem, 0).choose_neighbourhood(0, 5, solution, takes_all_gangs=False)
     part = NeighbourhoodProblem(problem, solution, step)
     improved = part.to_whole_problem(
         solution, part.solve(Budget(deterministic=STEP_EFFORT), 0, NoTelemetry())
@@ -92,7 +92,7 @@ def test_the_incumbent_of_a_neighbourhood_is_legal_there():
         part = NeighbourhoodProblem(
             problem,
             solution,
-            selection.choose_neighbourhood(number % 4, number, solution, everything=number < 4),
+            selection.choose_neighbourhood(number % 4, number, solution, takes_all_gangs=number < 4),
         )
         assert verify_solution(part.problem, part.incumbent) == ()
         assert compare_solutions(part.to_whole_problem(solution, part.incumbent), solution) == 0
@@ -103,10 +103,10 @@ def test_a_step_for_a_tier_takes_all_gangs_from_this_tier_down_or_a_part_with_th
     solution, selection = solve_greedy(problem), NeighbourhoodSelection(problem, 0)
     for tier in (1, 2, 3):
         below = np.flatnonzero(problem.gangs.allowed & (problem.gangs.tier >= tier)).tolist()
-        step = selection.choose_neighbourhood(tier, 0, solution, everything=True)
+        step = selection.choose_neighbourhood(tier, 0, solution, takes_all_gangs=True)
         assert step.complete
         assert step.gangs.tolist() == below
-        part = selection.choose_neighbourhood(tier, 9, solution, everything=False).gangs.tolist()
+        part = selection.choose_neighbourhood(tier, 9, solution, takes_all_gangs=False).gangs.tolist()
         assert set(part) <= set(below)
         assert {gang for gang in below if not solution.taken[gang]} <= set(part)
 
@@ -134,7 +134,7 @@ def test_a_neighbourhood_of_a_large_cluster_has_few_pod_classes(monkeypatch: pyt
         part = NeighbourhoodProblem(
             problem,
             solution,
-            selection.choose_neighbourhood(number % 4, number, solution, everything=number < 4),
+            selection.choose_neighbourhood(number % 4, number, solution, takes_all_gangs=number < 4),
         )
         assert 0 < part.size <= 64 * 10
 

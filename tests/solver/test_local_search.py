@@ -27,7 +27,7 @@ def split_small(**more) -> Packing:
 
 def test_a_small_pod_is_moved_to_make_room_for_a_large_one():
     packing = split_small()
-    assert packing.room.place(1, 1) == 0
+    assert packing.room.place_up_to(1, 1) == 0
     assert LocalSearch(packing).place_by_moving(1, 1, None) == 1
     assert verify_solution(packing.problem, packing.to_solution("aggregated")) == ()
 
@@ -114,7 +114,7 @@ def crossed(gain: int, **more) -> Packing:
         packing.taken[gang] = True
     packing.room.place_unchecked(0, np.array([0]), np.array([2]))
     packing.room.place_unchecked(1, np.array([1]), np.array([2]))
-    assert packing.room.place(2, 1) == 0
+    assert packing.room.place_up_to(2, 1) == 0
     return packing
 
 

@@ -124,16 +124,16 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
 
 def test_placing_a_whole_gang_places_no_pod_if_not_all_fit():
     room = FreeCapacity(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
-    assert room.place(0, 5, whole=True) == 0
-    assert room.place(0, 5) == 4
+    assert room.place_up_to(0, 5, whole=True) == 0
+    assert room.place_up_to(0, 5) == 4
     assert room.waiting == [1]
 
 
 def test_at_most_one_node_for_each_pod_is_chosen_and_the_last_takes_the_rest():
     room = FreeCapacity(problem_of([[2], [5], [4], [0]], [{"pods": 6, "demand": [1]}]), plain=True)
-    assert room.place(0, 3) == 3
+    assert room.place_up_to(0, 3) == 3
     assert room.free[0].tolist() == [0, 5, 3, 0]
-    assert room.place(0, 3) == 3
+    assert room.place_up_to(0, 3) == 3
     assert room.free[0].tolist() == [0, 5, 0, 0]
 
 
@@ -148,8 +148,8 @@ def test_triples_are_summed_without_pods_that_were_moved():
 
 def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     room = FreeCapacity(problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 1, "demand": [1]}]))
-    room.place(0, 2)
-    room.place(1, 1)
+    room.place_up_to(0, 2)
+    room.place_up_to(1, 1)
     gone = room.withdraw({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
@@ -159,7 +159,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
 
 def test_only_the_given_nodes_are_used():
     room = FreeCapacity(problem_of([[4], [4], [4]], [{"pods": 9, "demand": [1]}]))
-    assert room.place(0, 9, np.array([1, 2])) == 8
+    assert room.place_up_to(0, 9, np.array([1, 2])) == 8
     assert room.free[0].tolist() == [4, 0, 0]
 
 
@@ -257,9 +257,9 @@ def test_a_quota_suffices_until_it_is_used_up():
         quota_gangs=np.full(1, 9),
     )
     packing = Packing(problem)
-    assert packing.room.quotas.admits_minimum(1)
+    assert packing.room.quotas.may_admit_minimum(1)
     packing.place_gang(0)
-    assert not packing.room.quotas.admits_minimum(1)
+    assert not packing.room.quotas.may_admit_minimum(1)
 
 
 def nodes_of(*, free: list[list[int]], gangs: list[dict], class_index: int = 0, **more) -> list[int]:

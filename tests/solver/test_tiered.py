@@ -446,7 +446,7 @@ def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
     for classes, held in (((0, 0), False), ((0, 1), True)):
         packing = Packing(problem)
         for class_index in classes:
-            packing.room.place(class_index, 1, None)
+            packing.room.place_up_to(class_index, 1, None)
         assert rounding._holds(packing, 0) is held
 
 

@@ -143,8 +143,8 @@ def as_mapping(value: object) -> Manifest:
     return value if isinstance(value, dict) else {}
 
 
-def as_mappings(value: object) -> Sequence[Manifest]:
-    """Return the mappings in a list of a manifest."""
+def mappings_in(value: object) -> Sequence[Manifest]:
+    """Return the entries of a list that are mappings; others are skipped, and a value that is no list has none."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 

@@ -15,8 +15,8 @@ from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.manifests.conversion.converted import (
     SourceObject,
     as_mapping,
-    as_mappings,
     format_amounts,
+    mappings_in,
     new_queue,
 )
 
@@ -164,9 +164,9 @@ def _weight(queue: SourceObject) -> float:
 
 def _quotas(queue: SourceObject) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield the path, the resource and the quota of each flavor and resource."""
-    for group_index, group in enumerate(as_mappings(queue.spec.get("resourceGroups"))):
-        for flavor_index, flavor in enumerate(as_mappings(group.get("flavors"))):
-            for index, quota in enumerate(as_mappings(flavor.get("resources"))):
+    for group_index, group in enumerate(mappings_in(queue.spec.get("resourceGroups"))):
+        for flavor_index, flavor in enumerate(mappings_in(group.get("flavors"))):
+            for index, quota in enumerate(mappings_in(flavor.get("resources"))):
                 path = f"spec.resourceGroups[{group_index}].flavors[{flavor_index}].resources[{index}]"
                 yield path, str(quota.get("name", "")), quota
 

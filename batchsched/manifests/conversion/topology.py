@@ -7,8 +7,8 @@ from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
 from batchsched.manifests.conversion.converted import (
     SourceObject,
     as_mapping,
-    as_mappings,
     batchsched_manifest,
+    mappings_in,
 )
 
 
@@ -20,7 +20,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
     converted = []
     for topology in topologies:
         topology.warn_of_unconverted_fields(("levels",), {})
-        labels = [str(level.get("nodeLabel", "")) for level in as_mappings(topology.spec.get("levels"))]
+        labels = [str(level.get("nodeLabel", "")) for level in mappings_in(topology.spec.get("levels"))]
         levels = [{"name": label, "nodeLabel": label} for label in labels]
         converted.append(batchsched_manifest("Topology", topology.name, {"levels": levels}))
     return converted
@@ -60,7 +60,7 @@ def _members(node: SourceObject, by_name: Mapping[str, SourceObject]) -> set[str
     seen, waiting = {node.name}, [node]
     while waiting:
         hyper_node = waiting.pop()
-        for index, member in enumerate(as_mappings(hyper_node.spec.get("members"))):
+        for index, member in enumerate(mappings_in(hyper_node.spec.get("members"))):
             selector = as_mapping(member.get("selector"))
             name = as_mapping(selector.get("exactMatch")).get("name")
             if not isinstance(name, str):

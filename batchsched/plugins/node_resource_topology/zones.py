@@ -67,7 +67,10 @@ class NumaNode:
 
 
 def read_topology(topology: NodeResourceTopology) -> NumaNode:
-    """Return what a NodeResourceTopology states. Zones of other types, and without a valid number, are ignored."""
+    """Return the NUMA zones of a node with the policy and scope of its topology manager.
+
+    Zones of other types, and without a valid number, are ignored.
+    """
     policy, scope = _DEPRECATED.get(next(iter(topology.topology_policies or ()), ""), ("none", "container"))
     for attribute in topology.attributes or ():
         if attribute.name == _POLICY and attribute.value in _POLICIES:

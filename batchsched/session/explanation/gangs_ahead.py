@@ -38,7 +38,7 @@ class OrderPosition:
 def list_order_positions(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
-    """Return the positions in the gang order of all pending gangs that may use their queues, by their keys."""
+    """Return the position in the gang order of each pending gang that is allowed in its queue, by its key."""
     gangs = report_pending_gangs(snapshot, profile, now, pause)
     return {gang.pod_group: OrderPosition(place, gang.share) for place, gang in enumerate(gangs)}
 

@@ -292,8 +292,8 @@ def _gates(view: GangView) -> Iterator[ChangeOption]:
 def _users(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that charge the gang to one user if its pods have several."""
     members = view.gang.members
-    users = sorted(user for user in members.users if user)
-    if len(members.users) > 1 and members.group is not None:
+    users = sorted(user for user in members.users_of_pods if user)
+    if len(members.users_of_pods) > 1 and members.group is not None:
         for user in users[:MAX_ALTERNATIVES]:
             path = json_pointer("metadata", "labels", USER_LABEL)
             yield _single(InputChange(set=pod_group_reference(members.key), path=path, value=user))

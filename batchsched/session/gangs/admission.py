@@ -80,7 +80,7 @@ class Admission:
             return Refusal(pod_group=key, reason="NamespaceNotSelected", message=message)
         # The gang is charged to one user as a whole, so pods of another user would evade the limit of that user.
         limiting = self.tables.queues.find_user_limits(members.queue)
-        if limiting and len(users := members.users) > 1:
+        if limiting and len(users := members.users_of_pods) > 1:
             return Refusal(pod_group=key, reason="SeveralUsers", message=_several_users(limiting, users))
         try:
             self.levels.levels_of_gang(members.group)

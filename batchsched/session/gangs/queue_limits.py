@@ -126,7 +126,7 @@ def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
     """
     limits = tables.queues.limits(
-        (members.queue, user) for members in tables.gangs.values() for user in members.users
+        (members.queue, user) for members in tables.gangs.values() for user in members.users_of_pods
     )
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)

@@ -21,10 +21,10 @@ from batchsched.session.joint.formulation import Formulation, formulate
 from batchsched.session.joint.proposal import planned_pods_by_gang
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import (
-    explain_formulation,
     explain_gang,
     out_of_turn_refusal,
     outside_window_refusal,
+    refusal_of_only_gang,
     rolled_back_refusal,
 )
 from batchsched.session.reservations import (
@@ -329,7 +329,7 @@ class InOrderSelection:
             return AttemptResult.STUCK
         if not self._brief:
             with self._run.telemetry.time_gang(formulation.gangs[0].key):
-                self._refusals.append(explain_formulation(self._context, formulation, solution))
+                self._refusals.append(refusal_of_only_gang(self._context, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:

@@ -136,7 +136,7 @@ class PodGroupState:
         return self.cache.user
 
     @property
-    def users(self) -> frozenset[str]:
+    def users_of_pods(self) -> frozenset[str]:
         """All users, stated by labels, of the gang's pods; "" stands for pods without the label."""
         return frozenset(map(self.user_of_pod, self._pods))
 

@@ -123,7 +123,7 @@ class PodSpecIndex:
             failures.append(error)
         return self._signatures.setdefault(signature, len(self._signatures))
 
-    def requests(self, pod: Pod) -> dict[str, int]:
+    def requests_of(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
         if not may_be_resized(pod):
             return self.spec_values_of(pod).requests
@@ -272,7 +272,7 @@ class PodClassTable:
         info = self._specs.spec_values_of(pod)
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
-        for resource, amount in self._specs.requests(pod).items():
+        for resource, amount in self._specs.requests_of(pod).items():
             # A resource without a column is offered by no node; admission refuses pending pods that request it.
             if resource in self._columns:
                 requests[self._columns[resource]] += amount

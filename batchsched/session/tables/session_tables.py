@@ -151,7 +151,7 @@ class SessionTables:
             """Return the requests of a pod, which are computed once for each distinct spec."""
             if next(spec_numbers) % PODS_BETWEEN_PAUSES == 0:
                 pause()
-            return self.specs.requests(pod)
+            return self.specs.requests_of(pod)
 
         return ResourceNames(snapshot, requests_of)
 

@@ -55,7 +55,7 @@ class NeighbourhoodSelection:
         return GangNeighbourhood(np.flatnonzero(free), complete=False)
 
     def choose_neighbourhood(
-        self, tier: int, step: int, solution: Solution, *, everything: bool
+        self, tier: int, step: int, solution: Solution, *, takes_all_gangs: bool
     ) -> GangNeighbourhood:
         """Return the gangs that a step places again: all gangs of a tier and of lower tiers, or a part of them.
 
@@ -63,14 +63,14 @@ class NeighbourhoodSelection:
           tier: the highest tier of the gangs.
           step: the number of the step; other steps take another part.
           solution: the solution that the step is to improve.
-          everything: take all these gangs, if they are not too many. A step for all gangs of the session would only
-            repeat the rounds, so it takes a part in any case.
+          takes_all_gangs: take all these gangs, if they are not too many. A step for all gangs of the session would
+            only repeat the rounds, so it takes a part in any case.
         """
         gangs = self._problem.gangs
         random = np.random.default_rng([self._seed, step])
         eligible = gangs.allowed & (gangs.tier >= tier)
         drawn = random.random(len(eligible)) >= KEPT_SHARE
-        part = eligible & (~solution.taken | drawn | (everything and tier > 0))
+        part = eligible & (~solution.taken | drawn | (takes_all_gangs and tier > 0))
         order = np.flatnonzero(part)[random.permutation(int(part.sum()))]
         within = np.cumsum(self._classes[order]) <= self._max_classes
         chosen = np.sort(order[within])

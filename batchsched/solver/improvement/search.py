@@ -106,7 +106,7 @@ class _Schedule:
         return self.turns[0]
 
     @property
-    def everything(self) -> bool:
+    def takes_all_gangs(self) -> bool:
         """Whether the next step takes all gangs of the tier and the tiers below."""
         return self.step < self.tiers or self.due > 0
 
@@ -183,7 +183,7 @@ class _Search:
         """The step of the next turn; None if it cannot gain."""
         tier, number = schedule.tier, schedule.step
         neighbourhood = self._selection.choose_neighbourhood(
-            tier, number, self.solution, everything=schedule.everything
+            tier, number, self.solution, takes_all_gangs=schedule.takes_all_gangs
         )
         if tier >= schedule.proved or self.solution.taken[neighbourhood.gangs].all():
             return None

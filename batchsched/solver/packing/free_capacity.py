@@ -68,7 +68,9 @@ class FreeCapacity:
         fit *= mask
         return fit
 
-    def place(self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False) -> int:
+    def place_up_to(
+        self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False
+    ) -> int:
         """Place up to `want` pods of a pod class, on the given nodes or on any node.
 
         Args:

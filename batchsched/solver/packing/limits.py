@@ -75,7 +75,7 @@ class QuotaLedger:
         """
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
-    def admits_minimum(self, gang: int) -> bool:
+    def may_admit_minimum(self, gang: int) -> bool:
         """Tell whether queue limits may admit a gang's minimum number of pods; only the answer False is certain.
 
         None of the gang's pods may be placed already.

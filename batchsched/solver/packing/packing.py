@@ -165,7 +165,7 @@ class Packing:
         if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
-        if not room.quotas.admits_gang(gang) or not room.quotas.admits_minimum(gang):
+        if not room.quotas.admits_gang(gang) or not room.quotas.may_admit_minimum(gang):
             return None
         members = self.members_of_gang(gang)
         need = self.needs[gang]
@@ -212,7 +212,7 @@ class Packing:
         mark = self.room.checkpoint()
         cell, settled = self._cell(gang, part)
         if settled:
-            got = self.room.place(class_index, want, cell)
+            got = self.room.place_up_to(class_index, want, cell)
         else:
             got = self._surplus_where_most_fit(gang, part, class_index, want, check)
         if check and self.room.rows.rows and got and not self.room.rows.is_satisfied(gang):
@@ -282,7 +282,9 @@ class Packing:
         if need == members.pods:
             # A gang that needs all its pods has no choice among classes: each must fit as a whole.
             return all(
-                room.place(c, room.waiting[c], nodes, whole=True) for c in members.classes if room.waiting[c]
+                room.place_up_to(c, room.waiting[c], nodes, whole=True)
+                for c in members.classes
+                if room.waiting[c]
             )
         placed = 0
         for part in members.parts:
@@ -300,7 +302,7 @@ class Packing:
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
-                placed += self.room.place(c, min(want - placed, self.room.waiting[c]), nodes)
+                placed += self.room.place_up_to(c, min(want - placed, self.room.waiting[c]), nodes)
         return placed
 
     def _in_domains(self, gang: int, members: GangMembers) -> bool:
@@ -480,14 +482,18 @@ class Packing:
         missing, used_first = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in used_first:
             if missing > 0:
-                missing -= self.room.place(class_index, missing, self.nodes_in_domains(level, [domain], cell))
+                missing -= self.room.place_up_to(
+                    class_index, missing, self.nodes_in_domains(level, [domain], cell)
+                )
         while missing > 0:
             capacity = self.count_fitting_by_domain(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= missing)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place(class_index, missing, self.nodes_in_domains(level, [tightest], cell))
+            placed = self.room.place_up_to(
+                class_index, missing, self.nodes_in_domains(level, [tightest], cell)
+            )
             if placed == 0:
                 break
             missing -= placed

@@ -61,7 +61,7 @@ def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None
 
 
 def pool_keys(model: TieredModel) -> list[PoolKey]:
-    """Return the amounts by which each pool [P] of a model is found again in another problem."""
+    """Return a key for each node pool [P], by which the same pool is found in another problem."""
     problem, devices = model.problem, list(model.packing.room.slots.devices)
     seen: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     keys: list[PoolKey] = []

@@ -114,7 +114,7 @@ class GangEjection:
         room.count_gang(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
-            placed = room.place(class_index, want)
+            placed = room.place_up_to(class_index, want)
             if (
                 placed < want
                 and self._search.place_by_moving(class_index, want - placed, None) < want - placed
@@ -480,9 +480,9 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
         pools = aggregate.pools
         for p, pods in _whole(share, order.pods):
             where = pools.nodes[p] if nodes is None else nodes[pools.of_node[nodes] == p]
-            placed += room.place(order.class_index, min(pods, order.pods - placed), where)
+            placed += room.place_up_to(order.class_index, min(pods, order.pods - placed), where)
     if placed < order.pods and settled:
-        placed += room.place(order.class_index, order.pods - placed, nodes)
+        placed += room.place_up_to(order.class_index, order.pods - placed, nodes)
     return placed
 
 

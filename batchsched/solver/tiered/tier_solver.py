@@ -132,7 +132,7 @@ class TierSolver:
 
     @cached_property
     def transport(self) -> PoolTransport:
-        """The linear program that divides the pods of a choice among the node pools."""
+        """The linear program that divides the chosen pods among the node pools."""
         return PoolTransport(self.aggregate)
 
     def _variables_of_tier(self, tier: int) -> IntArray:

@@ -193,7 +193,7 @@ class _PlanPlacement:
             cell, is_chosen = self._cell(class_index)
             if gang in self._lost or not is_chosen or missing <= 0:
                 continue
-            placed = packing.room.place(class_index, missing, cell)
+            placed = packing.room.place_up_to(class_index, missing, cell)
             if placed < missing and search is not None:
                 placed += search.place_by_moving(class_index, missing - placed, cell)
             if placed < missing and packing.members_of_gang(gang).pods == packing.needs[gang]:
