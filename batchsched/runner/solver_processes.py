@@ -10,6 +10,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from multiprocessing import get_context, parent_process
 from queue import SimpleQueue
@@ -26,8 +27,8 @@ R = TypeVar("R")
 
 _LOG = logging.getLogger(__name__)
 
-MAX_STARTS: Final = 3
-"""How often a process is started; one that is lost more often is not started again."""
+MAX_LOSSES: Final = 3
+"""How often in a row a process may be lost; then it is not started again."""
 LOST: Final = (BrokenExecutor, CancelledError, OSError, MemoryError, pickle.PicklingError)
 """Errors of a process, as opposed to those of its function. A timeout is an OSError."""
 
@@ -42,7 +43,9 @@ class SolverProcesses(SolverWorkers):
     def __init__(self, workers: int) -> None:
         self._count = workers
         self._numbers = count(1)
-        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        self._idle: SimpleQueue[_Process | None] = SimpleQueue()
+        """Processes without a function; None wakes the threads that wait for one if none is left."""
+        self._left = workers - 1
         for _ in range(workers - 1):
             self._idle.put(_Process())
         # Each thread waits for one process, so that functions that have not started can be withdrawn.
@@ -57,23 +60,42 @@ class SolverProcesses(SolverWorkers):
     def share(self, value: object) -> SharedInput:
         return _Shared(self, next(self._numbers), pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
-    def submit(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> "Future[R]":
+    def submit(
+        self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A
+    ) -> PendingResult[R]:
         """Submit a function of a pickled shared input with a number, and of one argument."""
+        used: list[_Process] = []
 
         def call() -> R:
             process = self._idle.get()
+            if process is None:
+                self._idle.put(None)
+                raise BrokenExecutor("all processes were lost too often")
+            used.append(process)
             try:
                 return process.call(number, data, function, argument)
             finally:
-                self._idle.put(process)
+                used.clear()
+                self._put_back(process)
 
-        return self._threads.submit(call)
+        return _Pending(self._threads.submit(call), used)
+
+    def _put_back(self, process: "_Process") -> None:
+        if process.losses < MAX_LOSSES:
+            self._idle.put(process)
+            return
+        _LOG.error("a process of the solver was lost %d times, and is not started again", process.losses)
+        self._left -= 1
+        if not self._left:
+            self._idle.put(None)
 
     def close(self) -> None:
         """End the processes after the functions that have started."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
-            self._idle.get().close()
+            process = self._idle.get()
+            if process is not None:
+                process.close()
 
 
 class _Process:
@@ -81,7 +103,9 @@ class _Process:
 
     def __init__(self) -> None:
         self._executor: ProcessPoolExecutor | None = None
-        self._loaded, self._starts = 0, 0
+        self._loaded, self._pid = 0, 0
+        self.losses = 0
+        """How often in a row the process was lost."""
 
     def call(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> R:
         """Call a function in the process and return its result; one thread at a time.
@@ -91,26 +115,34 @@ class _Process:
         """
         executor = self._started()
         try:
+            if not self._pid:
+                self._pid = executor.submit(os.getpid).result()
             if self._loaded != number:
                 executor.submit(_load, data).result()
                 self._loaded = number
-            return executor.submit(_call, function, argument).result()
+            result: R = executor.submit(_call, function, argument).result()
         except BrokenExecutor:
             _LOG.warning("a process of the solver ended; its work is done by the session's own process")
+            self.losses += 1
             self.close()
             raise
+        self.losses = 0
+        return result
+
+    def kill(self) -> None:
+        """Kill the process, because it hangs: the thread that waits for it would keep the program from ending."""
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process; the next call starts another one."""
         if self._executor is not None:
             self._executor.shutdown()
-        self._executor, self._loaded = None, 0
+        self._executor, self._loaded, self._pid = None, 0, 0
 
     def _started(self) -> ProcessPoolExecutor:
         if self._executor is None:
-            if self._starts == MAX_STARTS:
-                raise BrokenExecutor("the process was lost too often")
-            self._starts += 1
             self._executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
         return self._executor
 
@@ -124,18 +156,18 @@ class _Shared(SharedInput):
     @override
     def submit(self, function: Callable[[S, A], R], argument: A, /) -> PendingResult[R]:
         try:
-            return _Pending(self._processes.submit(self._number, self._data, function, argument))
+            return self._processes.submit(self._number, self._data, function, argument)
         except RuntimeError as error:  # the interpreter ends, and starts no more threads
             lost: Future[R] = Future()
             lost.set_exception(BrokenExecutor(str(error)))
-            return _Pending(lost)
+            return _Pending(lost, [])
 
 
 class _Pending(PendingResult[R], Generic[R]):
-    """The result of a submitted function."""
+    """The result of a submitted function, and the process that computes it now, if it has begun."""
 
-    def __init__(self, future: "Future[R]") -> None:
-        self._future = future
+    def __init__(self, future: "Future[R]", used: list[_Process]) -> None:
+        self._future, self._used = future, used
 
     @override
     def withdraw(self) -> bool:
@@ -149,6 +181,10 @@ class _Pending(PendingResult[R], Generic[R]):
     def wait(self, seconds: float) -> R | None:
         try:
             return self._future.result(seconds)
+        except TimeoutError:
+            for process in tuple(self._used):
+                process.kill()
+            return None
         except LOST:
             return None
 
