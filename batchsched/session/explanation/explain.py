@@ -44,7 +44,6 @@ from batchsched.session.explanation.verification import (
 )
 from batchsched.session.feasibility_report import snapshot_after_decision
 from batchsched.session.refusals import OUTBID
-from batchsched.session.session import Session
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
@@ -59,6 +58,7 @@ EXCEEDING_REASONS: Final = frozenset(
 )
 """Reasons of gangs that ask for too much or too special nodes; other reasons state all that there is to say."""
 NEVER: Final = "can never start on this cluster: "
+NOT_THE_QUEUE: Final = "its pods do not fit together on the empty nodes"
 NOT_VERIFIED: Final = "; what would help is not verified, since the budget for explanations is spent"
 
 
@@ -223,9 +223,10 @@ class RefusalVerifier:
             )
         exceeded = None
         if not startable and refusal.reason in EXCEEDING_REASONS:
-            exceeded = find_limit_exceeded_in_empty_cluster(emptied) or self._refusal_alone(
-                empty_cluster, refusal, budget
-            )
+            exceeded = find_limit_exceeded_in_empty_cluster(emptied)
+            if exceeded is None and refusal.reason == "QueueLimit":
+                # Other gangs use the queue, and would not be in the way if this one fitted on the nodes.
+                exceeded = ExceededLimit("QueueLimit", f"{NOT_THE_QUEUE}; in this session, {refusal.message}")
         alone = msgspec.structs.replace(
             refusal,
             reason=refusal.reason if exceeded is None else exceeded.reason,
@@ -233,28 +234,6 @@ class RefusalVerifier:
             message=_message(refusal, startable, exceeded, ()),
         )
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
-
-    def _refusal_alone(
-        self, empty_cluster: Snapshot, refusal: Refusal, budget: ExplanationBudget
-    ) -> ExceededLimit | None:
-        """Return why a session refuses the gang on the emptied cluster; None if the budget does not allow it.
-
-        The refusal of the session itself may be due to other gangs.
-        """
-        work = estimate_decision_work(empty_cluster)
-        if budget.remaining < work:
-            return None
-        session = Session(empty_cluster, self._decided.profile, pause=self._pause)
-        decision = session.decide(self._decided.now, self._decided.seed, with_evictions=False)
-        budget.spend(work + session.solver_work)
-        return next(
-            (
-                ExceededLimit(alone.reason, alone.message)
-                for alone in decision.refusals
-                if alone.pod_group == refusal.pod_group
-            ),
-            None,
-        )
 
     def can_continue(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
         """Return whether the explanation of a refusal is incomplete and the budget allows to decide once again."""

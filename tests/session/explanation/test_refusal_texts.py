@@ -339,7 +339,7 @@ def test_gang_above_guarantee_and_borrowing_limit_is_told_about_both():
     )
 
 
-def test_gang_that_no_rack_holds_is_not_refused_for_a_limit_that_others_use():
+def test_limit_that_others_use_is_not_the_reason_why_a_gang_that_no_rack_holds_can_never_start():
     tree = gang("two-kinds", 2, 3, requests=EIGHT, queue="q", topology={"required": "rack"})
     tree = replace(tree, pods=(*tree.pods, pod("small", group="two-kinds", gpu=7)))
     snapshot = cluster(
@@ -350,9 +350,9 @@ def test_gang_that_no_rack_holds_is_not_refused_for_a_limit_that_others_use():
         topologies=(topology("block", "rack"),),
     )
     refused = explained(snapshot)["team/two-kinds"]
-    assert refused.reason == "InsufficientTopologyCapacity"
-    assert refused.message.startswith(
-        "can never start on this cluster: 2 of the 3 pods it needs fit in rack r0"
+    assert refused.message == (
+        "can never start on this cluster: its pods do not fit together on the empty nodes; in this session, "
+        "the limit of queue q is short of nvidia.com/gpu 7"
     )
 
 
