@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, count
 
 import msgspec
 
@@ -20,7 +21,8 @@ def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
     In a cluster, the controller creates them after the pods. A pod of a cluster that lacks a claim still waits for it.
     """
     new_pods = [pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_new_pod(pod)]
-    pods, claims = create_claims_from_templates(new_pods, snapshot.resource_claim_templates)
+    existing = (claim.key for claim in snapshot.resource_claims)
+    pods, claims = create_claims_from_templates(new_pods, snapshot.resource_claim_templates, existing)
     if not claims:
         return snapshot
     by_key = {pod.key: pod for pod in pods}
@@ -37,13 +39,19 @@ def is_new_pod(pod: Pod) -> bool:
 
 
 def create_claims_from_templates(
-    pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate]
+    pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate], existing: Iterable[str] = ()
 ) -> tuple[tuple[Pod, ...], tuple[ResourceClaim, ...]]:
     """Return pods with the claims that they get from templates and do not have yet in their status, and these claims.
 
     A pod without a UID gets one, by which its claims name their owner. A claim is not created if its template does not
     exist.
+
+    Args:
+      pods: the pods.
+      templates: all templates.
+      existing: `namespace/name` of the existing claims, with names that no new claim gets.
     """
+    taken = set(existing)
     by_key = {
         f"{template.metadata.namespace or 'default'}/{template.name}": template for template in templates
     }
@@ -51,7 +59,7 @@ def create_claims_from_templates(
     created: list[ResourceClaim] = []
     for pod in pods:
         owner = pod if pod.metadata.uid or not pod.spec.resource_claims else _with_uid(pod)
-        claims = tuple(_missing_claims(owner, by_key))
+        claims = tuple(_missing_claims(owner, by_key, taken))
         created.extend(claim for _, claim in claims)
         with_claims.append(_with_statuses(owner, claims))
     return tuple(with_claims), tuple(created)
@@ -65,7 +73,7 @@ def _with_uid(pod: Pod) -> Pod:
 
 
 def _missing_claims(
-    pod: Pod, templates: Mapping[str, ResourceClaimTemplate]
+    pod: Pod, templates: Mapping[str, ResourceClaimTemplate], taken: set[str]
 ) -> Iterator[tuple[str, ResourceClaim]]:
     """Yield the claims that a pod gets from templates and does not have yet, each with its name in the pod's spec."""
     present = {status.name for status in pod.status.resource_claim_statuses or ()}
@@ -76,9 +84,11 @@ def _missing_claims(
         owner = OwnerReference(
             api_version="v1", kind="Pod", name=pod.name, uid=pod.metadata.uid, controller=True
         )
-        metadata = ObjectMeta(
-            name=f"{pod.name}-{entry.name}", namespace=pod.namespace, owner_references=(owner,)
-        )
+        prefix = f"{pod.name}-{entry.name}"
+        names = chain((prefix,), (f"{prefix}-{number}" for number in count(1)))
+        name = next(name for name in names if f"{pod.namespace}/{name}" not in taken)
+        taken.add(f"{pod.namespace}/{name}")
+        metadata = ObjectMeta(name=name, namespace=pod.namespace, owner_references=(owner,))
         yield entry.name, ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 

@@ -130,7 +130,9 @@ def with_claims(workload: Workload) -> Workload:
     claims: list[ResourceClaim] = list(cluster.resource_claims)
     arrivals = []
     for arrival in workload.arrivals:
-        arriving, created = create_claims_from_templates(arrival.pods, cluster.resource_claim_templates)
+        arriving, created = create_claims_from_templates(
+            arrival.pods, cluster.resource_claim_templates, (claim.key for claim in claims)
+        )
         claims.extend(created)
         arrivals.append(replace(arrival, pods=arriving))
     return replace(
