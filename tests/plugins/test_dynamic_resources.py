@@ -13,6 +13,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
 from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
+from batchsched.plugins.dynamic_resources.extended_resources import extended_claim_key
 from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, node, pod, refusals, table
 
@@ -166,3 +167,10 @@ def test_devices_are_searched_again_after_a_node_was_added():
     assert refusals(DynamicResources(), asking, made) == refused
     made.replace_nodes([node("0"), *made.nodes])
     assert refusals(DynamicResources(), asking, made) == refused
+
+
+def test_pods_of_one_name_reserve_devices_for_extended_resources_under_keys_of_their_own():
+    """A new pod may be placed while the deleted pod with its name is still being bound."""
+    old = pod("a")
+    new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="of the new pod"))
+    assert extended_claim_key(old) != extended_claim_key(new)

@@ -121,9 +121,12 @@ def request_mappings(
     )
 
 
-def extended_claim_key(pod: str) -> str:
-    """Return the key under which a session reserves devices for the extended resources of a pod."""
-    return f"{pod}/{IN_MEMORY_NAME}"
+def extended_claim_key(pod: Pod) -> str:
+    """Return the key under which a session reserves devices for the extended resources of a pod.
+
+    It contains the UID: a new pod with the name of a deleted one may be placed while that one is still being bound.
+    """
+    return f"{pod.key}/{pod.metadata.uid}/{IN_MEMORY_NAME}"
 
 
 def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:

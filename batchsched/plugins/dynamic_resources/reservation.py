@@ -176,7 +176,7 @@ def _created_claim(
     claim = build_extended_resource_claim(pod, resources, class_of_resource)
     metadata = msgspec.structs.replace(claim.metadata, name=extended_claim_name(pod))
     return CreatedClaim(
-        extended_claim_key(pod.key),
+        extended_claim_key(pod),
         msgspec.structs.replace(claim, metadata=metadata),
         request_mappings(pod, resources, class_of_resource),
     )
