@@ -45,7 +45,7 @@ class SolverProcesses(SolverWorkers):
         self._numbers = count(1)
         self._idle: SimpleQueue[_Process | None] = SimpleQueue()
         """Processes without a function; None wakes the threads that wait for one if none is left."""
-        self._left = workers - 1
+        self._usable_count = workers - 1
         for _ in range(workers - 1):
             self._idle.put(_Process())
         # Each thread waits for one process, so that functions that have not started can be withdrawn.
@@ -85,8 +85,8 @@ class SolverProcesses(SolverWorkers):
             self._idle.put(process)
             return
         _LOG.error("a process of the solver was lost %d times, and is not started again", process.losses)
-        self._left -= 1
-        if not self._left:
+        self._usable_count -= 1
+        if not self._usable_count:
             self._idle.put(None)
 
     def close(self) -> None:
