@@ -64,15 +64,7 @@ class QueueTree:
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
-        self._limits = {
-            name: QueueLimit(
-                name,
-                _at_most(queue.spec),
-                queue.spec.max_running_pod_groups,
-                bound_by_borrowing=_bound_by_borrowing(queue.spec),
-            )
-            for name, queue in self._queues.items()
-        }
+        self._limits = {name: _limit_of_subtree(name, queue.spec) for name, queue in self._queues.items()}
         for name, queue in self._queues.items():
             if queue.spec.parent is not None and queue.spec.parent not in self:
                 raise InvalidInput(
@@ -159,18 +151,18 @@ class QueueTree:
             yield QueueLimit(", ".join(highest), together, kept=highest)
 
 
-def _at_most(spec: QueueSpec) -> dict[str, int]:
+def _limit_of_subtree(name: str, spec: QueueSpec) -> QueueLimit:
     """Return the maximum usage of a queue by resource: its limit, and its guarantee plus its borrowing limit."""
     most, guarantee = dict(parse_amounts(spec.limit)), parse_amounts(spec.guarantee)
+    bound_by_borrowing: set[str] = set()
     for resource, borrowed in parse_amounts(spec.borrowing_limit).items():
         bound = guarantee.get(resource, 0) + borrowed
-        most[resource] = min(most.get(resource, bound), bound)
-    return most
-
-
-def _bound_by_borrowing(spec: QueueSpec) -> frozenset[str]:
-    limit = parse_amounts(spec.limit)
-    return frozenset(resource for resource, most in _at_most(spec).items() if most != limit.get(resource))
+        if resource not in most or bound < most[resource]:
+            most[resource] = bound
+            bound_by_borrowing.add(resource)
+    return QueueLimit(
+        name, most, spec.max_running_pod_groups, bound_by_borrowing=frozenset(bound_by_borrowing)
+    )
 
 
 def _kept(spec: QueueSpec) -> dict[str, int]:
