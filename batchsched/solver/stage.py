@@ -55,8 +55,9 @@ def solve(
       seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
       telemetry: receives the duration of each step.
       workers: processes that the search may use; the solution is the same without them.
-      start: placements and capacity prices of an earlier solve; None for none. It is not read if the problem is small
-        enough for the exact model, has a strict order, or has cuts.
+      start: placements and capacity prices of an earlier solve; None if the solution is no start of a later one, so
+        that it needs no prices. It is not read if it has no placements, or if the problem is small enough for the
+        exact model, has a strict order, or has cuts.
 
     Returns:
       a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
@@ -134,13 +135,14 @@ def _solved_from_start(
     workers: SolverWorkers | None,
 ) -> Solution:
     """Solve from a start, and without it if there is none or if the answer is not near its bounds."""
-    if start is None or admissible.ordered or admissible.cuts or _is_small(admissible, budget):
-        return _solved(admissible, budget, seed, telemetry, workers)
+    reads_prices = start is not None
+    if not start or admissible.ordered or admissible.cuts or _is_small(admissible, budget):
+        return _solved(admissible, budget, seed, telemetry, workers, reads_prices=reads_prices)
     warm = solve_from_start(admissible, start, budget, seed, telemetry)
     if warm.is_near:
         return warm.solution
     # A bad start must cost time only: the placements of the start would draw the rounds towards it.
-    fresh = _solved(admissible, budget, seed, telemetry, workers)
+    fresh = _solved(admissible, budget, seed, telemetry, workers, reads_prices=True)
     better = warm.solution if compare_solutions(warm.solution, fresh) > 0 else fresh
     return replace(
         better,
@@ -152,7 +154,13 @@ def _solved_from_start(
 
 
 def _solved(
-    admissible: Problem, budget: Budget, seed: int, telemetry: Telemetry, workers: SolverWorkers | None
+    admissible: Problem,
+    budget: Budget,
+    seed: int,
+    telemetry: Telemetry,
+    workers: SolverWorkers | None,
+    *,
+    reads_prices: bool,
 ) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_repeatedly_refused_gangs(admissible)
@@ -197,7 +205,7 @@ def _solved(
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
         answer = stage.with_bounds(improved) if gained else improved
-    return replace(answer, prices=stage.capacity_prices()[-MAX_PRICES:])
+    return replace(answer, prices=stage.capacity_prices()[-MAX_PRICES:]) if reads_prices else answer
 
 
 def _with_planned_gangs(

@@ -55,6 +55,10 @@ class WarmStart:
     gap: float = 0.0
     prices: tuple[CapacityPrices, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether the start has placements."""
+        return bool(self.classes.size)
+
     def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:
         """Return the start for a problem with only these classes [C'] of `size` ones, numbered in this order."""
         number = np.full(size, -1, np.int32)
@@ -67,3 +71,6 @@ class WarmStart:
 
 MAX_PRICES: Final = 16
 """Maximum number of capacity prices that a start contains: the newest ones."""
+_NONE: Final = np.zeros(0, np.int32)
+NO_PLACEMENTS: Final = WarmStart(_NONE, _NONE, _NONE)
+"""The start of the first solve of several."""

@@ -16,7 +16,7 @@ import numpy as np
 from batchsched.solver.objective import TIER_TOLERANCE
 from batchsched.solver.problem import Budget, Solution
 from batchsched.solver.stage import solve
-from batchsched.solver.start import WarmStart
+from batchsched.solver.start import NO_PLACEMENTS, WarmStart
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import Fill, Instance
 from bench.solver.problems import to_problem
@@ -86,7 +86,7 @@ def _classes(instance: Instance) -> list[tuple[str, int]]:
 
 def measure_start(instance: Instance, changed: Instance, budget: Budget, seed: int) -> WarmResult:
     """Solve the changed instance with and without a start, in turn, and compare the answers."""
-    last = solve(to_problem(instance), budget)
+    last = solve(to_problem(instance), budget, start=NO_PLACEMENTS)
     problem = to_problem(changed)
     start = start_of(last, instance, changed)
     fresh_seconds, warm_seconds = list[float](), list[float]()

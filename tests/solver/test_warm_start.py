@@ -16,7 +16,7 @@ from batchsched.solver.objective import compare_solutions, count_placed_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.stage import solve
-from batchsched.solver.start import CapacityPrices, SlotPrice, WarmStart
+from batchsched.solver.start import NO_PLACEMENTS, CapacityPrices, SlotPrice, WarmStart
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.prices import add_price_rows, pool_keys
@@ -126,7 +126,7 @@ def changed_session(noisy: bool, seed: int) -> tuple[Problem, Solution, WarmStar
     """A session after 1 % of its pods and gangs changed, the answer before the change, and the start from it."""
     before, other = (generate(300, 40, s, noisy=noisy) for s in (seed, seed + 1000))
     after = change_instance(before, other, fill_noisy if noisy else fill_lean, 0.01, seed)
-    last = solve(to_problem(before), Budget())
+    last = solve(to_problem(before), Budget(), start=NO_PLACEMENTS)
     return to_problem(after), last, start_of(last, before, after)
 
 
@@ -136,6 +136,16 @@ def test_a_session_with_a_start_ends_near_the_answer_without_one(noisy: bool):
     fresh, warm = solve(problem, Budget()), solve(problem, Budget(), start=start)
     assert verify_solution(problem, warm) == ()
     assert warm.gap <= 2 * last.gap + Budget().gap or compare_solutions(warm, fresh) >= 0
+
+
+def test_a_start_without_placements_gives_the_answer_without_a_start_and_its_prices():
+    problem, last, _ = changed_session(noisy=True, seed=2)
+    fresh, first = solve(problem, Budget()), solve(problem, Budget(), start=NO_PLACEMENTS)
+    assert compare_solutions(first, fresh) == 0
+    assert first.nodes.tolist() == fresh.nodes.tolist()
+    assert last.prices
+    assert first.prices
+    assert fresh.prices == ()
 
 
 def test_equal_starts_give_equal_answers():
