@@ -31,6 +31,7 @@ from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector, SelectorRequirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.api.snapshot import Snapshot
+from batchsched.api.template_claims import with_claims_of_new_pods
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 
@@ -48,7 +49,12 @@ def with_defaults(spec: PodSpec) -> PodSpec:
     )
 
 
-def with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
+def as_created_in_cluster(snapshot: Snapshot, now: float) -> Snapshot:
+    """Return the Snapshot of files as a cluster would have it: with creation times and claims of its new pods."""
+    return _with_creation_times(with_claims_of_new_pods(snapshot), now)
+
+
+def _with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
     """Return the snapshot with the creation time `now` for PodGroups and pending pods that have none.
 
     The API server sets the time, so an object of a file without it does not exist yet: it is the youngest, as a what-if

@@ -7,8 +7,7 @@ other files.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batchsched.api.template_claims import with_claims_of_new_pods
-from batchsched.manifests.api_server import with_creation_times
+from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
 from batchsched.podgrouper.configured_rules import owner_kinds
@@ -33,9 +32,7 @@ def read_cluster(
     if files.session is None and files.dump is None:
         reading = _read_manifests(files, settings, telemetry)
         if not reading.owners:
-            return replace(
-                reading, snapshot=with_creation_times(with_claims_of_new_pods(reading.snapshot), settings.now)
-            )
+            return replace(reading, snapshot=as_created_in_cluster(reading.snapshot, settings.now))
         cluster = _load_reading(reading, settings)
     else:
         cluster = open_cluster(files, settings)

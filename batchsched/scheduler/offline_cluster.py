@@ -14,13 +14,12 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot, api_group
-from batchsched.api.template_claims import with_claims_of_new_pods
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.api_server import with_creation_times
+from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.podgrouper.owners import decode_owner, find_gang_owner
@@ -57,9 +56,7 @@ class OfflineCluster:
     def snapshot(self) -> Snapshot:
         """Return the cluster as the input of a session."""
         remainder = self.remainder
-        snapshot = with_creation_times(
-            with_claims_of_new_pods(self.service.cache.snapshot()), self.settings.now
-        )
+        snapshot = as_created_in_cluster(self.service.cache.snapshot(), self.settings.now)
         return replace(
             snapshot,
             held=remainder.held,
