@@ -30,9 +30,9 @@ from batchsched.podgrouper.owners import (
     OwnerHandler,
     OwnerReferenceKey,
     Owners,
+    decode_owner,
     find_gang_owner,
     read_pod_as_owner,
-    read_watched_owner,
 )
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
@@ -430,7 +430,7 @@ class PodGrouper:
             handler = OwnerHandler(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")
             yield Reflector(
-                connection, collection, handler, clock, terms=terms, read=partial(read_watched_owner, owner)
+                connection, collection, handler, clock, terms=terms, read=partial(decode_owner, owner)
             )
 
     def _external_store(self, number: int, kind: ObjectKind) -> ObjectStore:

@@ -131,14 +131,6 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
 
-def read_watched_owner(kind: OwnerKind, raw: bytes) -> Owner:
-    """Decode an owner of pods as `decode_owner`, and log its warnings."""
-    owner = decode_owner(kind, raw)
-    for warning in owner.warnings:
-        _LOG.warning("%s: %s", owner.title, warning)
-    return owner
-
-
 POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 """The kind of a driver of Spark that no SparkApplication owns."""
 
@@ -383,16 +375,24 @@ class OwnerHandler:
         for uid in sorted(self._uids - uids):
             self._owners.remove_owner(uid)
         for owner in objects:
-            self._owners.put_owner(owner)
+            self._put_owner(owner)
         self._uids = uids
         self._changed()
 
     def on_change(self, item: Owner) -> None:
         """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
-        self._owners.put_owner(item)
+        self._put_owner(item)
         self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
         self._changed()
+
+    def _put_owner(self, owner: Owner) -> None:
+        """Add or update an owner, and log its warnings if they are new: a Job changes with each of its pods."""
+        before = self._owners.find_owner(owner.ref)
+        for warning in owner.warnings:
+            if before is None or warning not in before.warnings:
+                _LOG.warning("%s: %s", owner.title, warning)
+        self._owners.put_owner(owner)
 
     def on_delete(self, item: Owner) -> None:
         """Remove an owner of pods, such as a Job, after its deletion."""

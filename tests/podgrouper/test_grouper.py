@@ -540,3 +540,14 @@ def test_an_invalid_topology_of_an_owner_is_never_dropped(world):
     world.pod(owned_by=made)
     mark = world.group().metadata.annotations[UNSUPPORTED_FIELD]
     assert "topology.slices.size: 3 does not divide minMember 4" in mark
+
+
+def test_warnings_of_an_owner_are_logged_once_although_it_changes_with_each_of_its_pods(world, caplog):
+    misspelt = job(4)
+    misspelt["metadata"]["labels"] = {"scheduling.batchsched.dev/que": "a"}
+    for _ in range(3):
+        world.own(misspelt)
+    (message,) = (record.getMessage() for record in caplog.records)
+    assert message.startswith(
+        "Job team/train: metadata.labels: unknown label 'scheduling.batchsched.dev/que'"
+    )
