@@ -218,7 +218,7 @@ class WhatIf:
             owner = decode_owner(kind, msgspec.json.encode(manifest))
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
-        title = f"{kind.name} {meta['namespace']}/{meta['name']}"
+        title = owner.title
         if owner.needs.problem:
             key, _, message = owner.needs.problem.partition(": ")
             raise InvalidInput(message, file=file, object=title, field=key)
