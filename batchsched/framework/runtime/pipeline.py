@@ -62,6 +62,7 @@ class Pipeline:
         plugins that implement it.
       extenders: called after the plugins.
       release: the behaviour of kube-scheduler that the plugins follow.
+      workers: processes for the solver of the sessions.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Pipeline:
         plugins_at: Mapping[str, Sequence[object]] | None = None,
         extenders: ExtenderChain | None = None,
         release: KubernetesRelease = DEFAULT_RELEASE,
+        workers: SolverWorkers | None = None,
     ) -> None:
         self.release = release
         self.plugins = tuple(plugins)
@@ -79,8 +81,7 @@ class Pipeline:
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
         self.timings = SampledPluginCalls()
-        self.workers: SolverWorkers | None = None
-        """Processes for the solver of the sessions."""
+        self.workers = workers
         self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at("pre_enqueue")
         self.queue_sorts: tuple[points.QueueSortPlugin, ...] = self._plugins_at("queue_sort")

@@ -204,11 +204,14 @@ class Registry:
         }
         plugins_at = plugins_by_point(multi, profile.plugins, made)
         chain = ExtenderChain(profile.extenders, outside.extenders)
-        pipeline = Pipeline(
-            tuple(made.values()), score_weights(multi, profile.plugins), plugins_at, chain, profile.release
+        return Pipeline(
+            tuple(made.values()),
+            score_weights(multi, profile.plugins),
+            plugins_at,
+            chain,
+            profile.release,
+            outside.workers,
         )
-        pipeline.workers = outside.workers
-        return pipeline
 
     def external_plugins(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of the plugins from other packages that a profile enables."""
