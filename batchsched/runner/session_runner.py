@@ -11,13 +11,13 @@ nothing but a counter: one thread checks from time to time whether the current c
 A plugin that never releases the interpreter lock, such as a long loop in C, is not detected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from threading import Thread
 from time import monotonic
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ from batchsched.ports.workers import SolverWorkers
 from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers, Transcript
 from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
+
+if TYPE_CHECKING:
+    from batchsched.runner.solver_processes import SolverProcesses
 
 T = TypeVar("T")
 CHECKS_PER_DEADLINE: Final = 8
@@ -58,7 +61,10 @@ def shared_extender_client() -> Extenders:
     return HttpExtenders()
 
 
-@cache
+_solver_processes: dict[int, "SolverProcesses"] = {}
+"""The processes of all profiles, by the number of `solver.workers`."""
+
+
 def shared_solver_processes(workers: int) -> SolverWorkers | None:
     """Return the processes for the solver of all profiles with this number of `solver.workers`; None for one.
 
@@ -66,9 +72,17 @@ def shared_solver_processes(workers: int) -> SolverWorkers | None:
     """
     if workers == 1:
         return None
-    from batchsched.runner.solver_processes import SolverProcesses
+    if workers not in _solver_processes:
+        from batchsched.runner.solver_processes import SolverProcesses
 
-    return SolverProcesses(workers)
+        _solver_processes[workers] = SolverProcesses(workers)
+    return _solver_processes[workers]
+
+
+def close_unused_solver_processes(profiles: Iterable[Profile]) -> None:
+    """End the processes that none of some profiles uses, without waiting for the end of their present functions."""
+    for workers in _solver_processes.keys() - {profile.solver.workers for profile in profiles}:
+        Thread(target=_solver_processes.pop(workers).close, daemon=True).start()
 
 
 @dataclass(frozen=True)

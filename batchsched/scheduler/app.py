@@ -28,6 +28,7 @@ from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import (
     SessionRunner,
     TelemetryFactory,
+    close_unused_solver_processes,
     make_no_telemetry,
     shared_solver_processes,
 )
@@ -309,6 +310,7 @@ class SchedulerApp:
             self._reporter.reconfigure(self.profiles[0])
         if self._explaining is not None:
             self._explaining.settings = explanations
+        close_unused_solver_processes(profiles)
 
     def _new_schedulers(self, profiles: Sequence[Profile]) -> list[ProfileScheduler]:
         profile_schedulers = []

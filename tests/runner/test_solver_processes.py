@@ -11,7 +11,11 @@ import pytest
 
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.record.file import SessionRecord, read_session_file, write_session_file
-from batchsched.runner.session_runner import SessionRunner, shared_solver_processes
+from batchsched.runner.session_runner import (
+    SessionRunner,
+    close_unused_solver_processes,
+    shared_solver_processes,
+)
 from batchsched.runner.solver_processes import MAX_LOSSES, SolverProcesses
 from batchsched.session.session import decide
 from batchsched.solver.greedy import solve_greedy
@@ -165,3 +169,15 @@ def test_a_recorded_session_of_two_processes_states_them_and_repeats_without_any
     assert recorded.profile.solver.workers == 2
     assert decide(recorded.snapshot, recorded.profile, NOW, 3) == recorded.decision == decision
     assert decide(snapshot, profile(solver=searched), NOW, 3) == decision
+
+
+def test_processes_that_no_profile_uses_any_more_are_ended():
+    unused, used = shared_solver_processes(4), shared_solver_processes(3)
+    assert unused is not None
+    assert unused.share(1).submit(add, 1).wait(SECONDS) == 2
+    (process,) = children()
+    close_unused_solver_processes([profile(solver={"workers": 3}), profile()])
+    process.wait(SECONDS)
+    assert shared_solver_processes(3) is used
+    assert shared_solver_processes(4) is not unused
+    close_unused_solver_processes(())
