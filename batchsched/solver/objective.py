@@ -239,6 +239,17 @@ def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray)
     return placed
 
 
+def count_pods_of_allowed_gangs(problem: Problem) -> IntArray:
+    """Return the number of pods of each pod class [C], 0 for a class of a gang that may not be placed."""
+    return np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
+
+
+def places_every_pod(problem: Problem, solution: Solution) -> bool:
+    """Return whether a solution places all pods of all gangs that may be placed."""
+    placed = count_placed_pods(problem, solution.classes, solution.counts)
+    return bool((placed >= count_pods_of_allowed_gangs(problem)).all())
+
+
 def compare_solutions(a: Solution, b: Solution) -> int:
     """Compare two solutions by objective, then by number of placed gangs; 1 if `a` is better, -1 if `b` is, else 0."""
     return compare_tier_values(a.objective, b.objective) or int(

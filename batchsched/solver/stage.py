@@ -19,6 +19,7 @@ from batchsched.solver.objective import (
     find_gangs_beyond_quotas,
     find_gangs_with_unplaceable_minimum,
     find_unplaceable_classes,
+    places_every_pod,
     preferred_level_cost,
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
@@ -224,9 +225,7 @@ def _with_planned_gangs(
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
     """Tell whether the greedy solution is optimal, because it places every pod that may be placed."""
-    placed = count_placed_pods(problem, floor.classes, floor.counts)
-    pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
-    if bool((placed < pending).any()):
+    if not places_every_pod(problem, floor):
         return False
     # Only the exact stage decides by node scores and preferred levels among equal values.
     flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())

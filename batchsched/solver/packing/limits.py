@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchsched.solver.objective import least_requests, required_pods
+from batchsched.solver.objective import count_pods_of_allowed_gangs, least_requests, required_pods
 from batchsched.solver.problem import (
     EVERY_NODE,
     UNLIMITED,
@@ -104,7 +104,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       quota: [M] the quota of each pair of a quota and a gang that it covers.
       gang: [M] the gang of the same pair.
     """
-    pods = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
+    pods = count_pods_of_allowed_gangs(problem)
     requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
     np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
     # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.

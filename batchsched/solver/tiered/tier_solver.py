@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, scale_weights
-from batchsched.solver.objective import count_tiers
+from batchsched.solver.objective import count_pods_of_allowed_gangs, count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
@@ -246,8 +246,7 @@ class TierSolver:
             self.aggregate.set_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
 
     def _value_of_all_pods(self, weights: IntArray) -> int:
-        problem = self.aggregate.problem
-        return int(weights @ np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0))
+        return int(weights @ count_pods_of_allowed_gangs(self.aggregate.problem))
 
     def _worth(self, weights: IntArray, values: IntArray) -> int:
         return int(weights @ self.aggregate.pods_by_class(values))

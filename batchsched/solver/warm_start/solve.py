@@ -22,6 +22,7 @@ from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
     count_placed_pods,
+    places_every_pod,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Budget, Problem, Solution
@@ -64,7 +65,7 @@ def solve_from_start(
       solution and the job-by-job solution.
     """
     steps = _Steps(problem, start, budget, seed, telemetry)
-    if steps.places_everything():
+    if places_every_pod(problem, steps.best):
         return WarmAnswer(replace(steps.best, bound=steps.best.objective.copy()), is_near=True)
     steps.follow_plan()
     if steps.best.gap > budget.gap and not problem.rows:
@@ -89,13 +90,6 @@ class _Steps:
             self._placements = StartPlacements(problem, start)
             packing = self._placements.place_pods(self._placements.pods, moving=False)
             self.best = packing.to_solution("aggregated")
-
-    def places_everything(self) -> bool:
-        """Whether every pod that may be placed has a node."""
-        problem, best = self._problem, self.best
-        placed = count_placed_pods(problem, best.classes, best.counts)
-        pending = np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0)
-        return bool((placed >= pending).all())
 
     def is_proved(self) -> bool:
         """Whether no solution is better: every tier is at its bound."""
