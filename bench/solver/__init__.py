@@ -166,6 +166,17 @@ def _median(results: list[Measured]) -> Measured:
     )  # fmt: skip
 
 
+_MODES: Final = ("optimum", "changed", "predict_workers", "budgets")
+"""The options that replace the usual measurement."""
+
+
+def _process_counts(text: str) -> list[int]:
+    counts = [int(part) if part.isdecimal() else 0 for part in text.split(",")]
+    if 0 in counts:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers of processes, 1 or more, e.g. 1,2,4")
+    return counts
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the arguments."""
     found = argparse.ArgumentParser("python -m bench solver", description=__doc__)
@@ -215,7 +226,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--predict-workers",
         default=[],
-        type=lambda text: [int(part) for part in text.split(",") if part],
+        type=_process_counts,
         metavar="N,...",
         help="predict the time with these numbers of processes from the time of each step in one",
     )
@@ -233,7 +244,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--changed",
         type=float,
-        default=0.0,
         metavar="SHARE",
         help="change a share of the pods and gangs, and solve with and without a start from the answer before",
     )
@@ -252,7 +262,7 @@ def main(arguments: list[str]) -> int:
     if options.optimum:
         first = options.seeds[0]
         return measure_small(range(first, first + options.optimum), options.long_run, options.output)
-    if options.changed:
+    if options.changed is not None:
         show_starts((_measure_changed(options, seed) for seed in options.seeds), options.output)
         return 0
     if options.predict_workers:
@@ -283,8 +293,16 @@ def _measure_changed(options: argparse.Namespace, seed: int) -> WarmResult:
 
 def _check_options(options: argparse.Namespace) -> None:
     """Refuse combinations of options that the bench cannot use, before a long run."""
-    if not 0 <= options.changed <= 1:
-        parser().error("--changed: expected a share between 0 and 1")
+    if options.changed is not None and not 0 < options.changed <= 1:
+        parser().error(f"--changed: expected a share above 0 and up to 1, found {options.changed:g}")
+    if options.workers < 1:
+        parser().error(f"--workers: expected 1 or more, found {options.workers}")
+    modes = [name for name in _MODES if getattr(options, name) not in (None, 0, [])]
+    if len(modes) > 1:
+        first, second, *_ = (f"--{name.replace('_', '-')}" for name in modes)
+        parser().error(f"{first} and {second} are different measurements; run one after the other")
+    if options.predict_workers and options.output == "json":
+        parser().error("--predict-workers prints a table only")
     if options.optimum < 0:
         parser().error("--optimum: expected a number of instances, 1 or more")
     if options.plot and not options.budgets:

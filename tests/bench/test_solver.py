@@ -91,6 +91,13 @@ def test_the_bench_prints_the_gap_over_budgets(capsys):
         (["--plot", "gap.html"], "needs --budgets"),
         (["--plot", "absent/gap.html", "--budgets", "1"], "there is no folder absent"),
         (["--optimum", "-1"], "expected a number of instances"),
+        (["--changed", "0"], "--changed: expected a share above 0 and up to 1, found 0"),
+        (["--changed", "2"], "--changed: expected a share above 0 and up to 1, found 2"),
+        (["--predict-workers", "0"], "'0': expected numbers of processes, 1 or more"),
+        (["--predict-workers", "a,2"], "'a,2': expected numbers of processes, 1 or more"),
+        (["--workers", "0"], "--workers: expected 1 or more, found 0"),
+        (["--predict-workers", "2", "--changed", "0.1"], "--changed and --predict-workers are different"),
+        (["--predict-workers", "2", "-o", "json"], "--predict-workers prints a table only"),
     ],
 )
 def test_options_that_no_run_can_use_are_refused_before_it(options, complaint, capsys):
