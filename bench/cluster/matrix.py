@@ -34,6 +34,8 @@ VOLCANO = {"500 x 20": 221.0, "20 x 500": 254.0, "1 x 10000": 144.0}
 def main(arguments: Sequence[str]) -> int:
     """Run the matrix and print it."""
     options = _parser().parse_args(arguments)
+    if options.rate and (options.rows or options.live):
+        _parser().error("--rate replaces the rows; leave out --rows and --live")
     console = Console(stderr=True)
     outcomes: list[Outcome] = []
     for row, creation in _runs(options):
@@ -59,7 +61,7 @@ def _runs(options: argparse.Namespace) -> Iterator[tuple[Row, Creation]]:
             yield Row(round(rate * options.seconds), 1), Creation(live=True, rate=rate)
         return
     for live in (False, True) if options.live else (False,):
-        for row in options.rows:
+        for row in options.rows or map(_row, ROWS):
             yield row, Creation(live)
 
 
@@ -72,7 +74,7 @@ def _suffix(creation: Creation) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench cluster", description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--rows", nargs="+", type=_row, default=[_row(one) for one in ROWS], metavar="JOBSxPODS"
+        "--rows", nargs="+", type=_row, metavar="JOBSxPODS", help=f"default: {' '.join(ROWS)}"
     )
     parser.add_argument("--schedulers", nargs="+", default=list(SCHEDULERS), choices=SCHEDULERS)
     parser.add_argument("--nodes", type=int, default=1000)

@@ -95,6 +95,14 @@ def test_rates_are_compared_with_kube_scheduler_at_the_same_rate():
     assert matrix._rate_ratios(outcomes[1:]) == []
 
 
+@pytest.mark.parametrize("other", [["--live"], ["--rows", "3x4"]])
+def test_rates_replace_the_rows(other, capsys):
+    with pytest.raises(SystemExit) as ended:
+        matrix.main(["--rate", "10", *other])
+    assert ended.value.code == 2
+    assert "--rate replaces the rows; leave out --rows and --live" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "fast", "nan", "inf"])
 def test_rate_that_is_no_number_above_zero_is_refused(text, capsys):
     with pytest.raises(SystemExit) as ended:
