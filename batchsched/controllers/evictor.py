@@ -96,11 +96,6 @@ class Evictor:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def drain(self) -> None:
-        """Wait until all requests for nominations and evictions have ended."""
-        while self._running:
-            await asyncio.wait(self._running)
-
     def _changed_nominations(
         self, profile_scheduler: ProfileScheduler, decision: Decision
     ) -> list[tuple[Pod, str]]:

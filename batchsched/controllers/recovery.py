@@ -186,11 +186,6 @@ class StaleGangController:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
-    @property
-    def rollback_deadlines(self) -> dict[str, float]:
-        """The times in seconds since 1970 at which partially bound gangs are rolled back, by gang identity."""
-        return dict(self._rollback_times)
-
     # Which gangs are partially bound
 
     def _gangs_to_judge(self) -> set[str]:

@@ -203,11 +203,6 @@ class DisruptionTargetWriter:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
-    async def drain(self) -> None:
-        """Wait until all conditions are written."""
-        while self._running:
-            await asyncio.wait(self._running)
-
     def _disrupted(
         self, gang: GangPods, group: PodGroup, evicted: Mapping[str, Pod]
     ) -> Iterator[DisruptedGroup]:

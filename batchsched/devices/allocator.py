@@ -154,9 +154,8 @@ class _Choices:
 
 @dataclass(slots=True)
 class _Step:
-    """A device that was chosen, with what has to be undone if the search continues without it."""
+    """What has to be undone besides the choice of a device if the search continues without the device."""
 
-    chosen: ChosenDevice
     has_counters: bool
 
 
@@ -429,9 +428,8 @@ class _Search:
                 own.consumed[name] = own.consumed.get(name, ZERO) + amount
         else:
             own.claims.append(claim)
-        chosen = ChosenDevice(request, device, consumed)
-        self._chosen[claim].append(chosen)
-        return _Step(chosen, has_counters)
+        self._chosen[claim].append(ChosenDevice(request, device, consumed))
+        return _Step(has_counters)
 
     def _undo(self, claim: int, step: _Step) -> None:
         chosen = self._chosen[claim].pop()

@@ -55,13 +55,6 @@ class HttpExtenders(Extenders):
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         return await asyncio.to_thread(self.send, endpoint, verb, question)
 
-    def close(self) -> None:
-        """Close all open connections to extenders."""
-        with self._lock:
-            for pool in self._pools.values():
-                pool.clear()
-            self._pools.clear()
-
     def _post(self, endpoint: ExtenderEndpoint, verb: str, question: bytes, until: float) -> ExtenderReply:
         response = self._pool(endpoint).request(
             "POST",

@@ -131,7 +131,7 @@ class Writer:
             raise BindFailed(f"{failed}: it is already bound to {now.spec.node_name}") from error
         return now.spec.node_name
 
-    async def evict(self, pod: Pod, grace: int | None = None, *, dry_run: bool = False) -> None:
+    async def evict(self, pod: Pod, *, dry_run: bool = False) -> None:
         """Evict a pod through the Eviction API, which respects PodDisruptionBudgets. A deleted pod is not an error.
 
         With `dry_run`, the API server only tells whether it would refuse. It cannot tell if an admission webhook does
@@ -143,8 +143,6 @@ class Writer:
           NotLeading: the fence expired first.
         """
         options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}} if pod.metadata.uid else {}
-        if grace is not None:
-            options["gracePeriodSeconds"] = grace
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -183,13 +181,6 @@ class Writer:
     async def create(self, resource: ApiResource, namespace: str, body: Any) -> bytes:
         """Create an object and return its JSON as the API server stored it. Raises as `send`."""
         return await self.send("POST", resource.path(namespace), msgspec.json.encode(body))
-
-    async def replace(self, resource: ApiResource, namespace: str, name: str, body: Any) -> bytes:
-        """Replace an object in the API server and return its JSON. Raises as `send`.
-
-        A resourceVersion in the new object is a precondition.
-        """
-        return await self.send("PUT", resource.path(namespace, name), msgspec.json.encode(body))
 
     async def delete(self, resource: ApiResource, namespace: str, name: str, uid: str = "") -> None:
         """Delete an object from the API server. An object that does not exist is not an error. Raises as `send`."""

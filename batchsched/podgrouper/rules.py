@@ -302,11 +302,6 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
     return replace(shape, parts=tuple(parts), groups=tuple(groups.values()), spec_fields=spec_fields)
 
 
-def derive_pod_group_template(rule: Rule, manifest: Manifest) -> PodGroupTemplate | None:
-    """Return the template of the PodGroups that an owner needs, or None if its pods need no PodGroup."""
-    return read_gang_needs(rule, manifest).build_template({})
-
-
 def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, str]:
     """Return the spec of a PodGroup, and a value that it does not allow as a sentence."""
     fields = dict(spec_fields)

@@ -25,19 +25,6 @@ def level_costs(levels: int) -> tuple[int, ...]:
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
-def rank_cost(paths: IndexArray, nodes: IndexArray) -> int:
-    """Return the network cost between pods of consecutive ranks on the given nodes, filled domain by domain.
-
-    Args:
-      paths: [L, N] domain of each node at each level, the widest first. A domain is identified by its whole path.
-      nodes: the nodes in use, each once.
-    """
-    cost = NODE_COST * max(0, len(nodes) - 1)
-    for level, price in enumerate(level_costs(len(paths))):
-        cost += price * max(0, len(np.unique(paths[: level + 1, nodes], axis=1).T) - 1)
-    return cost
-
-
 class DomainTree:
     """The nodes of a cluster in their nested topology domains, with the network cost of using nodes and domains.
 

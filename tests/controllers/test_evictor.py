@@ -154,8 +154,8 @@ async def test_plan_of_a_session_that_began_before_the_last_plan_ended_is_droppe
     )
     town.clock.turn(1.0)
     town.disruptions.apply_decision(town.profile_scheduler, second, took=2.0)
-    await town.disruptions.drain()
+    await town.turn()
     assert town.server.evicted == [evicted]
     town.disruptions.apply_decision(town.profile_scheduler, second, took=0.5)
-    await town.disruptions.drain()
+    await town.turn()
     assert town.server.evicted == [evicted, f"team/{other}"]

@@ -14,7 +14,7 @@ from batchsched.cli import ExitCode, run_command
 from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.rules import OWNERS, derive_pod_group_template
+from batchsched.podgrouper.rules import OWNERS, read_gang_needs
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import WhatIf
 from batchsched.session.session import decide
@@ -173,7 +173,7 @@ def test_example_of_a_rule_in_the_overview_forms_the_gang_of_an_object():
             "workerGroups": [{"name": "gpu", "replicas": 4, "minReplicas": 2, "template": template}],
         },
     }
-    found = derive_pod_group_template(kind.rule, run)
+    found = read_gang_needs(kind.rule, run).build_template({})
     assert found is not None
     assert (found.spec.queue, found.spec.min_member, found.pods) == ("research", 3, 5)
     assert [(sub.name, sub.min_member) for sub in found.spec.sub_groups] == [("coordinator", 1), ("gpu", 2)]

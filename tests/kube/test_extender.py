@@ -61,7 +61,6 @@ def test_response_is_returned_unchanged_and_connections_are_reused():
         replies = [port.send(ExtenderEndpoint(server.url, 5.0), "filter", one.encode()) for one in asked]
         (pool,) = port._pools.values()
         ports = {pool.pools[key].num_connections for key in pool.pools.keys()}  # noqa: SIM118 - no mapping
-        port.close()
     assert [one.body for one in replies] == asked
     assert ports == {1}
 

@@ -11,7 +11,7 @@ from batchsched.config.owner_rules import OwnerRule, parse_field_path
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.configured_rules import owner_kinds
 from batchsched.podgrouper.owners import decode_owner
-from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, derive_pod_group_template
+from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, read_gang_needs
 from batchsched.podgrouper.stripping import strip_owner
 from tests.podgrouper.owners import TEMPLATE
 
@@ -55,7 +55,7 @@ def kind_of(**changes):
 
 
 def grouped(manifest, **changes):
-    return derive_pod_group_template(kind_of(**changes).rule, manifest)
+    return read_gang_needs(kind_of(**changes).rule, manifest).build_template({})
 
 
 def with_spec(**spec):
@@ -105,9 +105,9 @@ def test_a_rule_without_parts_passes_fields_on():
 def test_a_rule_replaces_that_of_a_known_kind_and_keeps_the_others():
     rule = {"apiVersion": "apps/v1", "kind": "Deployment", "parts": [{"replicas": ".spec.replicas"}]}
     kinds = owner_kinds([OwnerRule.model_validate(rule)])
-    found = derive_pod_group_template(
+    found = read_gang_needs(
         kinds.by_group_and_name["apps", "Deployment"].rule, {"spec": {"replicas": 3}}
-    )
+    ).build_template({})
     assert found is not None
     assert found.spec.min_member == 3
     assert kinds.names == KNOWN_OWNER_KINDS.names

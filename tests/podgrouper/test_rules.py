@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.grove_rules import pod_clique_set_children
-from batchsched.podgrouper.rules import OWNERS, derive_pod_group_template
+from batchsched.podgrouper.rules import OWNERS, read_gang_needs
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
@@ -30,7 +30,7 @@ MIN_MEMBER = "scheduling.batchsched.dev/min-member"
 
 
 def grouped(one):
-    return derive_pod_group_template(RULES[one["kind"], API[one["kind"]]], one)
+    return read_gang_needs(RULES[one["kind"], API[one["kind"]]], one).build_template({})
 
 
 def needs(one):
@@ -384,10 +384,10 @@ def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_
 
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
 def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
-    derive_pod_group_template(
+    read_gang_needs(
         kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status}
-    )
+    ).build_template({})
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
-    derive_pod_group_template(
+    read_gang_needs(
         kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)}
-    )
+    ).build_template({})

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.solver.domain_tree import DomainTree, level_costs, rank_cost
+from batchsched.solver.domain_tree import DomainTree, level_costs
 
 
 def tree(paths: list[list[int]], known: list[bool] | None = None) -> DomainTree:
@@ -16,18 +16,23 @@ def tree(paths: list[list[int]], known: list[bool] | None = None) -> DomainTree:
     )
 
 
+def hop_cost(paths: np.ndarray, nodes: list[int]) -> int:
+    counts = np.isin(np.arange(paths.shape[1]), nodes).astype(np.int64)
+    return tree(paths.tolist()).layout_cost(counts)
+
+
 def test_a_hop_costs_one_in_a_rack_two_between_racks_and_four_between_blocks():
     blocks, racks = [0, 0, 0, 1], [0, 0, 1, 2]
     paths = np.array([blocks, racks], np.int32)
-    assert rank_cost(paths, np.array([0], np.int32)) == 0
-    assert rank_cost(paths, np.array([0, 1], np.int32)) == 1
-    assert rank_cost(paths, np.array([0, 2], np.int32)) == 2
-    assert rank_cost(paths, np.array([0, 3], np.int32)) == 4
+    assert hop_cost(paths, [0]) == 0
+    assert hop_cost(paths, [0, 1]) == 1
+    assert hop_cost(paths, [0, 2]) == 2
+    assert hop_cost(paths, [0, 3]) == 4
 
 
 def test_equal_rack_names_in_two_blocks_are_two_racks():
     paths = np.array([[0, 1], [0, 0]], np.int32)
-    assert rank_cost(paths, np.array([0, 1], np.int32)) == 4
+    assert hop_cost(paths, [0, 1]) == 4
 
 
 def test_pods_fill_the_rack_that_they_fit_best():
@@ -73,4 +78,4 @@ def test_cost_is_that_of_all_hops_if_ranks_are_assigned_domain_by_domain(labels)
     for first, second in itertools.pairwise(nodes.tolist()):
         differing = next((level for level in (0, 1) if paths[level, first] != paths[level, second]), 2)
         hops += {0: 4, 1: 2, 2: 1}[differing]
-    assert rank_cost(paths, nodes) == hops
+    assert hop_cost(paths, nodes.tolist()) == hops

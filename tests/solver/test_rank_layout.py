@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.solver.domain_tree import rank_cost
+from batchsched.solver.domain_tree import DomainTree, level_costs
 from batchsched.solver.objective import count_placed_pods, preferred_level_cost
 from batchsched.solver.problem import Budget
 from batchsched.solver.rank_layout import RankedClass, lay_out_ranks
@@ -26,8 +26,10 @@ def test_class_moves_into_one_rack_beside_a_class_without_ranks():
     )
     solution = solve(problem, Budget(), 0)
     laid_out = lay_out_ranks(problem, solution, ranked(0))
+    levels = problem.nodes.levels
+    racks = DomainTree(levels, level_costs(len(levels)), np.zeros(levels.shape[1], np.bool_))
     nodes = laid_out.nodes[laid_out.classes == 0]
-    assert rank_cost(problem.nodes.levels, nodes) == 1
+    assert racks.layout_cost(np.bincount(nodes, minlength=levels.shape[1])) == 1
     others = solution.classes == 1
     assert laid_out.nodes[laid_out.classes == 1].tolist() == solution.nodes[others].tolist()
 

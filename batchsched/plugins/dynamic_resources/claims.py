@@ -17,7 +17,6 @@ from batchsched.devices.ledger import DeviceLedger
 
 KUBERNETES_GROUP: Final = "scheduling.k8s.io"
 """The API group of the PodGroups of Kubernetes."""
-IN_USE: Final = "resourceclaim in use"
 
 
 class ClaimRefused(Exception):
