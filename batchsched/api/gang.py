@@ -123,7 +123,7 @@ def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
 
 
 @cache
-def changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChange, ...]:
+def phase_changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChange, ...]:
     """Return the shortest series of phase changes that takes a gang from one phase to another.
 
     Several changes may happen between two observations.

@@ -42,7 +42,7 @@ def unknown_owner_keys(metadata: Mapping[str, object]) -> Iterator[str]:
                 yield f"metadata.{place}: unknown {place[:-1]} {key!r} has no effect; {advice}"
 
 
-def owner_title(pod: Pod) -> str:
+def title_of_controller(pod: Pod) -> str:
     """Return the controller of a pod, such as `Job ml/train`, as the place where its owner keys belong."""
     owner = pod.metadata.controller
     if owner is None:

@@ -67,7 +67,7 @@ class QueueAccess:
             name = current.spec.parent
         return None
 
-    def selects(self, queue: str, namespace: str) -> bool:
+    def allows_namespace(self, queue: str, namespace: str) -> bool:
         """Return whether the gangs of a namespace may use a queue."""
         selected = self._selected.get((queue, namespace))
         if selected is None:

@@ -60,7 +60,7 @@ class UnsupportedAnnotation:
     met_by_slices: bool = False
     met_by_gang: bool = False
 
-    def is_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
+    def is_constraint_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
         """Return whether the constraint of the annotation is met by other means, such as the pod's PodGroup."""
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
@@ -86,7 +86,7 @@ def _topologies(pod: Pod, pod_group: PodGroup | None) -> Iterator[TopologyReques
         name = sub.parent
 
 
-def unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) -> str:
+def describe_unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) -> str:
     """Return a sentence about an annotation of a pod that batchsched does not support; "" if there is none.
 
     Args:
@@ -97,12 +97,12 @@ def unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) -> str:
     if not annotations or UNSUPPORTED_ANNOTATIONS.keys().isdisjoint(annotations):
         return ""
     for key, annotation in UNSUPPORTED_ANNOTATIONS.items():
-        if key in annotations and not annotation.is_met(pod, pod_group):
+        if key in annotations and not annotation.is_constraint_met(pod, pod_group):
             return f"metadata.annotations[{key}]: {annotation.meaning}; {annotation.remedy}"
     return ""
 
 
-def unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_level: bool) -> str:
+def describe_unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_level: bool) -> str:
     """Return a sentence about an annotation of an owner, such as a Job, that batchsched does not support.
 
     KAI reads these annotations from owners as well as from pods.

@@ -10,7 +10,7 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import refusal_text
-from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between
+from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_changes_between
 from batchsched.controllers.refusal_history import RefusalRecord
 
 Json = dict[str, Any]
@@ -122,7 +122,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Refu
     if before in TERMINAL_PHASES:
         return before
     shown = observed_phase(minimum, counts, verdict)
-    changes_between(before, shown)
+    phase_changes_between(before, shown)
     return shown
 
 

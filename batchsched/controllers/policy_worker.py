@@ -15,7 +15,7 @@ from typing import Final
 
 from batchsched.controllers.event_recorder import PendingEvent, object_reference
 from batchsched.controllers.paced_worker import PacedWorker, start_thread
-from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_name
+from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_lease_name
 from batchsched.kube.connection import LEASES
 from batchsched.ports.cluster import Clock
 from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser
@@ -28,7 +28,7 @@ CHECK_SECONDS: Final = 1.0
 """Seconds between two checks whether a forecast is due."""
 
 
-class StoppedForecast(BaseException):
+class StoppedForecastError(BaseException):
     """Raised in the thread of a forecast of the policy `auto`, because this replica stops.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
@@ -52,7 +52,7 @@ class ForecastOutcome:
 
 def policy_choice_event(outcome: ForecastOutcome) -> PendingEvent:
     """Return the Kubernetes Event which reports that the policy `auto` has chosen another gang order."""
-    target = object_reference(LEASES, CLAIM_NAMESPACE, claim_name(outcome.profile), "")
+    target = object_reference(LEASES, CLAIM_NAMESPACE, claim_lease_name(outcome.profile), "")
     return PendingEvent(target, POLICY_CHOSEN, "Scheduling", outcome.choice.reason)
 
 
@@ -100,7 +100,7 @@ class PolicyWorker:
         try:
             work = partial(_forecast_in_thread, chooser, frozen, pacer)
             forecasts = await asyncio.wrap_future(start_thread("forecast", work))
-        except StoppedForecast:
+        except StoppedForecastError:
             return
         choice = chooser.conclude_forecast(forecasts, self._clock.now())
         if choice.is_change:
@@ -134,10 +134,10 @@ class _Pacer:
         """Sleep until the thread of the forecasts has used no more than its share of a CPU.
 
         Raises:
-          StoppedForecast: this replica stops.
+          StoppedForecastError: this replica stops.
         """
         if self._is_stopped():
-            raise StoppedForecast
+            raise StoppedForecastError
         used = time.thread_time() - self._last
         self.spent += used
         time.sleep(used * (1.0 - self._share) / self._share)

@@ -11,7 +11,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.queue import Queue
-from batchsched.api.crd.validation import misplaced_queues
+from batchsched.api.crd.validation import excluded_queue_reasons
 from batchsched.api.gang import gang_key, gang_namespace
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
@@ -71,7 +71,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
-    return gang.is_pending and state.queue_access().selects(
+    return gang.is_pending and state.queue_access().allows_namespace(
         state.queue_of(gang), gang_namespace(gang.identity)
     )
 
@@ -83,7 +83,7 @@ def all_queues(state: ClusterState) -> dict[str, Queue]:
 
 def build_queue_tree(queues: Mapping[str, Queue]) -> tuple[QueueTree, Mapping[str, str]]:
     """Return the queue tree without the queues that cannot be part of it, each of these with the reason."""
-    misplaced = misplaced_queues(tuple(queues.values()))
+    misplaced = excluded_queue_reasons(tuple(queues.values()))
     return QueueTree(queue for name, queue in queues.items() if name not in misplaced), misplaced
 
 
@@ -134,7 +134,7 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
     return max(shares, default=0.0)
 
 
-def queue_allocations(
+def queue_status_inputs(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueStatusInput]:
     """Return for each queue, by name, its fair share, and the usage and pending gangs of the queue and its descendants.

@@ -29,7 +29,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_claim_name
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_source, is_external
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
 from batchsched.api.gang import is_single_pod, possible_gang_identities
 from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
 from batchsched.errors import ApiError, BatchschedError
@@ -68,7 +68,7 @@ class AssumedPodExpiry:
 
     def run_once(self, now: float) -> None:
         """Start to read from the API server each assumed pod for which the confirming watch event is overdue."""
-        for assumed in self._cache.overdue_pods(now):
+        for assumed in self._cache.overdue_assumed_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
 
@@ -83,8 +83,8 @@ class AssumedPodExpiry:
                 self._cache.remove(pod)
         finally:
             del self._reads[assumed.pod]
-        # If the pod was read with a node, `handle_pod` has confirmed it, and `unassume` changes nothing.
-        if self._cache.unassume(assumed.pod, assumed.assumption.node):
+        # If the pod was read with a node, `handle_pod` has confirmed it, and `forget_assumption` changes nothing.
+        if self._cache.forget_assumption(assumed.pod, assumed.assumption.node):
             _LOG.warning(
                 "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
             )
@@ -158,7 +158,11 @@ class StaleGangController:
         if gang.was_whole or not is_external(group):
             return gang.was_whole
         is_tree = bool(self._cache.group_trees.groups_of(group.key))
-        condition = COMPOSITE_CONDITION if is_tree else UPSTREAM_CONDITIONS.get(external_source(group)[0])
+        condition = (
+            COMPOSITE_CONDITION
+            if is_tree
+            else UPSTREAM_CONDITIONS.get(external_api_version_and_uid(group)[0])
+        )
         recorded = self._cache.status(POD_GROUPS, gang.identity, group.metadata.uid)
         return any(
             present["type"] == condition and present["status"] == "True"

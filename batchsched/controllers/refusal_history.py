@@ -180,7 +180,7 @@ class RefusalHistory:
         record.latest = explained
         return self._publish((refusal.pod_group,), nodes, now)
 
-    def publish_due(self, nodes: int, now: float) -> set[str]:
+    def publish_due_refusals(self, nodes: int, now: float) -> set[str]:
         """Publish the newest refusals that were held back long enough, and return the gangs with a new message."""
         return self._publish(self._records, nodes, now)
 

@@ -166,7 +166,9 @@ class Reporter:
 
     def publish_due_messages(self) -> None:
         """Write the messages about refused gangs that were held back until now."""
-        self._report(self._refusals.publish_due(self._cache.count_objects("nodes"), self._clock.now()))
+        self._report(
+            self._refusals.publish_due_refusals(self._cache.count_objects("nodes"), self._clock.now())
+        )
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
         """Report the text of a refusal after its verification (an `ExplanationCallback`)."""

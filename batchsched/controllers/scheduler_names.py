@@ -32,7 +32,7 @@ _MAX_NAME_LENGTH: Final = 200
 _CONFLICT_STATUS: Final = 409
 
 
-def claim_name(scheduler_name: str) -> str:
+def claim_lease_name(scheduler_name: str) -> str:
     """Return the name of the Lease by which this deployment claims a scheduler name.
 
     A scheduler name that no object may have is replaced by its hash.
@@ -69,7 +69,7 @@ class SchedulerNameClaims:
         """The scheduler names for which the last check failed."""
         self._claims = {
             name: LeaseElection(
-                connection, clock, (CLAIM_NAMESPACE, claim_name(name)), deployment, CLAIM_TIMES
+                connection, clock, (CLAIM_NAMESPACE, claim_lease_name(name)), deployment, CLAIM_TIMES
             )
             for name in sorted(scheduler_names)
         }
@@ -112,5 +112,5 @@ class SchedulerNameClaims:
         )
         if other != before:
             _LOG.error("%s", note)
-        target = object_reference(LEASES, CLAIM_NAMESPACE, claim_name(name), "")
+        target = object_reference(LEASES, CLAIM_NAMESPACE, claim_lease_name(name), "")
         self._report(PendingEvent(target, CONFLICT, "Scheduling", note, warning=True))

@@ -45,10 +45,10 @@ class SetAsideEventReporter:
     async def run(self) -> None:
         """Write Events for newly found invalid objects every few seconds, until cancelled."""
         while True:
-            self.report_new()
+            self.report_new_set_aside_objects()
             await self._clock.sleep(CHECK_SECONDS)
 
-    def report_new(self) -> None:
+    def report_new_set_aside_objects(self) -> None:
         """Write Events for the objects that have become invalid, or have another problem, since the last call."""
         now = self._clock.monotonic()
         if now - self._period_start >= PERIOD_SECONDS:

@@ -16,14 +16,14 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_source, is_external
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
 from batchsched.api.gang import gang_key, gang_key_of_pod, possible_gang_identities
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
 from batchsched.controllers.protection_limits import gangs_with_limited_protection
-from batchsched.controllers.queue_positions import queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.workload_status import changed_conditions
 from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
@@ -165,7 +165,7 @@ class StatusController:
             self._positions_at, self._positions_generation = monotonic, self._cache.generation
             self._update_positions()
             self._update_protections()
-            self._allocations = queue_allocations(self._cache, self.profile.queue_policy)
+            self._allocations = queue_status_inputs(self._cache, self.profile.queue_policy)
             self._queued.update(dict.fromkeys((QUEUES, name) for name in self._allocations))
             self._prune()
 
@@ -298,7 +298,7 @@ class StatusController:
         self, place: ObjectWithUid, group: PodGroup, before: status.Conditions, now: float
     ) -> "StatusChange | None":
         """Return the change of a PodGroup of the Kubernetes API; PodGroups of other APIs have their own controllers."""
-        version, _ = external_source(group)
+        version, _ = external_api_version_and_uid(group)
         kind = UPSTREAM_CONDITIONS.get(version)
         if kind is None:
             return None
@@ -447,7 +447,7 @@ def _uid(checked_object: Any) -> str:
         return ""
     uid: str = checked_object.metadata.uid
     return (
-        external_source(checked_object)[1]
+        external_api_version_and_uid(checked_object)[1]
         if isinstance(checked_object, PodGroup) and is_external(checked_object)
         else uid
     )

@@ -17,7 +17,7 @@ from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.group_tree import TreeGroup
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, DISRUPTION_TARGET, UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_source, is_external
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
 from batchsched.api.gang import gang_identity
 from batchsched.controllers.desired_status import Conditions, Json, PodCounts, desired_upstream_condition
 from batchsched.controllers.recovery import REASON as ROLLED_BACK
@@ -127,7 +127,7 @@ def changed_conditions(
       now: seconds since 1970.
     """
     trees = cache.group_trees
-    placed = placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
+    placed = count_placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
     tree = GangTreeState(gang, counts, placed, verdict, now)
     for group in trees.groups_of(gang.key):
         uid = group.metadata.uid
@@ -136,7 +136,7 @@ def changed_conditions(
             yield GroupCondition(api_resource_of_group(group), group.name, uid, condition)
 
 
-def placed_by_subgroup(gang: GangPods) -> Counter[str]:
+def count_placed_by_subgroup(gang: GangPods) -> Counter[str]:
     """Return the number of placed pods of a gang by subgroup."""
     return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in gang.placed_pods())
 
@@ -210,7 +210,7 @@ class DisruptionTargetWriter:
         trees = self._cache.group_trees
         tree = trees.groups_of(group.key)
         if not tree:
-            version, uid = external_source(group)
+            version, uid = external_api_version_and_uid(group)
             if version in UPSTREAM_CONDITIONS and len(remaining) < group.min_member:
                 resource = ApiResource(version, _PLURALS["PodGroup"], "PodGroup", namespaced=True)
                 yield DisruptedGroup(resource, group.namespace, group.name, uid, group.metadata.generation)

@@ -22,7 +22,7 @@ FROM_CLAIM: Final = "FromClaim"
 _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
 
 
-def allocations_of(
+def build_allocations(
     solution: NodeSolution, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
 ) -> tuple[AllocationResult, ...]:
     """Return the allocation of each ResourceClaim, made of the devices that a search found on a node.

@@ -53,14 +53,14 @@ class SearchBudget:
         """Count steps of the search for devices, before the search takes them.
 
         Raises:
-          SearchEnded: these are more steps than the search may take.
+          SearchBudgetExceeded: these are more steps than the search may take.
         """
         self.spent += steps
         if self.spent > self.steps:
-            raise SearchEnded
+            raise SearchBudgetExceeded
 
 
-class SearchEnded(Exception):
+class SearchBudgetExceeded(Exception):
     """Raised if the search for devices on a node needs more steps than its budget allows."""
 
 
@@ -112,7 +112,7 @@ class Allocator:
 
     def new_budget(self, node: Node) -> SearchBudget:
         """Return the budget for a new search for devices on one node."""
-        devices = len(self.inventory.candidate_devices_of(node))
+        devices = len(self.inventory.candidate_devices_of_node(node))
         return SearchBudget(MAX_SEARCH_STEPS + SEARCH_STEPS_PER_DEVICE * devices)
 
     def find_devices(
@@ -129,12 +129,12 @@ class Allocator:
           AllocationError: a claim, a class or a slice is invalid.
           NodeRefused: the node cannot be judged.
         """
-        pools = self.inventory.pools_of(node)
+        pools = self.inventory.pools_of_node(node)
         try:
             search = _Search(self, node, claims, budget or self.new_budget(node))
             if search.choose_devices():
                 return search.solution()
-        except SearchEnded as error:
+        except SearchBudgetExceeded as error:
             raise NodeRefused(f"node {node.name}: {SEARCH_ENDED}") from error
         except InvalidCapacity as error:
             raise AllocationError(f"claim {claims[0].claim.key}: {error}") from error
@@ -175,8 +175,8 @@ class _Search:
         self, allocator: Allocator, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget
     ) -> None:
         self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
-        self._pools, self._claims, self._budget = allocator.inventory.pools_of(node), claims, budget
-        self._candidates = allocator.inventory.candidate_devices_of(node)
+        self._pools, self._claims, self._budget = allocator.inventory.pools_of_node(node), claims, budget
+        self._candidates = allocator.inventory.candidate_devices_of_node(node)
         self._pool_of = {pool.key: pool for pool in self._pools}
         self._selectable: dict[tuple[int, int], bool] = {}
         self._allocating: dict[DeviceKey, _Allocating] = {}
@@ -251,7 +251,7 @@ class _Search:
         if not request.requests_all_matching_devices:
             return _Choices(request, request.count)
         for pool in self._pools:
-            if not pool.usable:
+            if not pool.is_usable:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(
                     f"claim {claim_requests.claim.key}, request {request.name}: asks for all devices, but resource "

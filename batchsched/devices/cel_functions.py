@@ -23,12 +23,12 @@ _MOST_DIGITS: Final = 40
 CelMap = Mapping[str, str]
 
 
-def cel_quantity(amount: str | int | float | Decimal) -> dict[str, str]:
+def to_cel_quantity(amount: str | int | float | Decimal) -> dict[str, str]:
     """Return a Kubernetes quantity as a value for CEL expressions; equal amounts give equal values."""
     return {QUANTITY: str((amount if isinstance(amount, Decimal) else parse_quantity(amount)).normalize())}
 
 
-def cel_version(text: str) -> dict[str, str]:
+def to_cel_version(text: str) -> dict[str, str]:
     """Return a semantic version as a value for CEL expressions.
 
     Raises:
@@ -104,9 +104,9 @@ def _declare(
 
 
 KUBERNETES_FUNCTIONS: Final = (
-    _declare("quantity", _MAP, ((_STRING,), cel_quantity), member=False),
+    _declare("quantity", _MAP, ((_STRING,), to_cel_quantity), member=False),
     _declare("isQuantity", _BOOL, ((_STRING,), _is_quantity), member=False),
-    _declare("semver", _MAP, ((_STRING,), cel_version), member=False),
+    _declare("semver", _MAP, ((_STRING,), to_cel_version), member=False),
     _declare("isSemver", _BOOL, ((_STRING,), _is_version), member=False),
     _declare("compareTo", _INT, ((_MAP, _MAP), _compare)),
     _declare("isGreaterThan", _BOOL, ((_MAP, _MAP), lambda first, second: _compare(first, second) > 0)),
@@ -120,14 +120,14 @@ KUBERNETES_FUNCTIONS: Final = (
     _declare(
         "add",
         _MAP,
-        ((_MAP, _MAP), lambda first, second: cel_quantity(_amount(first) + _number(second))),
-        ((_MAP, _INT), lambda first, second: cel_quantity(_amount(first) + _number(second))),
+        ((_MAP, _MAP), lambda first, second: to_cel_quantity(_amount(first) + _number(second))),
+        ((_MAP, _INT), lambda first, second: to_cel_quantity(_amount(first) + _number(second))),
     ),
     _declare(
         "sub",
         _MAP,
-        ((_MAP, _MAP), lambda first, second: cel_quantity(_amount(first) - _number(second))),
-        ((_MAP, _INT), lambda first, second: cel_quantity(_amount(first) - _number(second))),
+        ((_MAP, _MAP), lambda first, second: to_cel_quantity(_amount(first) - _number(second))),
+        ((_MAP, _INT), lambda first, second: to_cel_quantity(_amount(first) - _number(second))),
     ),
     _declare("major", _INT, ((_MAP,), _part("major"))),
     _declare("minor", _INT, ((_MAP,), _part("minor"))),

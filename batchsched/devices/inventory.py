@@ -139,7 +139,7 @@ class Pool:
     invalid: str = ""
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """True if devices of the pool may be allocated: no ResourceSlice is missing, and none is invalid."""
         return not self.incomplete and not self.invalid
 
@@ -236,7 +236,7 @@ class DeviceInventory:
             and len({device.name for device in devices if device.consumes_counters is None}) == len(devices)
         )
 
-    def devices_of(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
+    def devices_of_slice(self, parent: ResourceSlice) -> tuple[PoolDevice, ...]:
         """Return the devices of a ResourceSlice."""
         devices = self._devices.get(id(parent))
         if devices is None:
@@ -251,21 +251,21 @@ class DeviceInventory:
             self._devices[id(parent)] = devices
         return devices
 
-    def pools_of(self, node: Node) -> tuple[Pool, ...]:
+    def pools_of_node(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools of devices that a node can reach, in the order in which the allocator tries them."""
         cached = self._pools.get(node.name)
         if cached is None or cached[0] is not node:
             cached = self._pools[node.name] = node, self._gather(node)
         return cached[1]
 
-    def candidate_devices_of(self, node: Node) -> tuple[PoolDevice, ...]:
+    def candidate_devices_of_node(self, node: Node) -> tuple[PoolDevice, ...]:
         """Return the devices of all usable pools of a node, in the order in which the allocator tries them."""
         cached = self._candidates.get(node.name)
         if cached is None or cached[0] is not node:
             devices = tuple(
                 device
-                for pool in self.pools_of(node)
-                if pool.usable
+                for pool in self.pools_of_node(node)
+                if pool.is_usable
                 for slice_devices in pool.slices
                 for device in slice_devices
             )
@@ -276,7 +276,7 @@ class DeviceInventory:
         simple = self.whole_pool_slices_of(node)
         if simple is not None and len(simple) == 1:
             # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
-            return (Pool(pool_key(simple[0]), (self.devices_of(simple[0]),)),)
+            return (Pool(pool_key(simple[0]), (self.devices_of_slice(simple[0]),)),)
         newest: dict[PoolKey, list[ResourceSlice]] = {}
         for resource_slice in (*self._of_node.get(node.name, ()), *self._shared):
             if _uses_compatibility_groups(resource_slice) and self._rules.ignores_compatibility_groups:
@@ -289,7 +289,9 @@ class DeviceInventory:
             if not kept or resource_slice.spec.pool.generation == kept[0].spec.pool.generation:
                 kept.append(resource_slice)
         pools = [pool for key, kept in newest.items() if (pool := self._build(key, kept)) is not None]
-        return tuple(sorted(pools, key=lambda pool: (pool.usable and pool.has_binding_conditions, pool.key)))
+        return tuple(
+            sorted(pools, key=lambda pool: (pool.is_usable and pool.has_binding_conditions, pool.key))
+        )
 
     def _is_relevant(self, resource_slice: ResourceSlice, node: Node) -> bool:
         spec = resource_slice.spec
@@ -300,7 +302,7 @@ class DeviceInventory:
                 node, spec.node_name, spec.node_selector, all_nodes=bool(spec.all_nodes)
             )
         return bool(spec.per_device_node_selection) and any(
-            device.matches_per_device_node_selection(node) for device in self.devices_of(resource_slice)
+            device.matches_per_device_node_selection(node) for device in self.devices_of_slice(resource_slice)
         )
 
     def _build(self, key: PoolKey, kept: list[ResourceSlice]) -> Pool | None:
@@ -334,7 +336,7 @@ class DeviceInventory:
             if resource_slice.spec.shared_counters
         ]
         slices = tuple(
-            self.devices_of(resource_slice)
+            self.devices_of_slice(resource_slice)
             for resource_slice in kept
             if not resource_slice.spec.shared_counters
         )
@@ -342,7 +344,7 @@ class DeviceInventory:
             device
             for resource_slice in missing_slices
             if not resource_slice.spec.shared_counters
-            for device in self.devices_of(resource_slice)
+            for device in self.devices_of_slice(resource_slice)
         )
         counters, problem = _counters(with_counters)
         problem = _duplicate_device(slices) or problem or _unknown_counter(slices, unreachable, counters)

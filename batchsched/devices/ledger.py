@@ -85,7 +85,7 @@ ReservationTest = Callable[[str, str], bool]
 """A test of a pod, which is given by its `namespace/name` and its UID."""
 
 
-def never_bound(_pod: str, _uid: str) -> bool:
+def no_pod_is_bound(_pod: str, _uid: str) -> bool:
     """Return False; the default where it is not known which pods are bound."""
     return False
 
@@ -153,7 +153,7 @@ class DeviceLedger:
         """Return the number of pods that have reserved a ResourceClaim during the session."""
         return len(self._pods_of_claim.get(claim, ()))
 
-    def reserved_by(self, pod: str, uid: str = "") -> PodDevices | None:
+    def devices_reserved_by_pod(self, pod: str, uid: str = "") -> PodDevices | None:
         """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
         return self._by_pod.get(self._holder(pod, uid))
 
@@ -174,7 +174,7 @@ class DeviceLedger:
         """Return a copy with the reservations of some pods and their claims, which no session changes."""
         excerpt = type(self)({})
         for pod in pods:
-            devices = self.reserved_by(pod.key, pod.metadata.uid)
+            devices = self.devices_reserved_by_pod(pod.key, pod.metadata.uid)
             if devices is not None:
                 excerpt.claims.update({key: self.claims[key] for key in devices.claims if key in self.claims})
                 excerpt.assume(pod.key, devices)
@@ -240,7 +240,7 @@ class DeviceLedger:
 
     # Changes of the cluster
 
-    def follow_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> bool:
+    def update_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> bool:
         """Replace ResourceClaims by their current versions. Call this method between two sessions only.
 
         What pods have reserved counts until their claims have an allocation.
@@ -292,8 +292,8 @@ class DeviceLedger:
             None,
         )
 
-    def drop_reservations(
-        self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+    def drop_outdated_reservations(
+        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Release what pods have reserved that are not being bound any more.
 
@@ -333,7 +333,7 @@ class DeviceLedger:
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
-        devices = self.reserved_by(pod.key, pod.metadata.uid)
+        devices = self.devices_reserved_by_pod(pod.key, pod.metadata.uid)
         if devices is not None:
             self._withdrawn[pod.key] = devices
             self.revert(pod.key, pod.metadata.uid)
@@ -373,7 +373,9 @@ class DeviceLedger:
             for consumer in claim.status.reserved_for or ()
         )
 
-    def allocations_freed(self, units: Sequence[Sequence[Pod]]) -> Iterator[tuple[int, AllocationResult]]:
+    def allocations_freed_by_evictions(
+        self, units: Sequence[Sequence[Pod]]
+    ) -> Iterator[tuple[int, AllocationResult]]:
         """Yield the allocations that evictions would free, each with the index of the group of pods that frees it.
 
         The last unit with a consumer of a claim frees its allocation, if all its consumers are in the units.
@@ -432,7 +434,7 @@ class DeviceLedger:
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
     def copy_reservations_from(
-        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Copy from an earlier ledger what pods have reserved that are being bound.
 
@@ -449,11 +451,11 @@ class DeviceLedger:
             if self._is_needed(pod, devices, is_reserved, is_bound):
                 self.assume(pod, devices)
 
-    def follow_other_profiles(
+    def copy_reservations_of_other_profiles(
         self,
         ledgers: Iterable[Self],
         is_reserved: ReservationTest,
-        is_bound: ReservationTest = never_bound,
+        is_bound: ReservationTest = no_pod_is_bound,
     ) -> None:
         """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
 

@@ -128,7 +128,7 @@ class EqualDeviceGroups:
 
     def _local_devices(self, node: Node) -> Iterable[PoolDevice]:
         """Yield the devices of the pools that a node alone reaches."""
-        for pool in self._inventory.pools_of(node):
+        for pool in self._inventory.pools_of_node(node):
             if self._is_local(pool, node):
                 for devices in pool.slices:
                     yield from devices
@@ -155,7 +155,7 @@ class EqualDeviceGroups:
                 ]
             )
         else:
-            key = tuple(self._pool_content(pool, node, names) for pool in self._inventory.pools_of(node))
+            key = tuple(self._pool_content(pool, node, names) for pool in self._inventory.pools_of_node(node))
         return self._contents.setdefault((names, key), len(self._contents))
 
     def _pool_content(self, pool: Pool, node: Node, names: frozenset[str] | None) -> Hashable:

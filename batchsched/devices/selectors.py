@@ -16,7 +16,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
 from batchsched.api.core.device import Device
-from batchsched.devices.cel_functions import KUBERNETES_FUNCTIONS, cel_quantity, cel_version
+from batchsched.devices.cel_functions import KUBERNETES_FUNCTIONS, to_cel_quantity, to_cel_version
 from batchsched.errors import InvalidInput
 
 MAX_COMPILED_EXPRESSIONS: Final = 4096
@@ -106,7 +106,7 @@ class Selector:
 
     def _evaluate(self, driver: str, device: Device) -> bool | str:
         try:
-            variables = device_variables(driver, device, self._domains)
+            variables = device_cel_variable(driver, device, self._domains)
         except (ValueError, InvalidInput) as error:
             return f"CEL runtime error: {error}"
         try:
@@ -210,7 +210,7 @@ def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
     return selected_names is None or name.rpartition("/")[2] in selected_names
 
 
-def device_variables(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
+def device_cel_variable(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
     """Return the attributes and capacities of a device as the value of the variable `device` in CEL.
 
     Raises:
@@ -223,12 +223,12 @@ def device_variables(driver: str, device: Device, domains: Iterable[str]) -> dic
         typed = attribute.typed_value
         if typed is None:
             raise ValueError(f"attribute {name}: unsupported attribute value")
-        value = cel_version(str(typed[1])) if typed[0] == "version" else typed[1]
+        value = to_cel_version(str(typed[1])) if typed[0] == "version" else typed[1]
         attributes.setdefault(domain or driver, {})[own_name] = value
     capacity: dict[str, dict[str, Any]] = {}
     for name, offered in (device.capacity or {}).items():
         domain, _, own_name = name.rpartition("/")
-        capacity.setdefault(domain or driver, {})[own_name] = cel_quantity(offered.value)
+        capacity.setdefault(domain or driver, {})[own_name] = to_cel_quantity(offered.value)
     empty: dict[str, dict[str, Any]] = {domain: {} for domain in domains}
     return {
         "driver": driver,

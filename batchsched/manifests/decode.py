@@ -28,7 +28,7 @@ from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
-from batchsched.api.external.conversion import convert_external
+from batchsched.api.external.conversion import convert_to_pod_group_or_tree_group
 from batchsched.api.external.hyper_node import HyperNode, find_pattern_problem
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.external.topology import ExternalTopology, convert_topology
@@ -121,7 +121,7 @@ class Decoder:
         decoded = self._read(document.raw, kind.type, "")
         _check(decoded)
         if isinstance(decoded, ExternalPodGroup):
-            return convert_external(decoded)
+            return convert_to_pod_group_or_tree_group(decoded)
         if isinstance(decoded, ExternalTopology):
             return convert_topology(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:

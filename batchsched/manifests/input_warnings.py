@@ -29,7 +29,7 @@ from batchsched.api.external.coscheduling import COSCHEDULING_LABEL
 from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.gang import gang_identity
-from batchsched.api.owner_keys import OWNER_KEYS, owner_title
+from batchsched.api.owner_keys import OWNER_KEYS, title_of_controller
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
@@ -210,13 +210,13 @@ def _misspelt_keys(
         elif key in OWNER_KEYS:
             yield (
                 f"pod {first[key].key}{more}: {place} {key!r} has no effect on pods; "
-                f"move it from the pod template to the metadata of {owner_title(first[key])}"
+                f"move it from the pod template to the metadata of {title_of_controller(first[key])}"
             )
         elif key.startswith(_OWN_PREFIX) or _is_misspelt(key, known_keys):
             suggested_keys = known_keys | OWNER_KEYS if key.startswith(_OWN_PREFIX) else known_keys
             advice = suggest_name(key, sorted(suggested_keys))
             if any(advice == f"did you mean {name}?" for name in OWNER_KEYS - known_keys - known_elsewhere):
-                advice = f"{advice.removesuffix('?')}, in the metadata of {owner_title(first[key])}?"
+                advice = f"{advice.removesuffix('?')}, in the metadata of {title_of_controller(first[key])}?"
             yield f"pod {first[key].key}{more}: unknown {place} {key!r} has no effect; {advice}"
 
 

@@ -21,7 +21,7 @@ from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION, GROUP
 from batchsched.api.crd.validation import (
     FieldError,
-    misplaced_queues,
+    excluded_queue_reasons,
     suggest_name,
     unknown_sub_group_warnings,
 )
@@ -31,7 +31,7 @@ from batchsched.api.external.conversion import (
     with_gang_labels,
     with_tree_labels,
 )
-from batchsched.api.external.group_tree import TreeGroup, assemble_gangs
+from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
@@ -320,7 +320,7 @@ class _Cluster:
         """Add the gang of each tree of groups of Kubernetes, and give pods the labels of their trees."""
         if not self.tree_groups:
             return
-        trees = assemble_gangs(self.tree_groups)
+        trees = convert_trees_to_pod_groups(self.tree_groups)
         self.objects["pod_groups"] += trees.gangs
         for problem in trees.problems:
             group = problem.group
@@ -344,7 +344,7 @@ class _Cluster:
             self.objects["topologies"].append(topology)
 
     def _set_queues_aside(self) -> None:
-        reasons = misplaced_queues(self.objects["queues"])
+        reasons = excluded_queue_reasons(self.objects["queues"])
         for name, reason in reasons.items():
             file = self.homes["Queue", "", name]
             self.set_aside_objects.append(SetAside(file, f"Queue {name}", "spec.parent", reason))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from batchsched.api.core.pod import QUEUE_LABEL
-from batchsched.api.core.selector import parse_whole_number
+from batchsched.api.core.selector import parse_go_integer
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
@@ -25,7 +25,7 @@ from batchsched.api.owner_keys import (
     TOPOLOGY,
     unknown_owner_keys,
 )
-from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, unsupported_owner_annotation
+from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, describe_unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_children, pod_clique_set_shape
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
 from batchsched.podgrouper.shape import (
@@ -244,7 +244,7 @@ class GangNeeds:
             # Without the topology that they require, the pods would start in the wrong domain.
             f"the topology of its owner is invalid: {problem}"
             if problem and (levels or any(part.topology for part in shape.parts))
-            else unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
+            else describe_unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
             {name: variant_spec for name, (variant_spec, _) in variants.items()},
         )
 
@@ -350,7 +350,7 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     if text_or_empty(marks.get(PRIORITY_CLASS)):
         fields["priorityClassName"] = marks[PRIORITY_CLASS]
     least = text_or_empty(marks.get(MIN_MEMBER))
-    number = parse_whole_number(least)
+    number = parse_go_integer(least)
     if number is not None and 1 <= number <= LARGEST_INT32:
         fields["minMember"] = number
     elif least:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from batchsched.api.core.selector import parse_whole_number
+from batchsched.api.core.selector import parse_go_integer
 from batchsched.podgrouper.shape import (
     Manifest,
     OwnerPart,
@@ -54,7 +54,7 @@ def _indexes(intervals: str) -> int:
     total = 0
     for part in intervals.split(","):
         first, _, last = part.partition("-")
-        first_index, last_index = parse_whole_number(first), parse_whole_number(last)
+        first_index, last_index = parse_go_integer(first), parse_go_integer(last)
         if first_index is not None:
             total += 1 if last_index is None else max(0, last_index - first_index + 1)
     return total

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import requests_on_node
+from batchsched.api.core.requests import requests_with_pod_count
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.store import Change
 
@@ -73,5 +73,5 @@ def _demand(places: Places, nodes: Container[str]) -> dict[str, Counter[str]]:
     demand: dict[str, Counter[str]] = {}
     for pod, node in places:
         if node in nodes:
-            demand.setdefault(node, Counter()).update(requests_on_node(pod))
+            demand.setdefault(node, Counter()).update(requests_with_pod_count(pod))
     return demand

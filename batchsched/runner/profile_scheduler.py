@@ -220,8 +220,10 @@ class ProfileScheduler:
         self._current.updated_scheduler(self.held)
         bindings = self._cache.has_reservations, self._cache.is_bound
         ledger = self.node_table.device_ledger
-        ledger.drop_reservations(*bindings)
-        ledger.follow_other_profiles([neighbour.devices for neighbour in reserved_elsewhere], *bindings)
+        ledger.drop_outdated_reservations(*bindings)
+        ledger.copy_reservations_of_other_profiles(
+            [neighbour.devices for neighbour in reserved_elsewhere], *bindings
+        )
         if self.chooser is not None:
             self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
         self.session_generation = self._cache.generation
@@ -388,7 +390,7 @@ class ProfileScheduler:
         for pod, node in places:
             unreserve_after_session(self.pipeline, pod, node, self.node_table)
             assumed = self._cache.get(PODS, pod.key)
-            if self._cache.unassume(pod.key, node, pod.metadata.uid):
+            if self._cache.forget_assumption(pod.key, node, pod.metadata.uid):
                 # `sync_queue` sees no change of a pod that was assumed and became pending again since it ran last.
                 self.queue.process_failed_binding(assumed, now)
             elif assumed is None or assumed.metadata.uid != pod.metadata.uid:
@@ -430,7 +432,7 @@ class ProfileScheduler:
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
                 for place in assumed:
-                    self._cache.unassume(*place)
+                    self._cache.forget_assumption(*place)
                 return False
             assumed.append((pod.key, node, pod.metadata.uid))
         return True

@@ -65,17 +65,17 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
     """Do nothing; this is the default callback for the end of an explanation."""
 
 
-class InterruptedDecision(BaseException):
+class InterruptedDecisionError(BaseException):
     """Ends a trial decision of the explanation worker, because the scheduler begins a session or bindings.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
 
 
-class OutdatedExplanation(BaseException):
+class OutdatedExplanationError(BaseException):
     """Raised in the thread of an explanation that is no longer needed.
 
-    It is not an `Exception`, as `InterruptedDecision`.
+    It is not an `Exception`, as `InterruptedDecisionError`.
     """
 
 
@@ -99,33 +99,33 @@ class ExplanationGate(Telemetry):
         """Decide over a changed input; if a session interrupts the decision, start again. This is a `DecideAgain`.
 
         Raises:
-          OutdatedExplanation: The explanation is no longer needed, or was interrupted too often.
+          OutdatedExplanationError: The explanation is no longer needed, or was interrupted too often.
         """
         for _ in range(MAX_INTERRUPTIONS):
             self.wait_until_quiet()
             try:
                 return decide_assignments(snapshot, profile, now, seed, self)
-            except InterruptedDecision:
+            except InterruptedDecisionError:
                 continue
-        raise OutdatedExplanation
+        raise OutdatedExplanationError
 
     def wait_until_quiet(self) -> None:
         """Block the thread of the explanation while a session or bindings are in progress.
 
         Raises:
-          OutdatedExplanation: The explanation is no longer needed.
+          OutdatedExplanationError: The explanation is no longer needed.
         """
         while self._is_current():
             if not self._is_busy():
                 return
             time.sleep(POLL_SECONDS)
-        raise OutdatedExplanation
+        raise OutdatedExplanationError
 
     def _check(self) -> None:
         if self._is_busy():
-            raise InterruptedDecision
+            raise InterruptedDecisionError
         if not self._is_current():
-            raise OutdatedExplanation
+            raise OutdatedExplanationError
 
     @override
     @contextmanager
@@ -270,7 +270,7 @@ class ExplanationWorker:
             verifier = self._verifier_of(pending.session)
             explained = verifier.explain_refusal(pending.refusal, ExplanationBudget(MAX_WORK_PER_GANG))
             result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
-        except OutdatedExplanation:
+        except OutdatedExplanationError:
             pass
         except Exception as error:  # noqa: BLE001 - a defect in one explanation must not end the others
             result, defect = ExplanationResult.FAILED, error

@@ -494,6 +494,6 @@ def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
 
 def _level_wait_ended(entity: Entity, now: float) -> bool:
     """Return whether a wait for a preferred level has ended since the gang was refused."""
-    ends = entity.group.level_wait_ends if entity.group is not None else ()
+    ends = entity.group.preferred_level_deadlines if entity.group is not None else ()
     # A session that began before the end may report the refusal shortly after it.
     return any(end <= now and entity.queued <= end + SCAN_INTERVAL_SECONDS for end in ends)

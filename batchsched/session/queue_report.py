@@ -182,7 +182,7 @@ class _Tree:
         return (
             gang
             for gang in self._tables.gangs.values()
-            if gang.pending and gang.queue in queues and access.selects(gang.queue, gang.namespace)
+            if gang.pending and gang.queue in queues and access.allows_namespace(gang.queue, gang.namespace)
         )
 
     def view(self) -> QueueTreeReport:

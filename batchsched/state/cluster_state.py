@@ -5,8 +5,8 @@ known version is ignored, a deleted object stays deleted, and a list replaces ev
 may come in any order: a pod may be bound to a node of which no event has come yet.
 
 A pod that a session placed is **assumed**: it counts on its node until a watch event **confirms** the binding (on this
-node or another, since the API server is right), until the binding fails and `unassume` makes the pod pending again, or
-until the confirmation is overdue.
+node or another, since the API server is right), until the binding fails and `forget_assumption` makes the pod pending
+again, or until the confirmation is overdue.
 
 Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Pending pods are kept here too, since sessions decide
 about them.
@@ -22,9 +22,9 @@ import msgspec
 from pydantic import BaseModel
 
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec
-from batchsched.api.core.requests import requests_on_node
-from batchsched.api.core.selector import parse_whole_number
-from batchsched.api.crd.validation import misplaced_queues
+from batchsched.api.core.requests import requests_with_pod_count
+from batchsched.api.core.selector import parse_go_integer
+from batchsched.api.crd.validation import excluded_queue_reasons
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_namespace
 from batchsched.api.queue_access import QueueAccess, default_queue
@@ -32,7 +32,7 @@ from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.group_trees import GroupTrees
 from batchsched.state.podgroup_state import GangIndex, GangPods
 from batchsched.state.queue_usage import QueueUsageTally
-from batchsched.state.store import MAX_UNREAD, ChangeReader, Store, Tombstones, equal_for_scheduling
+from batchsched.state.store import MAX_UNREAD, ChangeReader, Store, Tombstones, are_equal_for_scheduling
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
@@ -206,7 +206,7 @@ class ClusterState:
         try:
             if field == PODS:
                 self._put_pod(key, present, changed)
-            elif present is None or not equal_for_scheduling(present, changed):
+            elif present is None or not are_equal_for_scheduling(present, changed):
                 self._show(field, key, changed)
         except Exception:
             # This version was not handled: if it comes again, it is not late.
@@ -227,7 +227,7 @@ class ClusterState:
             return
         assumption = self._assumed.get(key)
         if assumption is not None and not pod.node:
-            if present is None or not equal_for_scheduling(present, pod):
+            if present is None or not are_equal_for_scheduling(present, pod):
                 self._api_pods[key] = pod
                 self._show(PODS, key, self._placements.bound_pod(pod, assumption.node))
             return
@@ -237,7 +237,7 @@ class ClusterState:
             self._in_flight.discard(pod.metadata.uid)
             if shown is not None:
                 self.gangs.confirm_binding(shown)
-        if shown is None or not equal_for_scheduling(shown, pod):
+        if shown is None or not are_equal_for_scheduling(shown, pod):
             if shown is not None and shown.spec == pod.spec:
                 # Plugins cache results by the identity of the spec, so an equal spec keeps its identity.
                 pod = Pod(metadata=pod.metadata, spec=shown.spec, status=pod.status)
@@ -292,7 +292,7 @@ class ClusterState:
           node: The node on which a session placed it.
           now: Seconds since 1970.
           uid: The uid of the pod that the session saw; "" if it is unknown. The binding of this uid is in flight until
-            `finish_binding` or `unassume` gets it, or a watch event confirms it.
+            `finish_binding` or `forget_assumption` gets it, or a watch event confirms it.
 
         Returns:
           False, with no change, if the decision is outdated: the pod is deleted, finished, terminating, bound, already
@@ -324,7 +324,7 @@ class ClusterState:
         if self._ttl > 0:
             self._assumed[key] = Assumption(assumption.node, assumption.since, now + self._ttl)
 
-    def unassume(self, key: str, node: str, uid: str = "") -> bool:
+    def forget_assumption(self, key: str, node: str, uid: str = "") -> bool:
         """Make an assumed pod pending again after its binding failed.
 
         Returns:
@@ -338,7 +338,7 @@ class ClusterState:
         self._show(PODS, key, self._api_pods.pop(key))
         return True
 
-    def overdue_pods(self, now: float) -> tuple[AssumedPod, ...]:
+    def overdue_assumed_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """Return the assumed pods that no watch event has confirmed within the time limit, sorted by name."""
         keys = [
             key
@@ -405,7 +405,7 @@ class ClusterState:
         objects: dict[str, Any] = {field: store.sorted_objects() for field, store in self._stores.items()}
         return Snapshot(**objects)
 
-    def snapshot_as_listed(self) -> Snapshot:
+    def snapshot_without_assumed_pods(self) -> Snapshot:
         """Return a Snapshot of the cluster as the API server showed it, with assumed pods pending."""
         frozen = self._frozen()
         return replace(frozen, pods=tuple(self._api_pods.get(pod.key, pod) for pod in frozen.pods))
@@ -439,7 +439,7 @@ class ClusterState:
         if free:
             for pod in self._stores[PODS].sorted_objects():
                 if pod.node in free:
-                    free[pod.node].subtract(requests_on_node(pod))
+                    free[pod.node].subtract(requests_with_pod_count(pod))
         return free
 
     def status(self, field: str, key: str, uid: str) -> dict[str, Any]:
@@ -473,7 +473,7 @@ def _address(changed: Any) -> tuple[str, str]:
 
 def _without_misplaced_queues(snapshot: Snapshot) -> Snapshot:
     """Set aside the queues that have no place in the tree; the event of a parent may still come."""
-    reasons = misplaced_queues(snapshot.queues)
+    reasons = excluded_queue_reasons(snapshot.queues)
     if not reasons:
         return snapshot
     return replace(
@@ -488,7 +488,7 @@ def _without_misplaced_queues(snapshot: Snapshot) -> Snapshot:
 def _version(changed: Any, version: str | None) -> int:
     """Return the resourceVersion of an object as a number, which grows within a kind; 0 without one."""
     text = getattr(changed.metadata, "resource_version", "") if version is None else version
-    return max(0, parse_whole_number(text) or 0)
+    return max(0, parse_go_integer(text) or 0)
 
 
 def _is_other_object(present: Any, changed: Any) -> bool:

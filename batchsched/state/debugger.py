@@ -18,7 +18,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot
 from batchsched.state.cluster_state import AssumedPod
-from batchsched.state.store import STATUS, equal_for_scheduling
+from batchsched.state.store import STATUS, are_equal_for_scheduling
 
 OVERDUE_SECONDS: Final = 60.0
 """Seconds after which an assumed pod is reported."""
@@ -90,7 +90,7 @@ def compare_snapshots(
     """Return the differences between the cluster state and a fresh list of the API server.
 
     Args:
-      cached: The objects of the state, from `ClusterState.snapshot_as_listed()`.
+      cached: The objects of the state, from `ClusterState.snapshot_without_assumed_pods()`.
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
       assumed: The assumed pods, from `ClusterState.assumed_pods()`.
@@ -107,7 +107,7 @@ def compare_snapshots(
         missing += [_named(kind, key) for key in sorted(listed_objects.keys() - cached_objects.keys())]
         redundant += [_named(kind, key) for key in sorted(cached_objects.keys() - listed_objects.keys())]
         for key in sorted(cached_objects.keys() & listed_objects.keys()):
-            if not equal_for_scheduling(cached_objects[key], listed_objects[key]):
+            if not are_equal_for_scheduling(cached_objects[key], listed_objects[key]):
                 differing += _differences(_named(kind, key), cached_objects[key], listed_objects[key])
     overdue = tuple(pod for pod in assumed if pod.assumption.since < overdue_since)
     return StateComparison(tuple(missing), tuple(redundant), tuple(differing), overdue)

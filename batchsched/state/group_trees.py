@@ -14,7 +14,7 @@ from batchsched.api.external.group_tree import (
     TreeGroup,
     TreeProblem,
     TreeRootIndex,
-    assemble_gang,
+    convert_tree_to_pod_group,
     groups_below,
     tree_problems,
 )
@@ -142,7 +142,7 @@ class GroupTrees:
         if top is None or not is_root:
             return None
         try:
-            return assemble_gang(top, self.children)
+            return convert_tree_to_pod_group(top, self.children)
         except ValidationError as error:
             return _refused(top, tree_problems(error, top, self.children))
 

@@ -90,7 +90,7 @@ class QueueUsageTally:
         by_queue: dict[str, Counter[str]] = {}
         for (named_queue, namespace), amounts in amounts_by_origin.items():
             queue = named_queue or access.default_queue(namespace)
-            if not selected_only or access.selects(queue, namespace):
+            if not selected_only or access.allows_namespace(queue, namespace):
                 by_queue.setdefault(queue, Counter()).update(amounts)
         return by_queue
 

@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.pod_field_limits import exceeded_field_limit
+from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
     Raises:
       InvalidQuantity: an amount is not a quantity.
     """
-    return {} if not pod.node and exceeded_field_limit(pod) else pod_requests(pod)
+    return {} if not pod.node and describe_exceeded_field_limit(pod) else pod_requests(pod)
 
 
 class ResourceNames:
@@ -45,7 +45,7 @@ class ResourceNames:
         # By id of the spec. The value keeps the spec alive, so that its id is not used again.
         self._specs: dict[int, PodSpec] = {}
         self.new_spec_bytes = 0
-        """Bytes of JSON of the specs that `covers_pod` read and that the Snapshot did not have."""
+        """Bytes of JSON of the specs that `has_columns_for_pod` read and that the Snapshot did not have."""
         offered: set[str] = set()
         for node in snapshot.nodes:
             offered.update(node.allocatable_quantities)
@@ -59,11 +59,11 @@ class ResourceNames:
         self.with_column = frozenset(offered if self.has_too_many else offered | requested)
         """The names of the resources with a column."""
 
-    def covers_node(self, node: Node) -> bool:
+    def has_columns_for_node(self, node: Node) -> bool:
         """Return whether the scheduler's tables have a column for each resource that a node offers."""
         return self.with_column.issuperset(node.allocatable_quantities)
 
-    def covers_pod(self, pod: Pod) -> bool:
+    def has_columns_for_pod(self, pod: Pod) -> bool:
         """Return whether the scheduler's tables need no new column for the resources that a pod requests."""
         if id(pod.spec) in self._specs:
             return True

@@ -116,7 +116,7 @@ class Tombstones:
         self._uids.pop(uid, None)
 
 
-def equal_for_scheduling(old: Any, new: Any) -> bool:
+def are_equal_for_scheduling(old: Any, new: Any) -> bool:
     """Return whether two versions of an object are equal in everything that scheduling reads.
 
     The resourceVersion grows with every write, and only controllers write and read the status of custom resources.

@@ -23,7 +23,7 @@ from batchsched.api.snapshot import FOLLOWED_FIELDS, Snapshot, WaitingGang
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.resource_names import ResourceNames
-from batchsched.state.store import Change, equal_for_scheduling
+from batchsched.state.store import Change, are_equal_for_scheduling
 
 GROUPS = "pod_groups"
 CLAIMS = "resource_claims"
@@ -115,9 +115,9 @@ class UpToDateScheduler:
         if change.after is None or change.field == GROUPS:
             return True
         if change.field == NODES:
-            return self._resources.covers_node(change.after)
+            return self._resources.has_columns_for_node(change.after)
         # A pod that only got its node was pending before: its resource names are known.
-        return _binds(change) or self._resources.covers_pod(change.after)
+        return _binds(change) or self._resources.has_columns_for_pod(change.after)
 
     def _is_read(self, change: Change) -> bool:
         """Return whether a node changed in something on which a decision may depend."""
@@ -129,7 +129,7 @@ def _differs_unread_only(before: Node | None, after: Node | None) -> bool:
     return (
         before is not None
         and after is not None
-        and equal_for_scheduling(_read_part(before), _read_part(after))
+        and are_equal_for_scheduling(_read_part(before), _read_part(after))
     )
 
 

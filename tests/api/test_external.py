@@ -7,15 +7,15 @@ import pytest
 from pydantic import ValidationError
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
-from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_pod_group, with_gang_labels
-from batchsched.api.external.pod_group import SOURCE, external_source, is_external
+from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_external_pod_group, with_gang_labels
+from batchsched.api.external.pod_group import SOURCE, external_api_version_and_uid, is_external
 
 TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in EXTERNAL_KINDS if kind.name == "PodGroup"}
 
 
 def translated(api_version, **spec):
     raw = {"metadata": {"name": "bert", "namespace": "team-a", "uid": "of-another"}, "spec": spec}
-    return convert_pod_group(msgspec.convert(raw, TYPES[api_version]))
+    return convert_external_pod_group(msgspec.convert(raw, TYPES[api_version]))
 
 
 def pod(labels=None, annotations=None, **spec):
@@ -152,8 +152,8 @@ def test_a_kubernetes_pod_group_keeps_its_identity_and_conditions():
         "lastTransitionTime": "x",
     }
     raw = {"metadata": {"name": "bert", "uid": "of-another"}, "status": {"conditions": [condition]}}
-    group = convert_pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
-    assert external_source(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
+    group = convert_external_pod_group(msgspec.convert(raw, TYPES["scheduling.k8s.io/v1alpha2"]))
+    assert external_api_version_and_uid(group) == ("scheduling.k8s.io/v1alpha2", "of-another")
     assert group.status is not None
     (found,) = group.status.conditions
     assert (found.type, found.status, found.reason) == ("PodGroupScheduled", "True", "Scheduled")

@@ -7,11 +7,11 @@ from batchsched.api.gang import (
     TERMINAL_PHASES,
     GangPhase,
     PhaseChange,
-    changes_between,
     gang_key,
     gang_namespace,
     is_single_pod,
     phase_after,
+    phase_changes_between,
 )
 from batchsched.errors import IllegalMove
 
@@ -56,10 +56,10 @@ def test_gang_with_reserved_places_can_be_rolled_back():
 def test_changes_between_two_phases_lead_along_the_table(start, end):
     if start in TERMINAL_PHASES and start is not end:
         with pytest.raises(IllegalMove, match=f"{start} cannot become {end}"):
-            changes_between(start, end)
+            phase_changes_between(start, end)
         return
     phase = start
-    for change in changes_between(start, end):
+    for change in phase_changes_between(start, end):
         phase = phase_after(phase, change)
     assert phase is end
 

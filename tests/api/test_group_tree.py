@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_external
-from batchsched.api.external.group_tree import TreeRootIndex, assemble_gangs, subgroup_name
+from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_to_pod_group_or_tree_group
+from batchsched.api.external.group_tree import TreeRootIndex, convert_trees_to_pod_groups, subgroup_name
 from batchsched.api.external.pod_group import SOURCE, SOURCE_KIND, SOURCE_UID
 from batchsched.api.priority import PriorityTable
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
@@ -24,7 +24,7 @@ def group(name, parent="", kind="PodGroup", version=BETA, workload="train", **sp
     if parent:
         stated["parentCompositePodGroupName"] = parent
     raw = {"metadata": {"name": name, "namespace": "team-a", "uid": f"uid-{name}"}, "spec": stated}
-    return convert_external(msgspec.convert(raw, TYPES[kind, version]))
+    return convert_to_pod_group_or_tree_group(msgspec.convert(raw, TYPES[kind, version]))
 
 
 def pods(name, parent, count=1, **spec):
@@ -38,7 +38,7 @@ def composite(name, parent="", groups=1, **spec):
 
 def assembled(*groups):
     """The only gang of these groups."""
-    (gang,) = assemble_gangs(groups).gangs
+    (gang,) = convert_trees_to_pod_groups(groups).gangs
     return gang
 
 
@@ -90,7 +90,7 @@ def test_pods_belong_to_the_gang_of_the_root():
         pods("workers", "rack"),
         pods("lost", "missing"),
     )
-    assert assemble_gangs(groups).places == {
+    assert convert_trees_to_pod_groups(groups).places == {
         "team-a/workers": ("train", "workers"),
         "team-a/lost": ("missing", "lost"),
     }
@@ -205,7 +205,7 @@ def test_an_invalid_group_refuses_its_own_tree_only():
         pods("huge", "bad", 2**40),
         composite("rack", groups=2**40),
     )
-    assembled_trees = assemble_gangs((*groups, composite("train"), pods("workers", "train", 4)))
+    assembled_trees = convert_trees_to_pod_groups((*groups, composite("train"), pods("workers", "train", 4)))
     assert [gang.key for gang in assembled_trees.gangs] == ["team-a/train"]
     problems = [(one.group.kind, one.group.name, one.field) for one in assembled_trees.problems]
     assert problems == [

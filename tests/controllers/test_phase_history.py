@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.decision import WaitingAtPermit
-from batchsched.api.gang import TERMINAL_PHASES, GangPhase, changes_between, phase_after
+from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_after, phase_changes_between
 from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
 from batchsched.controllers.refusal_history import RefusalRecord
 from batchsched.state.cluster_state import ClusterState
@@ -38,11 +38,11 @@ class History:
         if kind == "assume":
             self.state.assume(key, "n0", 0.0)
         elif kind == "forget":
-            self.state.unassume(key, "n0")
+            self.state.forget_assumption(key, "n0")
         elif kind == "delete":
             self.state.remove(pod(f"bert-{number}", group="bert"))
         elif kind == "list":
-            self.state.replace(type(pod("x")), self.state.snapshot_as_listed().pods)
+            self.state.replace(type(pod("x")), self.state.snapshot_without_assumed_pods().pods)
         else:
             made = pod(f"bert-{number}", self.version, group="bert", on="" if kind == "create" else "n0")
             phases = {"run": "Running", "succeed": "Succeeded", "fail": "Failed"}
@@ -79,7 +79,7 @@ def test_no_phase_changes_outside_the_table_and_terminal_phases_stay(happenings)
         if phase in TERMINAL_PHASES:
             assert later is phase
         reached = phase
-        for change in changes_between(phase, later):
+        for change in phase_changes_between(phase, later):
             reached = phase_after(reached, change)
         assert reached is later
         phase = later

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.controllers.queue_positions import RemainingQueueLimits, queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import RemainingQueueLimits, queue_positions, queue_status_inputs
 from batchsched.session.queue_report import report_pending_gangs
 from tests.controllers.office import observed
 from tests.session.explanation.documents import NOW, snapshot_of
@@ -83,7 +83,7 @@ def test_allocated_amounts_of_a_queue_include_its_descendants():
         running,
         [group("bert", 2, queue="ml"), group("huge", 5, queue="ml"), pod("huge-0", group="huge")],
     )
-    held = queue_allocations(cache)
+    held = queue_status_inputs(cache)
     assert held["ml"].allocated["cpu"] == held["research"].allocated["cpu"] == 4000
     assert held["ml"].pending == held["research"].pending == 1
 
@@ -94,7 +94,7 @@ def test_queue_outside_the_tree_is_marked_and_has_its_own_allocated_amounts():
         [pod("bert-0", group="bert", on="n0")],
         [group("bert", 1, queue="lost")],
     )
-    held = queue_allocations(cache)["lost"]
+    held = queue_status_inputs(cache)["lost"]
     assert held.allocated["cpu"] == 1000
     assert "absent" in held.misplaced
 
@@ -104,19 +104,19 @@ def test_fair_share_is_the_requested_guarantee_and_a_part_of_the_surplus():
     cache = observed(
         [queue("ml", guarantee={"cpu": "16"}), queue("other"), node("n0")], asked.pods, asked.pod_groups
     )
-    held = queue_allocations(cache)
+    held = queue_status_inputs(cache)
     assert (held["ml"].fair_share or {})["cpu"] == 64_000
     assert (held["other"].fair_share or {})["cpu"] == 0
 
 
 def test_fair_share_that_depends_on_past_usage_is_not_shown():
     cache = observed([queue("ml", policy={"name": "decayed-usage"}), node("n0")])
-    assert queue_allocations(cache)["ml"].fair_share is None
+    assert queue_status_inputs(cache)["ml"].fair_share is None
 
 
 def test_without_nodes_queues_have_no_fair_share():
     cache = observed([queue("ml", guarantee={"cpu": "16"})])
-    assert queue_allocations(cache)["ml"].fair_share == {}
+    assert queue_status_inputs(cache)["ml"].fair_share == {}
 
 
 def test_headroom_follows_the_limits_of_changed_queues():

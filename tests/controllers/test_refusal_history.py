@@ -48,7 +48,7 @@ def test_repeated_refusal_is_not_published(verdicts):
 def test_refusal_of_an_incomplete_gang_is_published_later(verdicts, reason):
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
-    assert verdicts.publish_due(3, ARRIVING_SECONDS) == {GANG}
+    assert verdicts.publish_due_refusals(3, ARRIVING_SECONDS) == {GANG}
     assert "2 of 3" in verdicts.get(GANG).message
 
 
@@ -61,7 +61,7 @@ def test_message_with_another_count_is_published_with_a_delay(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
     assert "2 cpu" in verdicts.get(GANG).message
-    assert verdicts.publish_due(3, 1.0 + KEEP_SECONDS) == {GANG}
+    assert verdicts.publish_due_refusals(3, 1.0 + KEEP_SECONDS) == {GANG}
     assert "1 cpu" in verdicts.get(GANG).message
 
 
@@ -85,7 +85,7 @@ def explained(message: str = "2 cpu short; team/gpt runs there") -> Refusal:
 def test_verified_text_replaces_the_estimate_soon(verdicts):
     hear(verdicts, refusal())
     assert verdicts.record_explanation(refusal(), explained(), 3, KEEP_SECONDS / 20) == set()
-    assert verdicts.publish_due(3, KEEP_SECONDS / 10) == {GANG}
+    assert verdicts.publish_due_refusals(3, KEEP_SECONDS / 10) == {GANG}
     assert "team/gpt runs there" in verdicts.get(GANG).message
 
 
@@ -94,7 +94,7 @@ def test_estimate_of_the_next_session_does_not_replace_a_verified_text_before_it
     verdicts.record_explanation(refusal(), explained(), 3, 1.0)
     assert hear(verdicts, refusal("3 cpu short"), now=2.0) == set()
     verdicts.record_explanation(refusal("3 cpu short"), explained(), 3, 4.0)
-    assert verdicts.publish_due(3, 2 * MAX_KEEP_SECONDS) == set()
+    assert verdicts.publish_due_refusals(3, 2 * MAX_KEEP_SECONDS) == set()
 
 
 def test_explanation_of_an_earlier_refusal_is_not_published(verdicts):

@@ -12,7 +12,7 @@ import pytest
 
 from batchsched.controllers import scheduler_names
 from batchsched.controllers.event_recorder import PendingEvent
-from batchsched.controllers.scheduler_names import SchedulerNameClaims, claim_name
+from batchsched.controllers.scheduler_names import SchedulerNameClaims, claim_lease_name
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
@@ -31,7 +31,7 @@ from tests.controlplane.plane import ControlPlane
     ],
 )
 def test_lease_has_the_scheduler_name_in_its_name_if_an_object_may_have_it(scheduler_name, suffix):
-    name = claim_name(scheduler_name)
+    name = claim_lease_name(scheduler_name)
     assert name.startswith("scheduler-name-")
     assert len(name) < 253
     if suffix:

@@ -39,7 +39,7 @@ class Office:
         """Report what is new, and return the Events of it."""
         self.clock.turn(seconds)
         self.events.clear()
-        self.reports.report_new()
+        self.reports.report_new_set_aside_objects()
         return list(self.events)
 
 

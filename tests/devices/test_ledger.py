@@ -56,19 +56,19 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
 def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_passed_on():
     own, other, third = (DeviceLedger({OPEN.key: OPEN}) for _ in range(3))
     other.assume("default/x", reserved())
-    own.follow_other_profiles([other], lambda *_: True)
-    third.follow_other_profiles([own], lambda *_: True)
+    own.copy_reservations_of_other_profiles([other], lambda *_: True)
+    third.copy_reservations_of_other_profiles([own], lambda *_: True)
     assert (own.use_of(GPU).exclusive, third.use_of(GPU).exclusive) == (1, 0)
-    own.follow_other_profiles([other], lambda *_: True)
+    own.copy_reservations_of_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
     later.copy_reservations_from(own, lambda *_: True)
     assert later.use_of(GPU).is_free
     other.revert("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
-    own.follow_other_profiles([other], lambda *_: True)
+    own.copy_reservations_of_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).is_free
-    own.follow_other_profiles([other], lambda *_: False)
+    own.copy_reservations_of_other_profiles([other], lambda *_: False)
     assert own.count_reserving_pods("default/open") == 0
 
 
@@ -108,7 +108,7 @@ def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_p
         "default/x", PodDevices((ClaimAllocation("default/new", other),), ("default/new",), uid="new")
     )
     assert len(ledger.uses) == 2
-    assert ledger.reserved_by("default/x", "old") == replace(reserved(), uid="old")
+    assert ledger.devices_reserved_by_pod("default/x", "old") == replace(reserved(), uid="old")
     ledger.revert("default/x", "old")
     assert ledger.use_of(GPU).is_free
     assert len(ledger.uses) == 1
@@ -123,13 +123,13 @@ def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_pr
     in_flight = {"old", "new"}
     later = DeviceLedger({OPEN.key: OPEN})
     later.copy_reservations_from(ledger, lambda _, uid: uid in in_flight)
-    other.follow_other_profiles([later], lambda _, uid: uid in in_flight)
+    other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
     assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
-    assert later.reserved_by("default/x", "old") == replace(reserved(), uid="old")
+    assert later.devices_reserved_by_pod("default/x", "old") == replace(reserved(), uid="old")
     in_flight.remove("old")
     last = DeviceLedger({OPEN.key: OPEN})
     last.copy_reservations_from(later, lambda _, uid: uid in in_flight)
-    other.follow_other_profiles([later], lambda _, uid: uid in in_flight)
+    other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
     assert last.use_of(GPU).is_free
     assert other.use_of(GPU).is_free
 
@@ -162,29 +162,29 @@ def test_a_ledger_begins_with_what_pods_of_earlier_sessions_reserved():
     before.assume("default/x", reserved())
     now = DeviceLedger({OPEN.key: OPEN}, before.list_reservations())
     assert now.use_of(GPU).exclusive == 1
-    assert now.reserved_by("default/x") == reserved()
+    assert now.devices_reserved_by_pod("default/x") == reserved()
 
 
 def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    assert not ledger.follow_claims([allocated("open", "gpu-0")], ())
+    assert not ledger.update_claims([allocated("open", "gpu-0")], ())
     assert ledger.use_of(GPU).exclusive == 1
     assert ledger.list_reservations()[0].devices.allocations == ()
     assert (
-        ledger.reserved_by("default/x") == reserved()
+        ledger.devices_reserved_by_pod("default/x") == reserved()
     )  # its binding may fail, and then undoes the allocation
     ledger.revert("default/x")
     assert ledger.use_of(GPU).exclusive == 1
-    assert ledger.follow_claims([OPEN], ())
+    assert ledger.update_claims([OPEN], ())
     assert ledger.use_of(GPU).is_free
 
 
 def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_its_pod():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    ledger.follow_claims([allocated("open", "gpu-0")], ())
-    assert not ledger.follow_claims((), [OPEN.key])
+    ledger.update_claims([allocated("open", "gpu-0")], ())
+    assert not ledger.update_claims((), [OPEN.key])
     assert ledger.assumed_allocation(OPEN.key) == TAKEN
     ledger.revert("default/x")
     assert ledger.use_of(GPU).is_free
@@ -193,18 +193,18 @@ def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_
 def test_a_bound_pod_keeps_its_reservation_until_its_claim_has_the_devices():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    ledger.drop_reservations(lambda *_: False, lambda *_: True)
-    assert ledger.reserved_by("default/x") is not None
-    ledger.follow_claims([allocated("open", "gpu-0")], ())
-    ledger.drop_reservations(lambda *_: False, lambda *_: True)
-    assert ledger.reserved_by("default/x") is None
+    ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
+    assert ledger.devices_reserved_by_pod("default/x") is not None
+    ledger.update_claims([allocated("open", "gpu-0")], ())
+    ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
+    assert ledger.devices_reserved_by_pod("default/x") is None
     assert ledger.use_of(GPU).exclusive == 1
 
 
 def test_devices_of_a_withdrawn_pod_count_once_afterwards_if_its_claim_has_them():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    ledger.follow_claims([allocated("open", "gpu-0")], ())
+    ledger.update_claims([allocated("open", "gpu-0")], ())
     leaving = msgspec.convert({"metadata": {"name": "x", "namespace": "default"}}, Pod)
     ledger.withdraw_pod(leaving)
     ledger.reinstate_pod(leaving)
@@ -215,10 +215,10 @@ def test_the_claim_created_for_extended_resources_gets_the_devices_reserved_for_
     created = CreatedClaim("default/x/<extended-resources>", OPEN, ())
     ledger = DeviceLedger({})
     ledger.assume("default/x", PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created))
-    assert not ledger.follow_claims([allocated("open", "gpu-0")], ())
+    assert not ledger.update_claims([allocated("open", "gpu-0")], ())
     assert ledger.use_of(GPU).exclusive == 1
     ledger.revert("default/x")
-    assert ledger.follow_claims((), [OPEN.key])
+    assert ledger.update_claims((), [OPEN.key])
     assert ledger.use_of(GPU).is_free
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.pod_devices import ClaimAllocation, PodDevices
-from batchsched.devices.allocation import allocations_of
+from batchsched.devices.allocation import build_allocations
 from batchsched.devices.allocator import remaining_counters
 from batchsched.devices.requests import claim_requests
 from tests.devices.objects import RULES, allocator, bare_node, claim, device_class, gpu, request, slice_of
@@ -72,9 +72,9 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
             continue
         for chosen in solution.devices[0]:
             assert chosen.request.tolerates(chosen.device)
-        (allocation,) = allocations_of(solution, wanted, "a", RULES)
+        (allocation,) = build_allocations(solution, wanted, "a", RULES)
         searching.ledger.assume(one.key, PodDevices((ClaimAllocation(one.key, allocation),), (one.key,)))
-    (pool,) = searching.inventory.pools_of(NODE)
+    (pool,) = searching.inventory.pools_of_node(NODE)
     offered = {device.key: device for devices in pool.slices for device in devices}
     for key, use in searching.ledger.uses.items():
         assert use.exclusive <= 1
@@ -97,7 +97,7 @@ def test_a_claim_is_refused_only_if_no_set_of_devices_serves_it(slices, count, t
     wish = claim("mine", request(count=count, **fields), devices={"constraints": constraints})
     searching = allocator(slices)
     found = searching.find_devices(NODE, [claim_requests(wish, CLASSES)]) is not None
-    (pool,) = searching.inventory.pools_of(NODE)
+    (pool,) = searching.inventory.pools_of_node(NODE)
     devices = [device for slice_devices in pool.slices for device in slice_devices]
     units = pool.counters["card"]["units"]
 

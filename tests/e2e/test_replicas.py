@@ -3,7 +3,7 @@
 import contextlib
 import json
 
-from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_name
+from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_lease_name
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.installed import NAMESPACE, service_account
 from tests.controlplane.plane import ApiFault
@@ -44,7 +44,7 @@ def test_second_deployment_with_the_same_scheduler_name_is_reported(plane, names
     # A scheduler of an earlier test may have left its claim, which would be valid for another minute.
     with contextlib.suppress(ApiFault):
         plane.admin.delete(
-            f"/apis/coordination.k8s.io/v1/namespaces/{CLAIM_NAMESPACE}/leases/{claim_name('batchsched')}"
+            f"/apis/coordination.k8s.io/v1/namespaces/{CLAIM_NAMESPACE}/leases/{claim_lease_name('batchsched')}"
         )
     first = Served(plane, "first", tmp_path / "first.yaml", ("--lease", LEASE))
     second = Served(plane, "second", tmp_path / "second.yaml")

@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.queue_positions import queue_allocations
+from batchsched.controllers.queue_positions import queue_status_inputs
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
@@ -185,7 +185,7 @@ def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     assert plain(in_limits(tables)) == expected
     assert plain(in_entitlements(tables)) == expected
     assert plain(in_metrics(state)) == expected
-    allocated = {name: holding.allocated for name, holding in queue_allocations(state).items()}
+    allocated = {name: holding.allocated for name, holding in queue_status_inputs(state).items()}
     assert plain(allocated) == {name: {"cpu": amounts["cpu"]} for name, amounts in expected.items()}
     assert in_page(state) == {
         name: f"{amounts['cpu'] // 1000} cpu, {amounts['pods']} pods" for name, amounts in expected.items()

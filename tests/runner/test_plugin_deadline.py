@@ -11,7 +11,7 @@ from batchsched.api.gang import gang_identity
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginDeadlineExceeded
 from batchsched.framework.runtime.deadline import (
-    AbandonedSession,
+    AbandonedSessionError,
     DeadlinePlugin,
     PluginCallCounter,
     is_builtin,
@@ -187,7 +187,7 @@ def test_two_plugins_that_hang_are_both_given_up():
 def test_abandoned_session_ends_when_the_plugin_returns():
     minder = PluginCallCounter()
     minder.abandoned = True
-    with pytest.raises(AbandonedSession):
+    with pytest.raises(AbandonedSessionError):
         minder.call_within_deadline("late", "Filter", lambda: True)
 
 

@@ -22,7 +22,7 @@ from batchsched.scheduler.explanation_worker import (
     QUIET_SECONDS,
     ExplanationGate,
     ExplanationWorker,
-    OutdatedExplanation,
+    OutdatedExplanationError,
 )
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import DecidedInput, decide_assignments
@@ -283,7 +283,7 @@ def test_decision_of_an_explanation_stops_after_a_bounded_number_of_pods(monkeyp
 
     monkeypatch.setattr(SessionTables, "add_pod", count)
     gate = ExplanationGate(lambda: False, lambda: len(added) < 1.5 * PODS_BETWEEN_PAUSES)
-    with pytest.raises(OutdatedExplanation):
+    with pytest.raises(OutdatedExplanationError):
         gate.decide_again(cluster(nodes(1), alone(5 * PODS_BETWEEN_PAUSES)), profile(), NOW, 0)
     assert len(added) == 2 * PODS_BETWEEN_PAUSES
 
@@ -292,7 +292,7 @@ def test_explanation_that_sessions_always_interrupt_is_given_up(monkeypatch):
     monkeypatch.setattr(f"{WORKER}.MAX_INTERRUPTIONS", 3)
     answers = [False, True] * 3
     gate = ExplanationGate(lambda: answers.pop(0), lambda: True)
-    with pytest.raises(OutdatedExplanation):
+    with pytest.raises(OutdatedExplanationError):
         gate.decide_again(one_node_short(), profile(), NOW, 0)
     assert answers == []
 

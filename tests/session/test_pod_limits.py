@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.pod_field_limits import FIELD_LIMITS, exceeded_field_limit
+from batchsched.api.core.pod_field_limits import FIELD_LIMITS, describe_exceeded_field_limit
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
 from tests.session.scenario import NOW, alone, cluster, node, nodes, placed, profile, reasons, schedule
@@ -125,8 +125,8 @@ def test_bound_pod_above_a_limit_still_keeps_other_pods_off_its_node():
 
 def test_first_exceeded_limit_is_stated_once_with_its_field():
     spec = SPECS["tolerations"](300) | SPECS["labels"](300)
-    assert exceeded_field_limit(pod_of("p", spec)).startswith("spec.nodeSelector has 300 labels")
-    assert exceeded_field_limit(Pod(spec=PodSpec())) == ""
+    assert describe_exceeded_field_limit(pod_of("p", spec)).startswith("spec.nodeSelector has 300 labels")
+    assert describe_exceeded_field_limit(Pod(spec=PodSpec())) == ""
 
 
 def many_resources(pods, resources=40):

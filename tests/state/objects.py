@@ -96,7 +96,7 @@ __all__ = ["NOW", "Ledger", "ended", "leaving", "node", "places", "pod", "told"]
 
 def expire(state: ClusterState, now: float) -> tuple[AssumedPod, ...]:
     """Forget the assumed pods that are overdue, as the expiry controller does; returns them."""
-    overdue = state.overdue_pods(now)
+    overdue = state.overdue_assumed_pods(now)
     for pod in overdue:
-        state.unassume(pod.pod, pod.assumption.node)
+        state.forget_assumption(pod.pod, pod.assumption.node)
     return overdue

@@ -118,7 +118,7 @@ def test_queue_without_its_parent_is_set_aside_until_the_parent_is_added():
     snapshot = cache.snapshot()
     assert snapshot.queues == ()
     assert [(one.object, one.field) for one in snapshot.set_aside] == [("Queue child", "spec.parent")]
-    assert len(cache.snapshot_as_listed().queues) == 1
+    assert len(cache.snapshot_without_assumed_pods().queues) == 1
     cache.put(queue("org"))
     assert [one.name for one in cache.snapshot().queues] == ["child", "org"]
     assert cache.snapshot().set_aside == ()
@@ -211,7 +211,7 @@ def test_list_with_older_versions_replaces_newer_objects():
 def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
     cache = assumed()
     assert places(cache.snapshot()) == {"a": "n0"}
-    assert places(cache.snapshot_as_listed()) == {"a": ""}
+    assert places(cache.snapshot_without_assumed_pods()) == {"a": ""}
     assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed_pods()] == [
         (A, "n0", NOW)
     ]
@@ -247,10 +247,10 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     waiting, reader = cache.snapshot().pods[0], cache.subscribe()
     reader.read_changes()
     cache.assume(A, "n0", NOW)
-    assert cache.unassume(A, "n0")
+    assert cache.forget_assumption(A, "n0")
     assert cache.snapshot().pods[0] is waiting
     assert reader.read_changes() == ()
-    assert not cache.unassume(A, "n0")
+    assert not cache.forget_assumption(A, "n0")
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
@@ -263,7 +263,7 @@ def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: boo
     if is_bound:
         cache.finish_binding(A, NOW, "old")
     else:
-        assert not cache.unassume(A, "n0", "old")
+        assert not cache.forget_assumption(A, "n0", "old")
     assert not cache.has_reservations(A, "old")
 
 
@@ -304,9 +304,9 @@ def test_reader_ends_with_its_owner_and_the_others_continue():
 
 def test_unassume_of_an_earlier_node_keeps_the_later_assumption():
     cache = assumed()
-    cache.unassume(A, "n0")
+    cache.forget_assumption(A, "n0")
     cache.assume(A, "n1", NOW)
-    assert not cache.unassume(A, "n0")
+    assert not cache.forget_assumption(A, "n0")
     assert places(cache.snapshot()) == {"a": "n1"}
 
 
@@ -314,8 +314,8 @@ def test_watch_confirms_an_assumed_pod():
     cache = assumed()
     cache.put(pod("a", 4, "ua", on="n0"))
     assert (cache.assumed_pods(), places(cache.snapshot())) == ((), {"a": "n0"})
-    assert not cache.unassume(A, "n0")
-    assert cache.snapshot_as_listed() == cache.snapshot()
+    assert not cache.forget_assumption(A, "n0")
+    assert cache.snapshot_without_assumed_pods() == cache.snapshot()
 
 
 def test_confirmation_of_an_assumed_pod_does_not_change_the_snapshot():
@@ -336,7 +336,7 @@ def test_update_of_an_assumed_pod_keeps_its_node():
     cache.put(pod("a", 4, "ua", labels={"v": "2"}))
     (shown,) = cache.snapshot().pods
     assert (shown.node, shown.labels) == ("n0", {"v": "2"})
-    cache.unassume(A, "n0")
+    cache.forget_assumption(A, "n0")
     (waiting,) = cache.snapshot().pods
     assert (waiting.node, waiting.labels) == ("", {"v": "2"})
 
@@ -346,7 +346,7 @@ def test_deletion_of_an_assumed_pod_frees_its_room():
     cache.remove(pod("a", 3, "ua"))
     assert (cache.assumed_pods(), cache.snapshot().pods) == ((), ())
     cache.finish_binding(A, NOW)
-    assert not cache.unassume(A, "n0")
+    assert not cache.forget_assumption(A, "n0")
 
 
 def test_another_pod_of_the_same_name_does_not_inherit_the_assumption():
@@ -368,7 +368,7 @@ def test_assumed_pod_stays_when_its_node_is_deleted():
     cache = assumed()
     cache.remove(node("n0", 1))
     assert places(cache.snapshot()) == {"a": "n0"}
-    assert cache.unassume(A, "n0")
+    assert cache.forget_assumption(A, "n0")
 
 
 def test_only_a_binding_that_has_finished_expires():

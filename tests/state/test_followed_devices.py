@@ -172,7 +172,7 @@ class History:
         if not assumed or self.session is None:
             return
         pod: Pod = self.cache.get("pods", self.rng.choice(assumed).pod)
-        devices = self.session.node_table.device_ledger.reserved_by(pod.key, pod.metadata.uid)
+        devices = self.session.node_table.device_ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
         for allocated in devices.allocations if devices is not None else ():
             found: ResourceClaim | None = self.cache.get("resource_claims", allocated.claim)
             if found is not None and found.status.allocation is None:
@@ -193,7 +193,7 @@ class History:
         else:
             if self.session is not None:
                 self.session.node_table.device_ledger.revert(ending.pod)
-            self.cache.unassume(ending.pod, ending.assumption.node, shown.metadata.uid)
+            self.cache.forget_assumption(ending.pod, ending.assumption.node, shown.metadata.uid)
 
     def remove_pod(self) -> None:
         pods = self.cache.snapshot().pods
@@ -211,7 +211,7 @@ class History:
     def updated_session(self) -> Session:
         self.feed.updated_scheduler()
         assert self.session is not None
-        self.session.node_table.device_ledger.drop_reservations(
+        self.session.node_table.device_ledger.drop_outdated_reservations(
             self.cache.has_reservations, self.cache.is_bound
         )
         return self.session

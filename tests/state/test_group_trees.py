@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.external.group_tree import TreeGroup, assemble_gangs
+from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamBetaPodGroup
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.state.group_trees import GroupTrees
@@ -59,7 +59,7 @@ class Trees:
 
 
 def expected(groups):
-    trees = assemble_gangs(groups)
+    trees = convert_trees_to_pod_groups(groups)
     return {gang.key: gang for gang in trees.gangs}, trees.places
 
 

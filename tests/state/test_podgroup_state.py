@@ -35,7 +35,7 @@ def index_of(state: ClusterState) -> Any:
 def rebuilt(state: ClusterState) -> ClusterState:
     """Return a state that is made of the objects of another one, in the order of their names."""
     fresh = ClusterState(state.scheduler_names)
-    listed = state.snapshot_as_listed()
+    listed = state.snapshot_without_assumed_pods()
     for found in (*listed.nodes, *listed.pods, *listed.pod_groups):
         fresh.put(found)
     for assumed in state.assumed_pods():
@@ -71,7 +71,7 @@ class Story:
         elif kind == "assume":
             self.state.assume(key, "n0", 0.0)
         elif kind == "forget":
-            self.state.unassume(key, "n0")
+            self.state.forget_assumption(key, "n0")
         else:
             labels = {"scheduling.batchsched.dev/queue": f"q{self.version % 2}"}
             made = pod(name, self.version, group=gang, on="" if kind == "wait" else "n0", labels=labels)

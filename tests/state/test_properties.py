@@ -247,7 +247,7 @@ class Life(RuleBasedStateMachine):
     @rule(pick=st.randoms(use_true_random=False))
     def binding_fails(self, pick: random.Random) -> None:
         name = pick.choice(sorted(self.assumed))
-        assert self.cache.unassume(f"team/{name}", self.assumed[name])
+        assert self.cache.forget_assumption(f"team/{name}", self.assumed[name])
         self._confirm(name)
 
     @precondition(lambda self: self.assumed)
@@ -303,7 +303,9 @@ class Life(RuleBasedStateMachine):
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
         assert compare_snapshots(
-            self.cache.snapshot_as_listed(), fresh.snapshot_as_listed(), fresh.scheduler_names
+            self.cache.snapshot_without_assumed_pods(),
+            fresh.snapshot_without_assumed_pods(),
+            fresh.scheduler_names,
         ).is_equal
         for name, where in self.assumed.items():
             if where in self.api.heard[Node]:

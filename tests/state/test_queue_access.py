@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.controllers.queue_positions import queue_allocations, queue_positions
+from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
 from tests.controllers.office import observed
 from tests.session.scenario import gang, queue
 from tests.state.objects import node, pod
@@ -27,7 +27,7 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
     )
 
     def seen() -> tuple[int, int, int, int | None]:
-        usage, allocation = cache.queue_usage, queue_allocations(cache)["a"]
+        usage, allocation = cache.queue_usage, queue_status_inputs(cache)["a"]
         return (
             usage.allocated["a"]["cpu"],
             usage.pending_requests.get("a", Counter())["cpu"],
@@ -49,7 +49,7 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
 
 def test_selector_is_found_if_queues_form_a_cycle():
     cache = observed([queue("a", parent="b"), queue("b", parent="a")])
-    assert cache.queue_access().selects("a", "team")
+    assert cache.queue_access().allows_namespace("a", "team")
 
 
 def defaulting(name: str) -> Namespace:
@@ -69,7 +69,7 @@ def test_running_and_pending_gangs_move_when_the_default_queue_of_the_namespace_
     changed.read_changed_gangs()
 
     def seen() -> dict[str, tuple[int, int]]:
-        allocations = queue_allocations(cache)
+        allocations = queue_status_inputs(cache)
         return {
             name: (allocation.allocated["cpu"], allocation.pending)
             for name, allocation in allocations.items()

@@ -20,8 +20,8 @@ def unoffered(count):
 def test_requested_resources_have_columns_although_no_node_offers_them():
     names = ResourceNames(Snapshot(nodes=(node("n"),), pods=(requesting("cpu", "x.com/a"),)))
     assert names.with_column == {"cpu", "memory", "pods", "x.com/a"}
-    assert names.covers_pod(requesting("x.com/a"))
-    assert not names.covers_pod(requesting("x.com/b"))
+    assert names.has_columns_for_pod(requesting("x.com/a"))
+    assert not names.has_columns_for_pod(requesting("x.com/b"))
 
 
 def test_no_unoffered_resource_has_a_column_above_the_limit_and_further_names_change_nothing():
@@ -30,15 +30,15 @@ def test_no_unoffered_resource_has_a_column_above_the_limit_and_further_names_ch
         names = ResourceNames(Snapshot(nodes=(node("n"),), pods=pods))
         assert names.has_too_many == many
         assert names.with_column == {"cpu", "memory", "pods"} | set(() if many else unoffered(count))
-        assert names.covers_pod(requesting("x.com/new")) == many
+        assert names.has_columns_for_pod(requesting("x.com/new")) == many
 
 
 def test_node_with_a_new_resource_is_not_covered_even_if_pods_request_it_already():
     pods = tuple(requesting(name) for name in unoffered(MAX_UNOFFERED_RESOURCES + 1))
     names = ResourceNames(Snapshot(nodes=(node("n"),), pods=pods))
-    assert names.covers_node(node("m"))
+    assert names.has_columns_for_node(node("m"))
     offering: dict[str, Any] = {"x.com/r0": 1}
-    assert not names.covers_node(node("m", **offering))
+    assert not names.has_columns_for_node(node("m", **offering))
 
 
 def test_pending_pod_above_a_limit_names_no_resource_and_a_bound_one_does():

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import Change, ChangeReader, Store, Tombstones, equal_for_scheduling
+from batchsched.state.store import Change, ChangeReader, Store, Tombstones, are_equal_for_scheduling
 from tests.session.scenario import group
 from tests.state.objects import ended, node, pod, with_payload
 
@@ -104,22 +104,22 @@ def test_the_oldest_tombstones_are_dropped(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_new_resource_version_is_equal_for_scheduling():
-    assert equal_for_scheduling(pod("a", 1), pod("a", 2))
-    assert equal_for_scheduling(node("n0", 1), node("n0", 2))
+    assert are_equal_for_scheduling(pod("a", 1), pod("a", 2))
+    assert are_equal_for_scheduling(node("n0", 1), node("n0", 2))
 
 
 def test_changed_spec_status_or_labels_are_not_equal_for_scheduling():
-    assert not equal_for_scheduling(pod("a"), pod("a", on="n0"))
-    assert not equal_for_scheduling(pod("a"), ended(pod("a")))
-    assert not equal_for_scheduling(pod("a"), pod("a", labels={"x": "y"}))
-    assert not equal_for_scheduling(node("n0"), node("n0", cpu=1))
+    assert not are_equal_for_scheduling(pod("a"), pod("a", on="n0"))
+    assert not are_equal_for_scheduling(pod("a"), ended(pod("a")))
+    assert not are_equal_for_scheduling(pod("a"), pod("a", labels={"x": "y"}))
+    assert not are_equal_for_scheduling(node("n0"), node("n0", cpu=1))
 
 
 def test_custom_resources_differ_by_their_spec_and_not_by_their_status():
-    assert equal_for_scheduling(
+    assert are_equal_for_scheduling(
         group("g"), group("g").model_copy(update={"status": PodGroupStatus(placed=1)})
     )
-    assert not equal_for_scheduling(group("g", 1), group("g", 2))
+    assert not are_equal_for_scheduling(group("g", 1), group("g", 2))
 
 
 class Shelf:

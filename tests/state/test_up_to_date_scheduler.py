@@ -115,7 +115,7 @@ def test_pods_and_pod_groups_are_followed_event_by_event():
     watcher.cache.assume("team/b", "n0", NOW)
     watcher.cache.remove(group("g"))
     watcher.follow()
-    watcher.cache.unassume("team/b", "n0")
+    watcher.cache.forget_assumption("team/b", "n0")
     watcher.follow()
     watcher.put(pod("b", on="n0"), pod("c", on="nowhere"))
     watcher.follow()
@@ -234,7 +234,7 @@ class History:
             self.cache.assume(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
         elif move == "forget" and assumed:
             one = self.rng.choice(assumed)
-            self.cache.unassume(one.pod, one.assumption.node)
+            self.cache.forget_assumption(one.pod, one.assumption.node)
         elif move == "confirm" and assumed:
             key = self.rng.choice(assumed).pod
             (shown,) = [one for one in snapshot.pods if one.key == key]

@@ -66,7 +66,7 @@ class Namespace(KubernetesObject, frozen=True, gc=False):
     """A Namespace, reduced to its metadata. Scheduling reads only its labels."""
 
 
-class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
+class EqualitySelectorSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a Service or a ReplicationController, reduced to the labels of the pods that it selects."""
 
     selector: dict[str, str] | None = None
@@ -75,13 +75,13 @@ class PlainSelectorSpec(KubernetesValue, frozen=True, gc=False):
 class Service(KubernetesObject, frozen=True, gc=False):
     """A Service, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: PlainSelectorSpec = PlainSelectorSpec()
+    spec: EqualitySelectorSpec = EqualitySelectorSpec()
 
 
 class ReplicationController(KubernetesObject, frozen=True, gc=False):
     """A ReplicationController, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: PlainSelectorSpec = PlainSelectorSpec()
+    spec: EqualitySelectorSpec = EqualitySelectorSpec()
 
 
 class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):

@@ -31,7 +31,7 @@ class PodFieldLimit:
     count: Callable[[PodSpec], int]
 
 
-def exceeded_field_limit(pod: Pod) -> str:
+def describe_exceeded_field_limit(pod: Pod) -> str:
     """Return a sentence about the first limit that a pod exceeds: field, number and limit; "" if there is none."""
     for limit in FIELD_LIMITS:
         number = limit.count(pod.spec)

@@ -42,7 +42,7 @@ def pod_requests(pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CO
     return _total(pod, defaults={}, resize=resize)
 
 
-def requests_on_node(pod: Pod) -> dict[str, int]:
+def requests_with_pod_count(pod: Pod) -> dict[str, int]:
     """Return the resources that a pod uses on its node: its requests, and 1 of the resource `pods`."""
     return {**pod_requests(pod), "pods": 1}
 
@@ -58,7 +58,7 @@ def nonzero_requests(
     return total.get("cpu", 0), total.get("memory", 0)
 
 
-def scored_requests(pod: Pod) -> dict[str, int]:
+def requests_for_scoring(pod: Pod) -> dict[str, int]:
     """Return the resource requests of a pending pod for scoring: those of its containers, plus the pod's overhead.
 
     Containers without a request count with defaults.
@@ -84,7 +84,7 @@ def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
     return {resource: amount for resource, amount in DEFAULTS.items() if resource not in requested_resources}
 
 
-def request_fields(pod: Pod) -> Hashable:
+def fields_that_determine_requests(pod: Pod) -> Hashable:
     """Return the fields of a pod's spec that determine its resource requests. The quantities are not parsed."""
     spec = pod.spec
     return (

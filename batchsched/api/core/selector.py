@@ -45,14 +45,14 @@ class SelectorRequirement(KubernetesValue, frozen=True, gc=False):
         )
 
     def _compares(self, value: str | None) -> bool:
-        bound = parse_whole_number(self.values[0]) if self.values and len(self.values) == 1 else None
-        number = parse_whole_number(value) if value is not None else None
+        bound = parse_go_integer(self.values[0]) if self.values and len(self.values) == 1 else None
+        number = parse_go_integer(value) if value is not None else None
         if bound is None or number is None:
             return False
         return number > bound if self.operator == "Gt" else number < bound
 
 
-def parse_whole_number(text: str) -> int | None:
+def parse_go_integer(text: str) -> int | None:
     """Return the integer that a text states, or None if Go's ParseInt would reject the text, such as " 5 "."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):

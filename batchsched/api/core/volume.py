@@ -40,13 +40,13 @@ class AzureDiskVolumeSource(KubernetesValue, frozen=True, gc=False):
     kind: str | None = None
 
 
-class VolumeIdSource(KubernetesValue, frozen=True, gc=False):
+class CinderOrPortworxVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source: a Cinder or Portworx volume, identified by its volume ID."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
-class OpaqueSource(KubernetesValue, frozen=True, gc=False):
+class OpaqueVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source of which scheduling reads only the type: an Azure Files share or a vSphere disk."""
 
 
@@ -80,16 +80,16 @@ class ImageVolumeSource(KubernetesValue, frozen=True, gc=False):
     reference: str = ""
 
 
-class InTreeSource(KubernetesValue, frozen=True, gc=False):
+class InTreeVolumeSource(KubernetesValue, frozen=True, gc=False):
     """The volume sources that were built into Kubernetes (in-tree) and that CSI drivers now implement."""
 
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: OpaqueSource | None = None
-    cinder: VolumeIdSource | None = None
-    portworx_volume: VolumeIdSource | None = None
-    vsphere_volume: OpaqueSource | None = None
+    azure_file: OpaqueVolumeSource | None = None
+    cinder: CinderOrPortworxVolumeSource | None = None
+    portworx_volume: CinderOrPortworxVolumeSource | None = None
+    vsphere_volume: OpaqueVolumeSource | None = None
 
     @property
     def is_in_tree(self) -> bool:
@@ -105,7 +105,7 @@ class InTreeSource(KubernetesValue, frozen=True, gc=False):
         )
 
 
-class Volume(InTreeSource, frozen=True, gc=False):
+class Volume(InTreeVolumeSource, frozen=True, gc=False):
     """A volume in the spec of a pod. Volume sources that scheduling ignores are left out."""
 
     name: str = ""
@@ -173,7 +173,7 @@ class VolumeNodeAffinity(KubernetesValue, frozen=True, gc=False):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(InTreeSource, frozen=True, gc=False):
+class PersistentVolumeSpec(InTreeVolumeSource, frozen=True, gc=False):
     """The spec of a PersistentVolume."""
 
     capacity: dict[str, str | int | float] | None = None

@@ -77,7 +77,7 @@ def validation_rules(*each: dict[str, str]) -> dict[str, Any]:
     return {"x-kubernetes-validations": list(each)}
 
 
-def cel_quantity(amount: str) -> str:
+def cel_quantity_call(amount: str) -> str:
     """Return a CEL expression that converts a number or a string to a quantity.
 
     It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
@@ -150,7 +150,7 @@ Resources = Annotated[
         max_length=MOST_RESOURCES,
         json_schema_extra=validation_rules(
             validation_rule(
-                f"self.all(r, r != 'cpu' || {cel_quantity('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
+                f"self.all(r, r != 'cpu' || {cel_quantity_call('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
                 "more CPUs than any cluster has",
                 ".cpu",
             )

@@ -72,7 +72,7 @@ class TopologySlices(StrictModel):
         """Return the number of pods in each topology slice, given the minMember that the slices divide."""
         return self.size if self.size is not None else max(1, min_member // (self.count or 1))
 
-    def min_member_problem(self, min_member: int) -> str:
+    def describe_indivisible_min_member(self, min_member: int) -> str:
         """Return a sentence if the topology slices do not divide minMember into whole slices; otherwise ""."""
         name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
         if min_member % number == 0 and (min_member or self.count is None):
@@ -192,7 +192,7 @@ def _problem_of_subgroup(sub: SubGroup, children: int) -> str:
     if not children:
         if sub.min_sub_groups is not None:
             return "minSubGroups: no subGroup names this one as its parent; state minMember instead"
-        return sub.slices.min_member_problem(sub.min_member) if sub.slices is not None else ""
+        return sub.slices.describe_indivisible_min_member(sub.min_member) if sub.slices is not None else ""
     if "min_member" in sub.model_fields_set:
         return "minMember: a subGroup with children has no pods of its own; state minSubGroups instead"
     if sub.slices is not None:
@@ -350,7 +350,7 @@ class PodGroupSpec(StrictModel):
                 raise ValueError(
                     "topology.slices: the PodGroup has subGroups; state slices in the topology of each subGroup"
                 )
-            if problem := self.slices.min_member_problem(self.min_member):
+            if problem := self.slices.describe_indivisible_min_member(self.min_member):
                 raise ValueError(problem)
         return self
 
@@ -443,7 +443,7 @@ class PodGroup(StrictModel):
         return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
 
     @property
-    def level_wait_ends(self) -> tuple[float, ...]:
+    def preferred_level_deadlines(self) -> tuple[float, ...]:
         """For each of `topologies`, the time (seconds since 1970) until which the preferred level is required.
 
         The time is 0 if the topology states no `preferredWaitSeconds`.

@@ -16,7 +16,7 @@ from batchsched.api.crd.base import (
     CustomMeta,
     Resources,
     StrictModel,
-    cel_quantity,
+    cel_quantity_call,
     parse_amounts,
     validation_rule,
     validation_rules,
@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
 def _at_most(amount: str, bound: str) -> str:
-    return f"{cel_quantity(amount)}.compareTo({cel_quantity(bound)}) <= 0)"
+    return f"{cel_quantity_call(amount)}.compareTo({cel_quantity_call(bound)}) <= 0)"
 
 
 class PolicyChoice(StrictModel):

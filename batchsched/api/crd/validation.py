@@ -193,7 +193,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def misplaced_queues(queues: Sequence[Queue]) -> dict[str, str]:
+def excluded_queue_reasons(queues: Sequence[Queue]) -> dict[str, str]:
     """Return the queues that cannot be part of the queue tree, as a mapping from queue name to reason.
 
     These are the queues of a cycle, queues with a missing parent, and all queues below them.

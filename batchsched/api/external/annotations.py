@@ -7,7 +7,7 @@ its node label.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from batchsched.api.core.selector import parse_whole_number
+from batchsched.api.core.selector import parse_go_integer
 
 KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
@@ -35,7 +35,7 @@ def topology_of_annotations(annotations: Mapping[str, object]) -> dict[str, Any]
         if level:
             topology[field_name] = level
     slices, size = annotations.get(KUEUE_SLICES), annotations.get(KUEUE_SLICE_SIZE)
-    number = parse_whole_number(size) if isinstance(size, str) else None
+    number = parse_go_integer(size) if isinstance(size, str) else None
     if isinstance(slices, str) and slices and number:
         topology["slices"] = {"level": slices, "size": number}
     return topology if topology.keys() != {"name"} else {}

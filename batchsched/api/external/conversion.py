@@ -41,7 +41,7 @@ EXTERNAL_KIND_BY_GROUP_AND_NAME: Final = {(kind.group, kind.name): kind for kind
 _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
-def convert_external(external: ExternalPodGroup) -> PodGroup | TreeGroup:
+def convert_to_pod_group_or_tree_group(external: ExternalPodGroup) -> PodGroup | TreeGroup:
     """Convert a PodGroup of another project to a batchsched PodGroup, or to one group of a tree of Kubernetes groups.
 
     A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts: `group_tree` assembles a
@@ -54,26 +54,26 @@ def convert_external(external: ExternalPodGroup) -> PodGroup | TreeGroup:
         isinstance(external, UpstreamPodGroup) and external.spec.parent_composite_pod_group_name
     ):
         return TreeGroup(external, _VERSIONS[type(external)])
-    return convert_pod_group(external)
+    return convert_external_pod_group(external)
 
 
-def convert_pod_group(external: ExternalPodGroup) -> PodGroup:
+def convert_external_pod_group(external: ExternalPodGroup) -> PodGroup:
     """Return a PodGroup of another project as a batchsched PodGroup.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
     """
     api_version = _VERSIONS[type(external)]
-    unsupported = external.unsupported_field()
+    unsupported = external.describe_unsupported_field()
     problem = f"PodGroup of {api_group(api_version)}: {unsupported}" if unsupported else ""
-    return build_pod_group(external, api_version, external.batchsched_fields(), problem=problem)
+    return build_pod_group(external, api_version, external.to_batchsched_spec_fields(), problem=problem)
 
 
 _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
-    kubernetes.read_membership,
-    coscheduling.read_membership,
-    volcano.read_membership,
-    kai.read_membership,
+    kubernetes.read_pod_group_and_subgroup,
+    coscheduling.read_pod_group_and_subgroup,
+    volcano.read_pod_group_and_subgroup,
+    kai.read_pod_group_and_subgroup,
 )
 
 
@@ -104,7 +104,7 @@ def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
 
     Args:
       pod: a pod of a batchsched profile.
-      places: those of `AssembledTrees`.
+      places: those of `ConvertedTrees`.
     """
     key = scheduling_group_key(pod)
     own = pod.metadata.label(POD_GROUP_LABEL)

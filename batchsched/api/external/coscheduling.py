@@ -25,7 +25,7 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
     spec: CoschedulingSpec = CoschedulingSpec()
 
     @override
-    def batchsched_fields(self) -> Spec:
+    def to_batchsched_spec_fields(self) -> Spec:
         """Return the coscheduling PodGroup as fields of a batchsched PodGroup spec."""
         spec = self.spec
         return {
@@ -35,6 +35,6 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
         }
 
 
-def read_membership(pod: Pod) -> Marks:
+def read_pod_group_and_subgroup(pod: Pod) -> Marks:
     """Return the name of the coscheduling PodGroup in a pod's label, and None as the name of the subgroup."""
     return pod.metadata.label(COSCHEDULING_LABEL), None

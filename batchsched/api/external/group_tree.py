@@ -25,7 +25,7 @@ from batchsched.api.external.kubernetes import (
     MOST_TREE_LEVELS,
     CompositePodGroup,
     UpstreamPodGroup,
-    topology_request,
+    convert_topology_constraints,
 )
 from batchsched.api.external.pod_group import Spec, build_pod_group, without_none
 from batchsched.api.snapshot import api_group
@@ -190,7 +190,7 @@ def _is_new(group: TreeGroup, seen: set[str]) -> bool:
     return not group.is_composite or group.key not in seen
 
 
-def assemble_gang(root: TreeGroup, children: Children) -> PodGroup:
+def convert_tree_to_pod_group(root: TreeGroup, children: Children) -> PodGroup:
     """Convert a CompositePodGroup, with all groups below it, to one batchsched PodGroup.
 
     A tree with an invalid layout, or with a field that is not supported, names the problem in an annotation, so that
@@ -221,7 +221,7 @@ def _spec(root: TreeGroup, below: Sequence[TreeGroup], children: Children) -> Sp
     return {
         "minSubGroups": _least_groups(root, children),
         "subGroups": parts or None,
-        "topology": topology_request(source.topology_keys),
+        "topology": convert_topology_constraints(source.topology_keys),
         "priorityClassName": source.priority_class_name or None,
         "preemptionPolicy": source.preemption_policy,
         "disruptionMode": "Gang" if whole else "Elastic",
@@ -236,7 +236,7 @@ def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
         parent=None if below_root else subgroup_name(parent, is_composite=True),
         minMember=None if group.is_composite else group.minimum,
         minSubGroups=_least_groups(group, children) if group.is_composite else None,
-        topology=topology_request(group.source.spec.topology_keys),
+        topology=convert_topology_constraints(group.source.spec.topology_keys),
     )
 
 
@@ -278,7 +278,7 @@ def _problem_of(root: TreeGroup, below: Sequence[tuple[TreeGroup, int]]) -> str:
             )
     if len(below) >= MOST_SUBGROUPS:
         return f"{_named(root)}: the tree has more than {MOST_SUBGROUPS} groups; divide it"
-    fields = ((group, group.source.unsupported_field()) for group in groups)
+    fields = ((group, group.source.describe_unsupported_field()) for group in groups)
     return next((f"{_named(group)}: {field}" for group, field in fields if field), "")
 
 
@@ -306,7 +306,7 @@ class TreeProblem:
 
 
 def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -> tuple[TreeProblem, ...]:
-    """Return the invalid fields of the groups of a tree that `assemble_gang` could not convert."""
+    """Return the invalid fields of the groups of a tree that `convert_tree_to_pod_group` could not convert."""
     below = [group for group, _ in groups_below(root.key, children)]
     incomplete = [
         group for group in (root, *below) if group.is_composite and any(_placeholder(group, root, children))
@@ -322,7 +322,7 @@ def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -
 
 
 @dataclass(frozen=True, slots=True)
-class AssembledTrees:
+class ConvertedTrees:
     """The gangs that were made of the CompositePodGroups in input files, and the problems that were found.
 
     Args:
@@ -336,7 +336,7 @@ class AssembledTrees:
     problems: tuple[TreeProblem, ...]
 
 
-def assemble_gangs(groups: Iterable[TreeGroup]) -> AssembledTrees:
+def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
     """Convert all CompositePodGroups to batchsched PodGroups, and find the subgroup of each group's pods.
 
     Args:
@@ -356,7 +356,7 @@ def assemble_gangs(groups: Iterable[TreeGroup]) -> AssembledTrees:
     for key, group in roots.composites.items():
         if roots.root_of(group) == key:
             try:
-                gangs.append(assemble_gang(group, children))
+                gangs.append(convert_tree_to_pod_group(group, children))
             except ValidationError as error:
                 problems += tree_problems(error, group, children)
     places = {
@@ -364,4 +364,4 @@ def assemble_gangs(groups: Iterable[TreeGroup]) -> AssembledTrees:
         for group in listed
         if not group.is_composite
     }
-    return AssembledTrees(tuple(gangs), places, tuple(problems))
+    return ConvertedTrees(tuple(gangs), places, tuple(problems))

@@ -57,7 +57,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
     spec: KaiSpec = KaiSpec()
 
     @override
-    def batchsched_fields(self) -> Spec:
+    def to_batchsched_spec_fields(self) -> Spec:
         """Return the KAI PodGroup as fields of a batchsched PodGroup spec.
 
         Only subgroups without children have pods. Others are kept if they state a constraint or a minimum.
@@ -104,7 +104,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         )
 
     @override
-    def unsupported_field(self) -> str:
+    def describe_unsupported_field(self) -> str:
         """Return a sentence about a `minMember` that is larger than its subgroups ensure; "" if there is none."""
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
@@ -163,6 +163,6 @@ def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) ->
     )
 
 
-def read_membership(pod: Pod) -> Marks:
+def read_pod_group_and_subgroup(pod: Pod) -> Marks:
     """Return the names of the KAI PodGroup and subgroup to which a pod belongs."""
     return pod.metadata.annotation(KAI_ANNOTATION), pod.metadata.label(KAI_SUB_GROUP)

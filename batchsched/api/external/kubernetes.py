@@ -126,7 +126,7 @@ def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bo
     )
 
 
-def topology_request(keys: Sequence[str]) -> Spec | None:
+def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
     """Convert topology constraints of Kubernetes to the topology of a batchsched PodGroup: labels become levels."""
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
@@ -149,9 +149,9 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
     status: UpstreamStatus = UpstreamStatus()
 
     @override
-    def unsupported_field(self) -> str:
+    def describe_unsupported_field(self) -> str:
         """Return a sentence about the first field that is not supported, such as a second topology key; "" if none."""
-        return unsupported_topology(self.spec.topology_keys)
+        return describe_unsupported_topology(self.spec.topology_keys)
 
     @property
     @override
@@ -176,7 +176,7 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
     spec: UpstreamSpec = UpstreamSpec()
 
     @override
-    def batchsched_fields(self) -> Spec:
+    def to_batchsched_spec_fields(self) -> Spec:
         """Return the Kubernetes PodGroup as fields of a batchsched PodGroup spec.
 
         A topology key is a node label, and becomes a level. Without a disruption mode, pods are evicted one by one.
@@ -187,7 +187,7 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
         gang = spec.scheduling_policy.gang
         return {
             "minMember": max(1, gang.min_count) if gang is not None else 1,
-            "topology": topology_request(spec.topology_keys),
+            "topology": convert_topology_constraints(spec.topology_keys),
             "priorityClassName": spec.priority_class_name or None,
             "preemptionPolicy": spec.preemption_policy,
             "disruptionMode": "Gang" if spec.is_evicted_as_whole else "Elastic",
@@ -203,7 +203,7 @@ class CompositePodGroup(_UpstreamGroup, frozen=True, gc=False):
     spec: CompositeSpec = CompositeSpec()
 
 
-def unsupported_topology(keys: Sequence[str]) -> str:
+def describe_unsupported_topology(keys: Sequence[str]) -> str:
     """Return a sentence about a second topology constraint of a group, which the API does not allow yet; "" if none."""
     if len(keys) <= 1:
         return ""
@@ -220,7 +220,7 @@ class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1beta1, which calls its condition `PodGroupInitiallyScheduled`."""
 
 
-def read_membership(pod: Pod) -> Marks:
+def read_pod_group_and_subgroup(pod: Pod) -> Marks:
     """Return the name of the PodGroup in a pod's `spec.schedulingGroup`, and None as the name of the subgroup."""
     group = pod.spec.scheduling_group
     return (group.pod_group_name if group else None), None

@@ -28,11 +28,11 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     `EXTERNAL_KINDS` and a reader of its labels in `_READERS`.
     """
 
-    def batchsched_fields(self) -> Spec:
+    def to_batchsched_spec_fields(self) -> Spec:
         """Return this PodGroup as fields of a batchsched PodGroup spec. None means an absent field."""
         raise NotImplementedError
 
-    def unsupported_field(self) -> str:
+    def describe_unsupported_field(self) -> str:
         """Return a sentence about a hard constraint of this PodGroup that batchsched cannot keep; "" if none."""
         return ""
 
@@ -127,7 +127,7 @@ def is_external(group: PodGroup) -> bool:
     return SOURCE in group.metadata.annotations
 
 
-def external_source(group: PodGroup) -> tuple[str, str]:
+def external_api_version_and_uid(group: PodGroup) -> tuple[str, str]:
     """Return the API version and the uid of the external PodGroup from which `group` was converted.
 
     Both are "" if the PodGroup was not converted.

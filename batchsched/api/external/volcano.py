@@ -54,7 +54,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
     spec: VolcanoSpec = VolcanoSpec()
 
     @override
-    def batchsched_fields(self) -> Spec:
+    def to_batchsched_spec_fields(self) -> Spec:
         """Return the Volcano PodGroup as fields of a batchsched PodGroup spec. Tasks become subGroups."""
         spec = self.spec
         tasks = spec.min_task_member or {}
@@ -69,7 +69,7 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
         }
 
     @override
-    def unsupported_field(self) -> str:
+    def describe_unsupported_field(self) -> str:
         """Return a sentence about the first unsupported constraint, such as `minSubGroups`; "" if there is none."""
         spec = self.spec
         if _is_hard(spec.network_topology) and spec.network_topology and not spec.network_topology.level:
@@ -103,7 +103,7 @@ def _is_hard(topology: VolcanoTopology | None) -> bool:
     return topology is not None and topology.mode != "soft"
 
 
-def read_membership(pod: Pod) -> Marks:
+def read_pod_group_and_subgroup(pod: Pod) -> Marks:
     """Return the names of the Volcano PodGroup and subgroup to which a pod belongs."""
     names = (pod.metadata.annotation(key) for key in VOLCANO_ANNOTATIONS)
     task = pod.metadata.annotation(VOLCANO_TASK) or pod.metadata.label(VOLCANO_TASK)

@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
-from batchsched.devices.ledger import DeviceLedger, ReservationTest, never_bound
+from batchsched.devices.ledger import DeviceLedger, ReservationTest, no_pod_is_bound
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
@@ -97,7 +97,7 @@ class PodReservations:
         return type(self)(self.volumes.excerpt_for_pods(pods), self.devices.excerpt_for_pods(pods))
 
     def copy_reservations_from(
-        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = never_bound
+        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from batchsched.api.core.volume import CSINode, InTreeSource, PersistentVolume, Volume
+from batchsched.api.core.volume import CSINode, InTreeVolumeSource, PersistentVolume, Volume
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -52,7 +52,7 @@ NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-vol
 """In-tree plugins with a translation that never count as migrated."""
 
 
-def migrated_kind(source: InTreeSource) -> MigratedKind | None:
+def migrated_kind(source: InTreeVolumeSource) -> MigratedKind | None:
     """Return which kind of migrated in-tree volume a pod's volume or a PersistentVolume is; None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),
@@ -90,7 +90,7 @@ def _gce_handle(disk: str, kind: str, place: str) -> str:
     return f"projects/{_UNSPECIFIED}/{kind}/{place}/disks/{disk}"
 
 
-def _handle(source: InTreeSource) -> str | None:
+def _handle(source: InTreeVolumeSource) -> str | None:
     if source.aws_elastic_block_store is not None:
         return _ebs_handle(source.aws_elastic_block_store.volume_id)
     if source.azure_disk is not None:

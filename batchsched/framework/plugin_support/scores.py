@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from batchsched.api.core.requests import scored_requests
+from batchsched.api.core.requests import requests_for_scoring
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -105,7 +105,7 @@ def requested_amounts(
 ) -> tuple[int, ...]:
     """Return the amount of each resource that a score assumes as the request of a pod of the class."""
     if nonzero and pod.pod.spec.resources is not None:
-        amounts = scored_requests(pod.pod)
+        amounts = requests_for_scoring(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
     column = table.column
     assumed = NONZERO_COLUMN if nonzero else {}

@@ -141,7 +141,7 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
     )
 
 
-class AbandonedSession(BaseException):
+class AbandonedSessionError(BaseException):
     """Raised in the thread of a session that was abandoned after a plugin deadline, when the plugin call returns.
 
     It is not an `Exception`, so that plugins do not catch it by accident.
@@ -197,4 +197,4 @@ class PluginCallCounter(PluginDeadline):
             self.current = None
             # Another session may have started since: this thread must not change anything any more.
             if self.abandoned:
-                raise AbandonedSession
+                raise AbandonedSessionError

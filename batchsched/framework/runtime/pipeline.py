@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import request_fields
+from batchsched.api.core.requests import fields_that_determine_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.errors import PluginError
@@ -217,7 +217,11 @@ class Pipeline:
             call_plugin(plugin, "Signature", plugin.signature, pod) for plugin in self._signing
         )
         whole_pod = (repr(pod.spec), *sorted(pod.labels.items())) if self.reads_whole_pod(pod) else ()
-        return request_fields(pod), answers.checked_signatures(self._signing, signatures), whole_pod
+        return (
+            fields_that_determine_requests(pod),
+            answers.checked_signatures(self._signing, signatures),
+            whole_pod,
+        )
 
     def reads_whole_pod(self, pod: Pod) -> bool:
         """Return whether a plugin without a signature, or an extender, may read any field of a pod."""

@@ -75,10 +75,14 @@ class DebugHandlers:
             await create_scheduler_from_cluster(
                 service.connection, service.clock, service.profiles, service.grouping
             )
-        ).cache.snapshot_as_listed()
+        ).cache.snapshot_without_assumed_pods()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
         drift = compare_snapshots(
-            cache.snapshot_as_listed(), fresh, cache.scheduler_names, cache.assumed_pods(), overdue_since
+            cache.snapshot_without_assumed_pods(),
+            fresh,
+            cache.scheduler_names,
+            cache.assumed_pods(),
+            overdue_since,
         )
         return web.Response(text=f"{drift.text()}\n")
 

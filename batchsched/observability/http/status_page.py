@@ -191,7 +191,7 @@ def cluster_view(
     in_queue = Counter(
         row.queue
         for row in gangs
-        if row.waiting is not None and access.selects(row.queue, gang_namespace(row.key))
+        if row.waiting is not None and access.allows_namespace(row.queue, gang_namespace(row.key))
     )
     return ClusterView(
         resources,

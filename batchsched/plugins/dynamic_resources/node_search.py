@@ -11,7 +11,7 @@ from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ClaimAllocation
-from batchsched.devices.allocation import allocations_of
+from batchsched.devices.allocation import build_allocations
 from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
@@ -157,7 +157,7 @@ class DeviceSearch:
         steps, max_steps = 0, MAX_STEPS_OF_ALL_GROUPS
         for position in np.argsort(first):  # in the order of the nodes
             node = objects[int(first[position])]
-            max_steps += SEARCH_STEPS_PER_DEVICE * len(inventory.candidate_devices_of(node))
+            max_steps += SEARCH_STEPS_PER_DEVICE * len(inventory.candidate_devices_of_node(node))
             if steps <= max_steps:
                 outcomes[position] = self._outcome(int(distinct[position]), node)
                 steps += outcomes[position].steps
@@ -196,10 +196,10 @@ class DeviceSearch:
             if solution is None:
                 return None
             places = self._places[group] = PositionedSolution.from_solution(
-                solution, allocator.inventory.candidate_devices_of(place)
+                solution, allocator.inventory.candidate_devices_of_node(place)
             )
             return solution
-        return places.solution_on_equal_node(allocator.inventory.candidate_devices_of(place))
+        return places.solution_on_equal_node(allocator.inventory.candidate_devices_of_node(place))
 
     def count_pods(self, node: int, most: int, table: NodeTable) -> int:
         """Return how many pods, each with such ResourceClaims, get devices on one node one after the other.
@@ -226,7 +226,9 @@ class DeviceSearch:
                 if solution is None:
                     break
                 pod = f"<{len(held)}>"
-                allocations = allocations_of(solution, self.claims, table.names[node], table.release.devices)
+                allocations = build_allocations(
+                    solution, self.claims, table.names[node], table.release.devices
+                )
                 held.append(pod)
                 ledger.hold(
                     pod,

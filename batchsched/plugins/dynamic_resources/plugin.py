@@ -272,7 +272,7 @@ class DynamicResources(
 
     @override
     def prepares(self, pod: Pod, table: NodeTable) -> bool:
-        return table.device_ledger.reserved_by(pod.key, pod.metadata.uid) is not None
+        return table.device_ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid) is not None
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:

@@ -18,7 +18,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.api.core.selector import NodeSelector
 from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
-from batchsched.devices.allocation import allocations_of
+from batchsched.devices.allocation import build_allocations
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.devices.requests import ClaimRequests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -196,7 +196,7 @@ def _new_allocations(
         ClaimRequests(claim, searched.requests)
         for searched, claim in zip(search.claims, claims.values(), strict=True)
     ]
-    allocations = allocations_of(solution, requests, table.names[node], table.release.devices)
+    allocations = build_allocations(solution, requests, table.names[node], table.release.devices)
     return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
 
 

@@ -302,9 +302,13 @@ def _users(view: GangView) -> Iterator[ChangeOption]:
 def _other_queues(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that name another queue if the gang may not use its own: it does not exist, or is for others."""
     tables, members = view.tables, view.gang.members
-    if members.queue in tables.queues and tables.queue_access.selects(members.queue, members.namespace):
+    if members.queue in tables.queues and tables.queue_access.allows_namespace(
+        members.queue, members.namespace
+    ):
         return
-    usable = [name for name in tables.queues.queues if tables.queue_access.selects(name, members.namespace)]
+    usable = [
+        name for name in tables.queues.queues if tables.queue_access.allows_namespace(name, members.namespace)
+    ]
     usable.sort(key=lambda name: (-SequenceMatcher(None, name, members.queue).ratio(), name))
     # The queue `default` exists even if no object declares it.
     default = [] if DEFAULT_QUEUE in tables.queues.queues else [DEFAULT_QUEUE]

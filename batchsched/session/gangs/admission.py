@@ -15,7 +15,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
-from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, unsupported_pod_annotation
+from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, describe_unsupported_pod_annotation
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
@@ -75,7 +75,7 @@ class Admission:
             return Refusal(pod_group=key, reason="UnsupportedField", message=message)
         if members.queue not in self.tables.queues:
             return Refusal(pod_group=key, reason="QueueNotFound", message=self._queue_not_found(members))
-        if not self.tables.queue_access.selects(members.queue, members.namespace):
+        if not self.tables.queue_access.allows_namespace(members.queue, members.namespace):
             message = _not_selected(self.tables.queue_access, members)
             return Refusal(pod_group=key, reason="NamespaceNotSelected", message=message)
         # The gang is charged to one user as a whole, so pods of another user would evade the limit of that user.
@@ -181,7 +181,7 @@ class Admission:
 def _refuse_for_annotations(gang: PendingGang) -> Refusal | None:
     """Return the refusal of a gang with a pod that asks by an annotation for something that is not supported."""
     for pod in chain.from_iterable(part.pods for part in gang.parts):
-        problem = unsupported_pod_annotation(pod, gang.members.group)
+        problem = describe_unsupported_pod_annotation(pod, gang.members.group)
         if problem:
             return Refusal(pod_group=gang.key, reason="UnsupportedField", message=f"pod {pod.key}: {problem}")
     return None

@@ -42,7 +42,7 @@ class AwaitedLevels:
         ends = tuple(
             0.0 if end and self._requires_as_narrow(name, topology) else end
             for name, topology, end in zip(
-                names, group.topology_requirements, group.level_wait_ends, strict=True
+                names, group.topology_requirements, group.preferred_level_deadlines, strict=True
             )
         )
         if any(ends):

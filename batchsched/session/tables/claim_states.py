@@ -40,7 +40,7 @@ class ClaimStates:
                 if not users:
                     del self._pending_users[key]
 
-    def follow_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> set[str]:
+    def update_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> set[str]:
         """Replace claims by their current versions; return the gangs with pending pods that use one of them.
 
         Args:

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec, PodStatus
-from batchsched.api.core.pod_field_limits import exceeded_field_limit
+from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
 from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
@@ -95,7 +95,7 @@ class PodSpecIndex:
             # Other pods have the same spec and are not resized.
             pod = msgspec.structs.replace(pod, status=PodStatus())
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
-        exceeded_limit = "" if pod.node else exceeded_field_limit(pod)
+        exceeded_limit = "" if pod.node else describe_exceeded_field_limit(pod)
         if exceeded_limit:
             signature = self._signatures.setdefault("exceeds a limit", len(self._signatures))
             return PodSpecInfo(pod.spec, {}, (0, 0), signature, frozenset(), exceeded_limit=exceeded_limit)

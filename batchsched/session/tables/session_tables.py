@@ -216,8 +216,8 @@ class SessionTables:
         if "node_resource_topologies" in objects:
             has_other_results = True
             self._follow_topologies(before)
-        has_other_results |= table.device_ledger.follow_claims(changes.claims, changes.removed_claims)
-        for identity in self.classes.claim_states.follow_claims(changes.claims, changes.removed_claims):
+        has_other_results |= table.device_ledger.update_claims(changes.claims, changes.removed_claims)
+        for identity in self.classes.claim_states.update_claims(changes.claims, changes.removed_claims):
             self._form_gang_again(self.gangs[identity])
         claims = (*(claim.key for claim in changes.claims), *changes.removed_claims)
         self.classes.forget_represented_classes(claims)

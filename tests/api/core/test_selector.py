@@ -7,7 +7,7 @@ from batchsched.api.core.selector import (
     NodeSelector,
     NodeSelectorTerm,
     SelectorRequirement,
-    parse_whole_number,
+    parse_go_integer,
 )
 from batchsched.errors import InvalidSelector
 
@@ -99,4 +99,4 @@ def test_node_selector_wants_one_of_its_terms():
     ],
 )
 def test_whole_numbers_read_as_go_reads_them(text, number):
-    assert parse_whole_number(text) == number
+    assert parse_go_integer(text) == number
