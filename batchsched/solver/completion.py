@@ -12,10 +12,10 @@ import numpy as np
 
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.node_model import count_fitting
+from batchsched.solver.node_model import count_fitting_pods
 from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, subtract_placements
+from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
 
@@ -53,7 +53,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
     gang_problems, solved, searches, units = None, 0, 0, MAX_SEARCH_EFFORT
     for gang in order[:MAX_EXAMINED_GANGS].tolist():
-        gang_problems = gang_problems or GangProblems(subtract_placements(problem, solution))
+        gang_problems = gang_problems or GangProblems(problem_of_refused_gangs(problem, solution))
         isolated = gang_problems.isolate(gang)
         if searched[gang] and searches < MAX_SEARCHED_GANGS and units > 0:
             search = search_gang(isolated.problem, min(SEARCH_EFFORT, units), seed)
@@ -72,7 +72,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
             continue
         if not ResidualProblem(isolated.problem).may_fit():
             continue
-        if int(np.count_nonzero(count_fitting(isolated.problem))) > MAX_PAIRS:
+        if int(np.count_nonzero(count_fitting_pods(isolated.problem))) > MAX_PAIRS:
             continue
         exact = solve_exact(isolated.problem, Budget(deterministic=GANG_EFFORT), seed)
         solution = replace(

@@ -148,7 +148,7 @@ UNITS_PER_PAIR: Final = 2e-8
 """Units for each pair of a pod class and a node, for building the node pools and for rounding."""
 
 
-def units_of_work(effort: float, variables: int, pairs: int) -> float:
+def estimate_solve_work(effort: float, variables: int, pairs: int) -> float:
     """Return the work of a part of the solve as one number: that of CP-SAT plus an estimate of all other work.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
@@ -203,7 +203,7 @@ class CpSatBudget:
         return answer
 
 
-def relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
+def linear_relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
     """Return an upper bound of Σ objective·x over all solutions of a model, computed with fractional x.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,

@@ -63,7 +63,7 @@ class DomainTree:
             paid_first += price
         return total if len(occupied) else total - paid_first
 
-    def cover_at_least_cost(self, capacity: IntArray, pods: int) -> IntArray:
+    def find_cheapest_layout(self, capacity: IntArray, pods: int) -> IntArray:
         """Return how many pods each node [N] gets at the least network cost; on a tie, in the fullest domains.
 
         Args:

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from batchsched.errors import SolverFault
-from batchsched.solver.cpsat import CpSatBudget, relaxation_bound
-from batchsched.solver.linear_model import scale_weights
+from batchsched.solver.cpsat import CpSatBudget, linear_relaxation_bound
+from batchsched.solver.linear_model import scale_weights_to_integers
 from batchsched.solver.node_model import NodeModel
 from batchsched.solver.objective import (
     compare_tier_values,
@@ -116,7 +116,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     """Maximise one tier, which reaches at most `most`, and fix it; return its bound and its value."""
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
-    integers, scale, slack = scale_weights(weights, problem.classes.count)
+    integers, scale, slack = scale_weights_to_integers(weights, problem.classes.count)
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
@@ -137,7 +137,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     if np.isinf(most):
         relaxed = np.zeros(model.variable_count)
         relaxed[: len(model.classes)] = weights[model.classes]
-        proved = min(proved, relaxation_bound(model, relaxed))
+        proved = min(proved, linear_relaxation_bound(model, relaxed))
     return max(worth, proved), worth
 
 
@@ -191,14 +191,14 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
     """Add variables for an objective that prefers more gangs, then fewer domains of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
-    objectives count as equal (`scale_weights`).
+    objectives count as equal (`scale_weights_to_integers`).
     """
     problem = model.problem
     wishes = list_topology_preferences(problem)
     domains = np.array([problem.nodes.levels[wish.level].max(initial=-1) + 2 for wish in wishes], np.int64)
     weights = np.array([wish.weight for wish in wishes], np.float64)
     gangs = len(problem.gangs.need)
-    costs, _, slack = scale_weights(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
+    costs, _, slack = scale_weights_to_integers(weights, domains, _MAX_OBJECTIVE // (gangs + 1))
     objective = np.zeros(model.variable_count, np.int64)
     objective[model.taken[model.taken >= 0]] = int(costs @ domains) + 1
     parts, extended = [objective], [values]
@@ -213,7 +213,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
         for domain, variable in zip(candidates.tolist(), opened.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                model.add_at_most(
+                model.add_pod_limit(
                     inside & (model.classes == index), int(problem.classes.count[index]), variable
                 )
         parts.append(np.full(len(opened), -cost))

@@ -31,7 +31,7 @@ def find_gangs_with_trees(problem: Problem) -> BoolArray:
 
 
 @dataclass(frozen=True)
-class TreeNode:
+class SubgroupTreeNode:
     """A gang or a subgroup, with its pods and the subgroups directly below it.
 
     Args:
@@ -57,7 +57,7 @@ class TreeNode:
     slice_size: int
     classes: tuple[int, ...]
     counts: tuple[int, ...]
-    children: tuple["TreeNode", ...]
+    children: tuple["SubgroupTreeNode", ...]
     running: tuple[tuple[int, int], ...] = ()
 
     @cached_property
@@ -83,7 +83,7 @@ class TreeNode:
         """The pod classes of the gang or subgroup and of all subgroups below it."""
         return self.classes + tuple(c for child in self.children for c in child.all_classes)
 
-    def iterate_subtree(self) -> Iterator["TreeNode"]:
+    def iterate_subtree(self) -> Iterator["SubgroupTreeNode"]:
         """Yield this gang or subgroup, and all subgroups below it."""
         yield self
         for child in self.children:
@@ -111,9 +111,9 @@ class GangTrees:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.is_tree = find_gangs_with_trees(problem)
-        self._trees: dict[int, TreeNode] = {}
+        self._trees: dict[int, SubgroupTreeNode] = {}
 
-    def tree_of_gang(self, gang: int) -> TreeNode | None:
+    def tree_of_gang(self, gang: int) -> SubgroupTreeNode | None:
         """Return the tree of a gang's subgroups; None if the gang has neither nested subgroups nor slices."""
         if not self.is_tree[gang]:
             return None
@@ -121,7 +121,7 @@ class GangTrees:
             self._trees[gang] = self._build(gang)
         return self._trees[gang]
 
-    def _build(self, gang: int) -> TreeNode:
+    def _build(self, gang: int) -> SubgroupTreeNode:
         problem = self._problem
         parts, gangs = problem.subgroups, problem.gangs
         owned = np.flatnonzero(problem.classes.gang == gang)
@@ -130,7 +130,7 @@ class GangTrees:
             children.setdefault(int(parts.parent[s]), []).append(s)
         below = tuple(self._node(s, owned, children) for s in children.get(NONE, ()))
         least = int(gangs.min_children[gang])
-        return TreeNode(
+        return SubgroupTreeNode(
             subgroup=NONE,
             need=int(gangs.need[gang]),
             min_children=len(below) if least == NONE else least,
@@ -144,11 +144,11 @@ class GangTrees:
             **self._own(NONE, owned),
         )
 
-    def _node(self, s: int, owned: IntArray, children: dict[int, list[int]]) -> TreeNode:
+    def _node(self, s: int, owned: IntArray, children: dict[int, list[int]]) -> SubgroupTreeNode:
         parts = self._problem.subgroups
         below = tuple(self._node(child, owned, children) for child in children.get(s, ()))
         least = int(parts.min_children[s])
-        return TreeNode(
+        return SubgroupTreeNode(
             subgroup=s,
             need=0 if below else int(parts.need[s]),
             min_children=len(below) if least == NONE else least,

@@ -40,7 +40,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
     return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
-def pack_while_better(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
+def pack_while_not_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
     """Place gangs greedily, tier by tier, and stop at the first tier with a lower value than a given one.
 
     Args:
@@ -71,7 +71,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
     problem = packing.problem
-    kinds = number_equal_gangs(packing.room)
+    kinds = group_numbers_of_equal_gangs(packing.room)
     order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
     tier = problem.gangs.tier.tolist()
     start = 0
@@ -93,7 +93,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
         start = end
 
 
-def number_equal_gangs(room: FreeCapacity) -> list[int]:
+def group_numbers_of_equal_gangs(room: FreeCapacity) -> list[int]:
     """Return a number for each gang [G], equal for interchangeable single-pod gangs, and -1 for all others.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which

@@ -214,7 +214,7 @@ class LinearModel:
             raise SolverFault(f"row {int(np.argmax(sums))} could reach 2^62: scale its coefficients down")
 
 
-def scale_weights(
+def scale_weights_to_integers(
     weights: FloatArray, counts: NDArray[np.integer], largest: int = SCALED_TOTAL
 ) -> tuple[IntArray, float, int]:
     """Convert the float weights [C] of pod classes to proportional integers, because CP-SAT accepts only integers.

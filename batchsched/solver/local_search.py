@@ -32,7 +32,7 @@ Move = TypeVar("Move")
 
 
 @dataclass(slots=True)
-class RoomRequest:
+class CapacityRequest:
     """A request to the local search: free enough capacity for pods of a pod class that do not fit now.
 
     Args:
@@ -52,14 +52,14 @@ class Neighbourhood(Protocol[Move]):
     `LocalSearch` draws moves from `propose`, calls `apply` for each, and undoes those that fail.
     """
 
-    def propose(self, request: RoomRequest) -> Iterator[Move]:
+    def propose(self, request: CapacityRequest) -> Iterator[Move]:
         """Yield moves of placed pods that may free capacity for the requested pods.
 
         The packing changes between two moves.
         """
         ...
 
-    def apply(self, request: RoomRequest, move: Move) -> int | None:
+    def apply(self, request: CapacityRequest, move: Move) -> int | None:
         """Make one move of the local search, and place requested pods in the capacity that it frees.
 
         Returns:
@@ -178,20 +178,20 @@ class RelocationNeighbourhood:
         self._packing, self._placed = packing, placed
         self._small_first = _small_first(packing)
 
-    def propose(self, request: RoomRequest) -> Iterator[RelocationMove]:
+    def propose(self, request: CapacityRequest) -> Iterator[RelocationMove]:
         """Yield moves that relocate 1, 2 or 3 pods of another pod class from each of several nodes."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
 
-    def apply(self, request: RoomRequest, move: RelocationMove) -> int | None:
+    def apply(self, request: CapacityRequest, move: RelocationMove) -> int | None:
         """Relocate pods away from as many nodes as needed, and place one requested pod on each of these nodes."""
         packing, room = self._packing, self._packing.room
         other, each = move
         sources = self._sources(request, move)
         if not sources.size:
             return None
-        fit = room.count_fitting(other, None)
+        fit = room.count_fitting_pods(other, None)
         cell = _allowed_nodes(packing, other)
         if cell is not None:
             inside = np.zeros(len(fit), np.bool_)
@@ -210,7 +210,7 @@ class RelocationNeighbourhood:
         room.place_unchecked(other, sources, np.full(moves, -each, np.int64))
         # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
         if (
-            int(room.count_fitting(other, targets).sum()) < moves * each
+            int(room.count_fitting_pods(other, targets).sum()) < moves * each
             or room.place_up_to(other, moves * each, targets) < moves * each
         ):
             return None
@@ -230,7 +230,7 @@ class RelocationNeighbourhood:
             if other != class_index and other not in room.rows.of_class and not fixed[other]
         ]
 
-    def _sources(self, request: RoomRequest, move: RelocationMove) -> IntArray:
+    def _sources(self, request: CapacityRequest, move: RelocationMove) -> IntArray:
         """Nodes where the class fits once the pods of the move have left."""
         room, class_index = self._packing.room, request.class_index
         self._placed.refresh()
@@ -264,7 +264,7 @@ class ClearingNeighbourhood:
         self._empty = free_with_plugin_limits(packing.problem)  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
 
-    def propose(self, request: RoomRequest) -> Iterator[ClearingMove]:
+    def propose(self, request: CapacityRequest) -> Iterator[ClearingMove]:
         """Yield nodes to clear: those where the requested pod would fit without this session's pods.
 
         The nodes with the fewest pods of this session come first.
@@ -293,7 +293,7 @@ class ClearingNeighbourhood:
                 return
             yield ClearingMove(int(nodes[column]), pods[:, column])
 
-    def apply(self, request: RoomRequest, move: ClearingMove) -> int | None:
+    def apply(self, request: CapacityRequest, move: ClearingMove) -> int | None:
         """Place the requested pod on the node if all pods of this session on it find other nodes."""
         room, class_index = self._packing.room, request.class_index
         node = np.array([move.node])
@@ -301,7 +301,7 @@ class ClearingNeighbourhood:
         leaving = [(c, int(move.pods[c])) for c in self._small_first[::-1].tolist() if move.pods[c] > 0]
         for other, count in leaving:
             room.place_unchecked(other, node, np.array([-count]))
-        if not room.count_fitting(class_index, node)[0]:
+        if not room.count_fitting_pods(class_index, node)[0]:
             return None
         room.place_unchecked(class_index, node, np.ones(1, np.int64))
         for other, count in leaving:
@@ -317,10 +317,10 @@ def _small_first(packing: Packing) -> IntArray:
     return np.argsort(sizes, kind="stable")
 
 
-def _admitted(packing: Packing, request: RoomRequest) -> int:
+def _admitted(packing: Packing, request: CapacityRequest) -> int:
     """How many pods of the request the quotas of its gang admit."""
     room, gang = packing.room, int(packing.problem.classes.gang[request.class_index])
-    return room.quotas.admitted_pods(gang, room.slots.needs[request.class_index], request.missing_pods)
+    return room.quotas.count_admitted_pods(gang, room.slots.needs[request.class_index], request.missing_pods)
 
 
 def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
@@ -368,7 +368,7 @@ class SwapNeighbourhood:
         self._rebuilds = 0
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
-    def propose(self, request: RoomRequest) -> Iterator[SwapMove]:
+    def propose(self, request: CapacityRequest) -> Iterator[SwapMove]:
         """Yield exchanges of nodes between pairs of pods with different requests, in several passes over all pairs."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
@@ -380,7 +380,7 @@ class SwapNeighbourhood:
             if partial and room.checkpoint() == mark:
                 return
 
-    def _propose_pass(self, request: RoomRequest, nodes: IntArray, partial: bool) -> Iterator[SwapMove]:
+    def _propose_pass(self, request: CapacityRequest, nodes: IntArray, partial: bool) -> Iterator[SwapMove]:
         """Yield exchanges of every pair of groups once; `partial`: also those that only reduce what a node lacks."""
         room, by_group = self._packing.room, self._placed.by_group
         demand = room.slots.demand[request.class_index]
@@ -399,7 +399,7 @@ class SwapNeighbourhood:
                     helped = self._helped(demand, leaving, sources, partial)
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
-    def apply(self, request: RoomRequest, move: SwapMove) -> int | None:
+    def apply(self, request: CapacityRequest, move: SwapMove) -> int | None:
         """Exchange as many pairs of pods as needed, then place the requested pods on the nodes where they fit."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move
@@ -413,7 +413,7 @@ class SwapNeighbourhood:
         self._marked[sources] = False
         pairs = min(len(sources), len(targets))
         gang = int(self._packing.problem.classes.gang[class_index])
-        want = room.quotas.admitted_pods(gang, room.slots.needs[class_index], request.missing_pods)
+        want = room.quotas.count_admitted_pods(gang, room.slots.needs[class_index], request.missing_pods)
         if not pairs or want <= 0:
             return None
         enough = np.ones(pairs, np.bool_)
@@ -511,7 +511,7 @@ class RepackingNeighbourhood:
         self._packing, self._placed = packing, placed
         self._repacking = Repacking(packing, budget)
 
-    def propose(self, request: RoomRequest) -> Iterator[RepackingMove]:
+    def propose(self, request: CapacityRequest) -> Iterator[RepackingMove]:
         """Yield one new placement of the pods on the requested nodes, if more pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
@@ -519,7 +519,7 @@ class RepackingNeighbourhood:
         if move is not None:
             yield move
 
-    def apply(self, request: RoomRequest, move: RepackingMove) -> int | None:
+    def apply(self, request: CapacityRequest, move: RepackingMove) -> int | None:
         """Replace the placements on the nodes of the move."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
@@ -569,13 +569,13 @@ class LocalSearch:
         """
         if class_index in self._packing.room.rows.of_class:
             return 0  # a move might break the row for pods that are placed already
-        request = RoomRequest(class_index, want, nodes)
+        request = CapacityRequest(class_index, want, nodes)
         for neighbourhood in self._neighbourhoods:
             if request.missing_pods > 0:
                 self._try_moves(neighbourhood, request)
         return want - request.missing_pods
 
-    def _try_moves(self, neighbourhood: Neighbourhood[Any], request: RoomRequest) -> None:
+    def _try_moves(self, neighbourhood: Neighbourhood[Any], request: CapacityRequest) -> None:
         room = self._packing.room
         # Before the first move is drawn: a generator computes it at once.
         if self._remaining_moves <= 0:

@@ -27,7 +27,7 @@ from batchsched.solver.problem import (
 from batchsched.solver.tree_rows import TreeRows
 
 
-def count_fitting(problem: Problem) -> IntArray:
+def count_fitting_pods(problem: Problem) -> IntArray:
     """Return how many pods [C, N] of each pod class fit on each node if no other pod is placed.
 
     The result is at most the pod count of the class. Masks, free capacity (of the resources that the class requests),
@@ -88,10 +88,10 @@ class NodeModel(LinearModel):
     """
 
     def __init__(self, problem: Problem, fits: IntArray | None = None) -> None:
-        """Build the model; `fits` [C, N] replaces the numbers of pods that fit on each node (`count_fitting`)."""
+        """Build the model; `fits` [C, N] replaces the numbers of pods that fit on each node (`count_fitting_pods`)."""
         super().__init__()
         self.problem = problem
-        fits = count_fitting(problem) if fits is None else fits
+        fits = count_fitting_pods(problem) if fits is None else fits
         self.classes, self.nodes = np.nonzero(fits)
         self.upper = fits[self.classes, self.nodes]
         self.add_variables(np.zeros_like(self.upper), self.upper)
@@ -122,7 +122,7 @@ class NodeModel(LinearModel):
         for index in range(len(problem.classes.gang)):
             gang, count = int(problem.classes.gang[index]), int(problem.classes.count[index])
             whole = self.needs[gang] == totals[gang]
-            self.add_at_most(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
+            self.add_pod_limit(self.classes == index, count, int(taken[gang]), exactly=bool(whole))
         for gang in fresh.tolist():
             self._at_least(self.gangs == gang, int(self.needs[gang]), int(taken[gang]))
         for sub in range(len(problem.subgroups.gang)):
@@ -134,7 +134,7 @@ class NodeModel(LinearModel):
                 )
         return taken
 
-    def add_at_most(
+    def add_pod_limit(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
         """Add a constraint: the marked pod counts add up to at most `limit` if `switch` is 1, and to 0 otherwise.
@@ -185,7 +185,7 @@ class NodeModel(LinearModel):
         for domain, variable in zip(domains.tolist(), variables.tolist(), strict=True):
             inside = member & (place == domain)
             for index in np.flatnonzero(of).tolist():
-                self.add_at_most(
+                self.add_pod_limit(
                     inside & (self.classes == index), int(self.problem.classes.count[index]), variable
                 )
             if need > 0:

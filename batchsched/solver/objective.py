@@ -50,7 +50,7 @@ def required_pods(problem: Problem) -> IntArray:
     return np.maximum(problem.gangs.need, by_subgroup)
 
 
-def least_requests(problem: Problem) -> IntArray:
+def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
     """Return a lower bound [G, R] of the resources that the minimum number of pods of each gang requests.
 
     It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
@@ -80,7 +80,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     if not len(problem.quotas.gangs):
         return beyond
     quota, gang = np.nonzero(problem.quotas.covers)
-    requests = least_requests(problem)[gang]
+    requests = lower_bound_of_minimum_requests(problem)[gang]
     remaining = np.maximum(0, problem.quotas.free[quota])
     counted = problem.gangs.fresh[gang] & (required_pods(problem)[gang] > 0)
     over = ((requests > 0) & (requests > remaining)).any(axis=1) | (

@@ -17,7 +17,7 @@ from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.node_model import NodeModel
 from batchsched.solver.objective import count_tiers, max_tier_values, required_pods, tier_values
 from batchsched.solver.problem import BoolArray, Problem, Solution
-from batchsched.solver.quota_selection import GangSubset, take_subset
+from batchsched.solver.quota_selection import GangSubset, take_gang_subset
 
 
 def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudget) -> Solution | None:
@@ -38,7 +38,7 @@ def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudge
         kept = planned & problem.gangs.allowed & (problem.gangs.tier <= tier)
         if not (kept & (problem.gangs.tier == tier)).any():
             continue
-        placed = _place_all(take_subset(problem, kept), budget, budget.remaining / (tiers - tier))
+        placed = _place_all(take_gang_subset(problem, kept), budget, budget.remaining / (tiers - tier))
         if placed is None:
             break
         placement = placed

@@ -75,7 +75,7 @@ class GangSubset:
         )
 
 
-def take_subset(problem: Problem, kept: BoolArray) -> GangSubset:
+def take_gang_subset(problem: Problem, kept: BoolArray) -> GangSubset:
     """Return the problem restricted to the gangs that `kept` [G] marks. All nodes and quotas stay as they are.
 
     Raises:
@@ -102,7 +102,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
         if not packing.taken[gang]:
             if room.quotas.admits_gang(gang) and room.quotas.may_admit_minimum(gang):
                 return False
-        elif room.quotas.admitted_pods(gang, room.slots.needs[class_index], 1):
+        elif room.quotas.count_admitted_pods(gang, room.slots.needs[class_index], 1):
             return False
     return True
 
@@ -125,7 +125,7 @@ def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solutio
     if not binding.any():
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
-    subset = take_subset(merge_nodes(problem), contended)
+    subset = take_gang_subset(merge_into_one_node(problem), contended)
     choice = subset.to_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
     if compare_tier_values(choice.bound, choice.objective):
@@ -169,7 +169,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
     return made
 
 
-def merge_nodes(problem: Problem) -> Problem:
+def merge_into_one_node(problem: Problem) -> Problem:
     """Return a simpler problem with one node of the total capacity, and without filters, levels and constraints."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups

@@ -43,7 +43,7 @@ class RankedClass:
     bound_nodes: IndexArray
 
 
-def layout_order(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> IntArray:
+def node_order_by_rank(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> IntArray:
     """Return the order in which nodes get pods of ascending rank: domain by domain, then by node index."""
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
@@ -129,7 +129,7 @@ class _Layout:
         before = tree.layout_cost(counts[nodes])
         if before <= 0:
             return
-        laid_out = tree.cover_at_least_cost(capacity[nodes], pods)
+        laid_out = tree.find_cheapest_layout(capacity[nodes], pods)
         self._work += tree.work
         if tree.layout_cost(laid_out) < before:
             self._replace(ranked.pod_class, nodes, laid_out, demand)

@@ -106,7 +106,7 @@ class Repacking:
         leaving = np.flatnonzero((placed[:, sources] > 0).any(axis=1) & self._movable)
         fit = np.zeros(len(self._packing.problem.nodes.free), np.int64)
         for leaving_class in leaving.tolist():
-            fit += np.minimum(1, room.count_fitting(leaving_class))
+            fit += np.minimum(1, room.count_fitting_pods(leaving_class))
         fit[sources] = 0
         targets = np.argsort(-fit, kind="stable")[: MAX_WINDOW_NODES - len(sources)]
         return np.sort(np.concatenate([sources, targets[fit[targets] > 0]]))

@@ -24,10 +24,10 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
-from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_subset
+from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_gang_subset
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
-from batchsched.solver.tiered.rounding import settle_elastic_pods
+from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
 from batchsched.solver.warm_start.solve import solve_from_start
@@ -71,13 +71,13 @@ def solve(
         unplaceable = find_unplaceable_classes(problem)
         over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
-        admissible = reduce_problem(problem, unplaceable, beyond)
+        admissible = without_unplaceable_parts(problem, unplaceable, beyond)
         # Prices name the resources of the whole problem.
         numbered_alike = admissible.nodes.free.shape == problem.nodes.free.shape
         if start is not None and not numbered_alike:
             start = replace(start, prices=())
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
-        subset = take_subset(admissible, ~beyond)
+        subset = take_gang_subset(admissible, ~beyond)
         own = None if start is None else start.restrict_to_classes(subset.classes, len(problem.classes.count))
         answer = subset.to_whole_problem(
             _solved_from_start(subset.problem, budget, seed, telemetry, own, workers)
@@ -93,7 +93,7 @@ def solve(
     return answer if numbered_alike else replace(answer, prices=())
 
 
-def reduce_problem(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
+def without_unplaceable_parts(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
     """Return the problem with unplaceable gangs and pod classes excluded, and resources that no node offers removed.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
@@ -220,7 +220,7 @@ def _with_planned_gangs(
     if planned is None or compare_solutions(planned, answer) <= 0:
         return replace(answer, effort=effort, variables=variables, guard=guard)
     better = replace(planned, stage=answer.stage, effort=effort, variables=variables, guard=guard)
-    return stage.with_bounds(settle_elastic_pods(problem, better))
+    return stage.with_bounds(add_elastic_pods_of_higher_tiers(problem, better))
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

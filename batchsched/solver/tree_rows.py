@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.gang_tree import TreeNode
+from batchsched.solver.gang_tree import SubgroupTreeNode
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, IntArray, Problem
 
@@ -31,7 +31,7 @@ class SliceColumns:
       least: variable: the fewest slices of a domain in use.
     """
 
-    node: TreeNode
+    node: SubgroupTreeNode
     domains: IntArray
     slices: IntArray
     used: IntArray
@@ -54,22 +54,22 @@ class TreeRows:
         model: LinearModel,
         problem: Problem,
         counts: tuple[IntArray, IntArray],
-        tree: TreeNode,
+        tree: SubgroupTreeNode,
         taken: int,
     ) -> None:
         self._model, self._problem, self._tree = model, problem, tree
         self._classes, self._nodes = counts
         self._taken = taken
         self._upper = model.bounds()[1]
-        self._open: list[tuple[TreeNode, int]] = []
-        self._choices: list[tuple[TreeNode, IntArray, IntArray]] = []
+        self._open: list[tuple[SubgroupTreeNode, int]] = []
+        self._choices: list[tuple[SubgroupTreeNode, IntArray, IntArray]] = []
         self.slices: list[SliceColumns] = []
         self._gets: list[tuple[int, int]] = []
         self._add_node(tree, taken, taken)
 
     # ------------------------------------------------------------------------------------ rows
 
-    def _add_node(self, node: TreeNode, switch: int, above: int) -> None:
+    def _add_node(self, node: SubgroupTreeNode, switch: int, above: int) -> None:
         """Add the rows of a subtree; `switch` is its open variable and `above` that of the subtree above."""
         model = self._model
         if node.subgroup != NONE:
@@ -94,7 +94,7 @@ class TreeRows:
         if node.subgroup != NONE and node.need > 0:
             self._require(self._columns_of(node.all_classes), node.need, switch)
 
-    def _limit_to_switch(self, node: TreeNode, switch: int) -> None:
+    def _limit_to_switch(self, node: SubgroupTreeNode, switch: int) -> None:
         """No pod of a group without the variable of the group."""
         for class_index, count in zip(node.classes, node.counts, strict=True):
             columns = np.flatnonzero(self._classes == class_index)
@@ -111,7 +111,7 @@ class TreeRows:
     def _columns_of(self, classes: tuple[int, ...]) -> IntArray:
         return np.flatnonzero(np.isin(self._classes, classes))
 
-    def _add_choice(self, node: TreeNode, switch: int) -> None:
+    def _add_choice(self, node: SubgroupTreeNode, switch: int) -> None:
         """One domain of the required level for all pods of a subtree."""
         model = self._model
         columns = self._columns_of(node.all_classes)
@@ -130,7 +130,7 @@ class TreeRows:
             model.add_switched_sum(variables, switch, 1, -HIGHEST, 0)
         self._choices.append((node, domains, variables))
 
-    def _add_slices(self, node: TreeNode, switch: int) -> None:
+    def _add_slices(self, node: SubgroupTreeNode, switch: int) -> None:
         """Whole slices in every domain, and numbers of slices that differ by at most one."""
         model, size = self._model, node.slice_size
         columns = self._columns_of(node.classes)
@@ -171,7 +171,7 @@ class TreeRows:
                 model.add_row(np.array([count, completed]), np.array([1, -most]), upper=0)
         self.slices.append(SliceColumns(node, domains, slices, used, least))
 
-    def _completion_switch(self, node: TreeNode, switch: int) -> int:
+    def _completion_switch(self, node: SubgroupTreeNode, switch: int) -> int:
         """The variable that is 1 if slices that run in part are completed: whenever a pod is placed."""
         if not node.missing_slice_pods:
             return switch

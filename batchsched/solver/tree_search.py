@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.gang_tree import find_gangs_with_trees
-from batchsched.solver.node_model import NodeModel, count_fitting
+from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import (
     NONE,
@@ -71,7 +71,7 @@ def search_gang(problem: Problem, units: float, seed: int) -> GangSearch:
       units: maximum deterministic units of CP-SAT.
       seed: CP-SAT's seed.
     """
-    fits = count_fitting(problem)
+    fits = count_fitting_pods(problem)
     budget = CpSatBudget(units, GUARD_SECONDS, seed)
     merged = _merge_equal_nodes(problem, fits)
     answer = _search(problem, merged, budget)
@@ -145,7 +145,7 @@ def _improve(model: NodeModel, values: IntArray, budget: CpSatBudget) -> IntArra
 
 def _merged_problem(problem: Problem, sets: list[IntArray]) -> tuple[Problem, IntArray]:
     """The problem with one node for each set, and how many pods of each class fit there [C, M]."""
-    fits = count_fitting(problem)
+    fits = count_fitting_pods(problem)
     first = np.array([nodes[0] for nodes in sets])
     size = np.array([len(nodes) for nodes in sets], np.int64)
     pods = fits[:, first] * size

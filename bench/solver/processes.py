@@ -1,8 +1,8 @@
 """The time of a session with several processes, predicted from the CPU time of each step in one process.
 
-The simulation assigns the steps to processes as `StepsAhead` does, one core for each process. A step that the search
-discards, because an earlier one improved the solution, counts with the time of the step with its number, or else with
-the mean time. Starting processes and sending the problem to them is not included.
+The simulation assigns the steps to processes as `ParallelStepSolver` does, one core for each process. A step that the
+search discards, because an earlier one improved the solution, counts with the time of the step with its number, or else
+with the mean time. Starting processes and sending the problem to them is not included.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from unittest import mock
 from typing_extensions import override
 
 from batchsched.solver.improvement import search
-from batchsched.solver.improvement.lookahead import STEPS_PER_PROCESS, SequentialSteps
+from batchsched.solver.improvement.lookahead import STEPS_PER_PROCESS, SequentialStepSolver
 from batchsched.solver.improvement.step import SearchStep, StepResult
 from batchsched.solver.problem import Budget, Problem
 from batchsched.solver.stage import solve
@@ -46,7 +46,7 @@ class StepTimes:
         """Record the steps of the searches inside the block."""
         times = self
 
-        class Timed(SequentialSteps):
+        class Timed(SequentialStepSolver):
             @override
             def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
                 numbers = tuple(later.number for later, _ in zip(coming, range(MOST_COMING), strict=False))
@@ -56,7 +56,7 @@ class StepTimes:
                 times.steps.append(TimedStep(step.number, numbers, seconds, result.better is not None))
                 return result
 
-        with mock.patch.object(search, "SequentialSteps", Timed):
+        with mock.patch.object(search, "SequentialStepSolver", Timed):
             yield
 
     @property
@@ -90,7 +90,7 @@ class _Simulation:
         self._done: set[int] = set()  # coming steps that the session has solved itself
 
     def take(self, step: TimedStep) -> None:
-        """Solve a step as `StepsAhead.solve` does."""
+        """Solve a step as `ParallelStepSolver.solve` does."""
         ahead = step.coming[: self._ahead] if self._free else ()
         queued = {number for number, _ in self._queue}
         known = queued | self._ends.keys() | self._done

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import SolverFault
-from batchsched.solver.cpsat import LinearProgram, SolveLimits, maximise, relaxation_bound
-from batchsched.solver.linear_model import HIGHEST, SCALED_TOTAL, LinearModel, scale_weights
+from batchsched.solver.cpsat import LinearProgram, SolveLimits, linear_relaxation_bound, maximise
+from batchsched.solver.linear_model import HIGHEST, SCALED_TOTAL, LinearModel, scale_weights_to_integers
 
 EFFORT = SolveLimits(deterministic=5.0, guard_seconds=60.0)
 
@@ -128,7 +128,7 @@ def test_the_relaxation_bounds_every_integer_solution(seed: int):
         model.add_row(some, rng.integers(-4, 9, len(some)), lower=low, upper=int(rng.integers(0, 40)))
     worth = rng.integers(-5, 20, 5)
     answer = maximise(model, worth, EFFORT)
-    bound = relaxation_bound(model, worth.astype(np.float64))
+    bound = linear_relaxation_bound(model, worth.astype(np.float64))
     if answer.values is not None:
         assert answer.proved
         vertex = LinearProgram(model, worth.astype(np.float64)).solve()
@@ -142,7 +142,7 @@ def test_the_relaxation_leaves_switched_rows_out():
     model = LinearModel()
     columns = model.add_variables(np.zeros(2, np.int64), np.array([9, 1]))
     model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
-    assert relaxation_bound(model, np.array([1.0, 0.0])) == pytest.approx(9.0)
+    assert linear_relaxation_bound(model, np.array([1.0, 0.0])) == pytest.approx(9.0)
 
 
 def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
@@ -183,21 +183,23 @@ def test_rows_are_returned_as_they_were_added():
 
 
 def test_weights_of_a_common_measure_are_scaled_exactly():
-    integers, scale, slack = scale_weights(np.array([0.1, 0.3, 0.25, 0.0]), np.array([1, 2, 3, 4]))
+    integers, scale, slack = scale_weights_to_integers(
+        np.array([0.1, 0.3, 0.25, 0.0]), np.array([1, 2, 3, 4])
+    )
     assert integers.tolist() == [2, 6, 5, 0]
     assert scale == pytest.approx(20.0)
     assert slack == 0
 
 
 def test_no_positive_weight_is_scaled_to_zero():
-    assert scale_weights(np.zeros(2), np.ones(2, np.int64))[0].tolist() == [0, 0]
+    assert scale_weights_to_integers(np.zeros(2), np.ones(2, np.int64))[0].tolist() == [0, 0]
 
 
 @pytest.mark.properties
 @given(st.lists(st.tuples(st.floats(1e-7, 1e3), st.integers(1, 500)), min_size=1, max_size=30))
 def test_scaling_loses_less_than_a_billionth_and_keeps_equals_equal(pairs: list[tuple[float, int]]):
     weights, counts = np.array([w for w, _ in pairs]), np.array([k for _, k in pairs])
-    integers, scale, slack = scale_weights(np.append(weights, weights[0]), np.append(counts, 1))
+    integers, scale, slack = scale_weights_to_integers(np.append(weights, weights[0]), np.append(counts, 1))
     counts = np.append(counts, 1)
     weights = np.append(weights, weights[0])
     total = float(weights @ counts)

@@ -36,17 +36,17 @@ def test_equal_rack_names_in_two_blocks_are_two_racks():
 
 
 def test_pods_fill_the_rack_that_they_fit_best():
-    counts = tree([[0, 0, 0, 1, 1]]).cover_at_least_cost(np.array([4, 4, 4, 4, 4]), 8)
+    counts = tree([[0, 0, 0, 1, 1]]).find_cheapest_layout(np.array([4, 4, 4, 4, 4]), 8)
     assert counts.tolist() == [0, 0, 0, 4, 4]
 
 
 def test_last_pods_go_to_the_node_that_they_fill():
-    counts = tree([[0, 0, 0]]).cover_at_least_cost(np.array([8, 8, 2]), 10)
+    counts = tree([[0, 0, 0]]).find_cheapest_layout(np.array([8, 8, 2]), 10)
     assert counts.tolist() == [8, 0, 2]
 
 
 def test_pods_join_the_rack_of_the_bound_pods_of_their_gang():
-    counts = tree([[0, 1, 1]], [True, False, False]).cover_at_least_cost(np.array([2, 2, 2]), 2)
+    counts = tree([[0, 1, 1]], [True, False, False]).find_cheapest_layout(np.array([2, 2, 2]), 2)
     assert counts.tolist() == [2, 0, 0]
 
 
@@ -59,7 +59,7 @@ def test_no_other_layout_costs_less(data):
     known = data.draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes))
     domains = tree([data.draw(domain) for _ in range(levels)], known)
     pods = data.draw(st.integers(1, int(capacity.sum())))
-    counts = domains.cover_at_least_cost(capacity, pods)
+    counts = domains.find_cheapest_layout(capacity, pods)
     assert counts.sum() == pods
     assert (counts <= capacity).all()
     least = min(

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.node_model import NodeModel, count_fitting
+from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Budget, ConstraintRow, Cut, Problem, Solution
 from batchsched.solver.verify import verify_solution
@@ -237,7 +237,7 @@ def test_counts_exist_only_where_a_pod_fits():
         {"pods": 1, "demand": [1], "allowed": False},
     ]
     problem = problem_of([[8], [3]], gangs, levels=[[0, 1]])
-    assert count_fitting(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
+    assert count_fitting_pods(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
     assert NodeModel(problem).values_of_placements([(0, 1, 1)]) is None
 
 

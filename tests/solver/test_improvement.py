@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.ports.external import NoTelemetry
 from batchsched.solver import stage
-from batchsched.solver.cpsat import units_of_work
+from batchsched.solver.cpsat import estimate_solve_work
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.improvement import neighbourhood
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
@@ -156,7 +156,7 @@ def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_b
 
 
 def test_a_larger_model_costs_more_units():
-    assert units_of_work(0.1, 2_000, 10_000) > units_of_work(0.1, 1_000, 10_000) > 0.1
+    assert estimate_solve_work(0.1, 2_000, 10_000) > estimate_solve_work(0.1, 1_000, 10_000) > 0.1
 
 
 def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from typing_extensions import override
 from batchsched.ports.workers import PendingResult, SharedInput, SolverWorkers
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement import lookahead
-from batchsched.solver.improvement.lookahead import StepsAhead
+from batchsched.solver.improvement.lookahead import ParallelStepSolver
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.improvement.step import SearchInput, SearchStep, StepResult
 from batchsched.solver.problem import Budget, Problem, Solution
@@ -125,7 +125,7 @@ def test_a_step_that_no_process_has_started_is_solved_by_the_session_itself(monk
 
     monkeypatch.setattr(lookahead, "solve_step", solve)
     processes = FakeProcesses(2, starts=False)
-    ahead = StepsAhead(SearchInput(problem, 0), processes)
+    ahead = ParallelStepSolver(SearchInput(problem, 0), processes)
     steps = [SearchStep(number, 0, solution, None, Budget()) for number in range(4)]  # type: ignore[arg-type]
 
     def coming(number: int) -> Iterator[SearchStep]:

@@ -10,7 +10,7 @@ from batchsched.solver.objective import (
     compare_tier_values,
     count_tiers,
     find_gangs_beyond_quotas,
-    least_requests,
+    lower_bound_of_minimum_requests,
     max_tier_values,
     preferred_level_cost,
     required_pods,
@@ -93,8 +93,8 @@ def test_the_minimum_demand_of_a_gang_is_that_of_its_smallest_pods():
         classes=replace(problem.classes, gang=ints(0, 0)),
         gangs=replace(problem.gangs.select_rows([0]), need=ints(3)),
     )
-    assert least_requests(problem).tolist() == [[8, 2], [2, 6]]
-    assert least_requests(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
+    assert lower_bound_of_minimum_requests(problem).tolist() == [[8, 2], [2, 6]]
+    assert lower_bound_of_minimum_requests(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]
 
 
 def test_a_gang_is_beyond_a_quota_only_if_it_requests_more_than_the_quota_leaves():

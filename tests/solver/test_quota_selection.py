@@ -12,9 +12,9 @@ from batchsched.solver.objective import compare_tier_values
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, ConstraintRow, Problem
 from batchsched.solver.quota_selection import (
     is_limited_by_quotas_only,
-    merge_nodes,
+    merge_into_one_node,
     select_by_quotas,
-    take_subset,
+    take_gang_subset,
 )
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
@@ -84,7 +84,7 @@ def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
 @pytest.mark.properties
 @given(problems())
 def test_the_choice_bounds_every_placement(problem: Problem):
-    best, choice = brute(problem), solve_exact(merge_nodes(problem), PLENTY, 0)
+    best, choice = brute(problem), solve_exact(merge_into_one_node(problem), PLENTY, 0)
     assert compare_tier_values(choice.bound, np.array(best.tiers)) >= 0
 
 
@@ -102,14 +102,14 @@ MIXED = [{"pods": 1, "demand": [1]}, {"pods": 2, "demand": [2], "tier": 1}, {"po
 
 
 def test_renumbered_gangs_keep_their_demands():
-    subset = take_subset(problem_of([[9]], MIXED), np.array([False, True, True]))
+    subset = take_gang_subset(problem_of([[9]], MIXED), np.array([False, True, True]))
     assert subset.problem.classes.gang.tolist() == [0, 1]
     assert subset.problem.classes.count.tolist() == [2, 3]
     assert subset.problem.gangs.tier.tolist() == [1, 0]
 
 
 def test_a_solution_comes_back_under_the_old_numbers():
-    subset = take_subset(problem_of([[9]], MIXED), np.array([True, False, True]))
+    subset = take_gang_subset(problem_of([[9]], MIXED), np.array([True, False, True]))
     solution = subset.to_whole_problem(solve_greedy(subset.problem))
     assert solution.classes.tolist() == [0, 2]
     assert solution.taken.tolist() == [True, False, True]
@@ -119,7 +119,7 @@ def test_a_solution_comes_back_under_the_old_numbers():
 def test_subset_of_a_problem_with_rows_is_refused():
     row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([1]))
     with pytest.raises(ValueError, match="rows and cuts"):
-        take_subset(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
+        take_gang_subset(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
 
 
 @pytest.mark.properties
@@ -128,7 +128,7 @@ def test_an_omitted_gang_is_not_allowed(problem: Problem):
     loose = replace(problem, rows=(), cuts=())
     kept = np.arange(len(loose.gangs.need)) > 0
     budget = Budget(deterministic=20.0)
-    subset = take_subset(loose, kept)
+    subset = take_gang_subset(loose, kept)
     alone = subset.to_whole_problem(solve_exact(subset.problem, budget, 0))
     refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))
     assert verify_solution(refused, alone) == ()

@@ -294,9 +294,9 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     values = aggregate.bounds()[1]
     assert transport.split_over_pools(values)[1]
     transport.tighten(0, np.array([1.0]))
-    kept = transport.loosen_limits()
+    kept = transport.reset_to_original_limits()
     assert transport.split_over_pools(values)[0].short == 0.0
-    transport.restore_limits(kept)
+    transport.restore_tightened_limits(kept)
 
 
 def tier_solver(problem: Problem, *, relaxed: bool = True) -> TierSolver:

@@ -16,7 +16,7 @@ from batchsched.ports.workers import SolverWorkers
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
-from batchsched.solver.rank_layout import lay_out_ranks, layout_order
+from batchsched.solver.rank_layout import lay_out_ranks, node_order_by_rank
 from batchsched.solver.relaxation.budget import solving_work
 from batchsched.solver.stage import solve
 
@@ -248,7 +248,7 @@ def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[i
         number, part = formulation.parts[pod_class]
         nodes, counts = solution.nodes[start:end], solution.counts[start:end]
         if pod_class in ranked:
-            order = layout_order(formulation.problem, ranked[pod_class], nodes)
+            order = node_order_by_rank(formulation.problem, ranked[pod_class], nodes)
             nodes, counts = nodes[order], counts[order]
         plans.setdefault(number, []).append(PlannedPods(part, tuple(nodes.tolist()), tuple(counts.tolist())))
     return plans

@@ -409,7 +409,7 @@ class PendingGang:
         return not self.members.bound and not self.follows
 
 
-def least_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
+def sum_smallest_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
     """Return for each resource [R] the sum of the `need` smallest requests among the pods of these groups."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))

@@ -38,7 +38,7 @@ from batchsched.session.tables.gang import (
     PodGroupState,
     RunningGang,
     creation_sort_key,
-    least_requests,
+    sum_smallest_requests,
 )
 from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
@@ -480,7 +480,7 @@ class SessionTables:
             need=need,
             parts=parts,
             share=math.fsum(self.dominant_share(part.pod_class.requests) * len(part.pods) for part in parts),
-            needs=least_requests(parts, need, len(self.node_table.resources)),
+            needs=sum_smallest_requests(parts, need, len(self.node_table.resources)),
         )
         return members.cache.pending
 

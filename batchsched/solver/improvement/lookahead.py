@@ -35,7 +35,7 @@ class StepSolver(Protocol):
         ...
 
 
-class SequentialSteps(StepSolver):
+class SequentialStepSolver(StepSolver):
     """Solves each step when it is needed, in this process."""
 
     def __init__(self, shared: SearchInput) -> None:
@@ -51,7 +51,7 @@ class SequentialSteps(StepSolver):
         """Do nothing: no result is kept."""
 
 
-class StepsAhead(StepSolver):
+class ParallelStepSolver(StepSolver):
     """Solves steps in several processes, of which this is one.
 
     This process also solves coming steps that no other one has started, rather than wait.

@@ -11,13 +11,13 @@ from typing import Final
 
 from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
-from batchsched.solver.cpsat import UNITS_PER_PAIR, units_of_work
-from batchsched.solver.improvement.lookahead import SequentialSteps, StepsAhead, StepSolver
+from batchsched.solver.cpsat import UNITS_PER_PAIR, estimate_solve_work
+from batchsched.solver.improvement.lookahead import ParallelStepSolver, SequentialStepSolver, StepSolver
 from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchInput, SearchStep, StepResult
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.tiered.rounding import settle_elastic_pods
+from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
 
 STEP_EFFORT: Final = 0.1
 """Maximum deterministic units of CP-SAT for one step."""
@@ -72,7 +72,7 @@ def improve_solution(
     """
     search = _Search(problem, solution, units, budget, seed)
     shared = SearchInput(problem, seed)
-    steps = SequentialSteps(shared) if workers is None else StepsAhead(shared, workers)
+    steps = SequentialStepSolver(shared) if workers is None else ParallelStepSolver(shared, workers)
     try:
         search.run(steps)
     finally:
@@ -224,7 +224,7 @@ class _Search:
 
     def _complete(self, solution: Solution) -> None:
         """Adopt a better solution, with the elastic pods and the refused gangs that still fit."""
-        settled = settle_elastic_pods(self._problem, solution)
+        settled = add_elastic_pods_of_higher_tiers(self._problem, solution)
         self.solution = place_remaining_gangs(self._problem, settled, self._seed)
         effort = self.solution.effort - solution.effort
-        self.units -= units_of_work(effort, self.solution.variables - solution.variables, 0)
+        self.units -= estimate_solve_work(effort, self.solution.variables - solution.variables, 0)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.ports.external import NoTelemetry
-from batchsched.solver.cpsat import units_of_work
+from batchsched.solver.cpsat import estimate_solve_work
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Budget, Problem, Solution
 
 UNITS_PER_STEP: Final = 0.05
-"""Units that every step is charged with, besides those of `units_of_work`."""
+"""Units that every step is charged with, besides those of `estimate_solve_work`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class StepResult:
     @property
     def units(self) -> float:
         """The units that the step is charged with."""
-        return UNITS_PER_STEP + units_of_work(self.effort, self.variables, self.size)
+        return UNITS_PER_STEP + estimate_solve_work(self.effort, self.variables, self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

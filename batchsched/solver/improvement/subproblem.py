@@ -11,8 +11,8 @@ from batchsched.ports.external import Telemetry
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.objective import count_placed_pods, max_tier_values, required_pods, tier_values
 from batchsched.solver.problem import BoolArray, Budget, Problem, Solution
-from batchsched.solver.quota_selection import take_subset
-from batchsched.solver.relaxation.explain import subtract_placements
+from batchsched.solver.quota_selection import take_gang_subset
+from batchsched.solver.relaxation.explain import problem_of_refused_gangs
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 
 
@@ -32,7 +32,7 @@ class NeighbourhoodProblem:
         inside: BoolArray = kept[problem.classes.gang[solution.classes]]
         self._problem = problem
         self._kept = _part(solution, ~inside, solution.taken & ~kept)
-        self._subset = take_subset(subtract_placements(problem, self._kept), kept)
+        self._subset = take_gang_subset(problem_of_refused_gangs(problem, self._kept), kept)
         self.problem = self._subset.problem
         number = np.zeros(len(problem.classes.count), np.int32)
         number[self._subset.classes] = np.arange(len(self._subset.classes))

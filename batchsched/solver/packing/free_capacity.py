@@ -49,7 +49,7 @@ class FreeCapacity:
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
-    def count_fitting(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
+    def count_fitting_pods(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
         """Return how many pods of a pod class fit on each node by filters and capacity alone.
 
         The result is [N], or [M] for given nodes.
@@ -82,7 +82,7 @@ class FreeCapacity:
         Returns:
           how many pods were placed.
         """
-        room = self.quotas.admitted_pods(self._gang[class_index], self.slots.needs[class_index], want)
+        room = self.quotas.count_admitted_pods(self._gang[class_index], self.slots.needs[class_index], want)
         if room <= 0 or (whole and room < want):
             return 0
         # Lower limits first: pods beyond them must not take the room that another domain of the row still lacks.
@@ -119,7 +119,7 @@ class FreeCapacity:
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
-            self.count_gang(self._gang[class_index])
+            self.count_gang_as_placed(self._gang[class_index])
             self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
@@ -142,10 +142,10 @@ class FreeCapacity:
         ):
             # Every node takes at least one pod, so `want` nodes are enough.
             where = where[self.slots.order_nodes(class_index, self.free, where, want)]
-            counts = _up_to(self.count_fitting(class_index, where), want)
+            counts = _up_to(self.count_fitting_pods(class_index, where), want)
             ascending = where[: len(counts)].argsort()
             return where[ascending], counts[ascending]
-        fit = self.count_fitting(class_index, where)
+        fit = self.count_fitting_pods(class_index, where)
         if whole and int(fit.sum()) < want:
             return _NOWHERE, _NOWHERE
         limited = class_index in self.rows.of_class
@@ -209,7 +209,7 @@ class FreeCapacity:
         pods = int(counts.sum())
         self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
-    def count_gang(self, gang: int) -> None:
+    def count_gang_as_placed(self, gang: int) -> None:
         """Count a gang as placed for the queue limits and plugin constraints that count gangs."""
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from batchsched.solver.objective import count_pods_of_allowed_gangs, least_requests, required_pods
+from batchsched.solver.objective import (
+    count_pods_of_allowed_gangs,
+    lower_bound_of_minimum_requests,
+    required_pods,
+)
 from batchsched.solver.problem import (
     EVERY_NODE,
     UNLIMITED,
@@ -15,7 +19,7 @@ from batchsched.solver.problem import (
 )
 
 
-def limits_every_node(row: ConstraintRow) -> bool:
+def limits_each_node_separately(row: ConstraintRow) -> bool:
     """Tell whether a plugin's constraint is an upper limit for each node by itself, like the capacity of a node."""
     return (
         row.partition == EVERY_NODE
@@ -38,7 +42,7 @@ class QuotaLedger:
         self.gangs_left: list[int] = problem.quotas.gangs.tolist()
         self._fresh = problem.gangs.fresh
         # Only gangs under a quota that may refuse them ask for the least amounts.
-        self._least = least_requests(problem).tolist() if self.binding.any() else []
+        self._least = lower_bound_of_minimum_requests(problem).tolist() if self.binding.any() else []
         self._of_gang: list[list[int]] = [[] for _ in range(len(problem.gangs.need))]
         kept = self.binding[quota]
         for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
@@ -48,7 +52,7 @@ class QuotaLedger:
         """Tell whether the limit of any queue may prevent the gang from being placed."""
         return bool(self._of_gang[gang])
 
-    def admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
+    def count_admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
         """Return how many of `want` pods with this request the limits of the gang's queue and its ancestors admit."""
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
@@ -123,7 +127,7 @@ class RowLedger:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.rows = [row for row in problem.rows if not limits_every_node(row)]
+        self.rows = [row for row in problem.rows if not limits_each_node_separately(row)]
         self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self._pods_by_side = [_pods_by_side(row) for row in self.rows]

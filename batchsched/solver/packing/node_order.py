@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing.limits import limits_every_node
+from batchsched.solver.packing.limits import limits_each_node_separately
 from batchsched.solver.problem import IntArray, Problem
 
 DEVICE_LIMIT: Final = 64
@@ -227,7 +227,9 @@ def demand_with_plugin_limits(problem: Problem) -> IntArray:
     Each of the E rows limits every node by itself, so that it acts as one more resource.
     """
     rows = [
-        row.class_coefficients(len(problem.classes.demand)) for row in problem.rows if limits_every_node(row)
+        row.class_coefficients(len(problem.classes.demand))
+        for row in problem.rows
+        if limits_each_node_separately(row)
     ]
     return np.column_stack([problem.classes.demand, *rows])
 
@@ -237,5 +239,5 @@ def free_with_plugin_limits(problem: Problem) -> IntArray:
 
     They are the columns of `demand_with_plugin_limits`.
     """
-    rows = [np.maximum(0, row.right) for row in problem.rows if limits_every_node(row)]
+    rows = [np.maximum(0, row.right) for row in problem.rows if limits_each_node_separately(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

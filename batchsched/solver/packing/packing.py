@@ -173,7 +173,7 @@ class Packing:
             return None
         mark = room.checkpoint()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
-        room.count_gang(gang)
+        room.count_gang_as_placed(gang)
         if self._place_minimum(gang, members) and (not room.rows.rows or room.rows.is_satisfied(gang)):
             self.taken[gang] = True
             return room.trail[mark:]
@@ -255,12 +255,12 @@ class Packing:
             and level != NONE
             and self.domain_of.get(gang, int(self.problem.gangs.pinned[gang])) == NONE
         ):
-            capacity = self.count_fitting_by_domain(class_index, level, None)
+            capacity = self.count_fitting_pods_by_domain(class_index, level, None)
             if not capacity.any():
                 return 0
             self.domain_of[gang] = int(np.argmax(np.minimum(capacity, want)))
             return self._surplus(gang, part, class_index, want, check)
-        capacity = self.count_fitting_by_domain(class_index, part.required, cell)
+        capacity = self.count_fitting_pods_by_domain(class_index, part.required, cell)
         if not capacity.any():
             return 0
         self.domain_of_subgroup[part.index] = int(np.argmax(np.minimum(capacity, want)))
@@ -421,13 +421,15 @@ class Packing:
             nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
-    def count_fitting_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
+    def count_fitting_pods_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
         """Return how many pods of a class fit in each topology domain [D], on all nodes or only those in `cell`."""
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.nodes_with_room(class_index, cell)
         nodes = nodes[ids[nodes] >= 0]
-        total = np.bincount(ids[nodes], weights=self.room.count_fitting(class_index, nodes), minlength=size)
+        total = np.bincount(
+            ids[nodes], weights=self.room.count_fitting_pods(class_index, nodes), minlength=size
+        )
         return total.astype(np.int64)
 
     def fitting_domains(
@@ -442,7 +444,7 @@ class Packing:
             waiting = self.room.waiting[c]
             if not waiting:
                 continue
-            capacity = self.count_fitting_by_domain(c, level, cell)
+            capacity = self.count_fitting_pods_by_domain(c, level, cell)
             within = np.minimum(capacity, waiting)
             total = within if total is None else total + within
             if rigid:
@@ -461,7 +463,7 @@ class Packing:
         for c in members.classes:
             waiting = self.room.waiting[c]
             if waiting:
-                share += np.minimum(self.count_fitting_by_domain(c, level, cell), waiting)
+                share += np.minimum(self.count_fitting_pods_by_domain(c, level, cell), waiting)
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
@@ -486,7 +488,7 @@ class Packing:
                     class_index, missing, self.nodes_in_domains(level, [domain], cell)
                 )
         while missing > 0:
-            capacity = self.count_fitting_by_domain(class_index, level, cell)
+            capacity = self.count_fitting_pods_by_domain(class_index, level, cell)
             if not capacity.any():
                 break
             enough = np.flatnonzero(capacity >= missing)

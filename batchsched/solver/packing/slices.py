@@ -7,7 +7,9 @@ import numpy as np
 from batchsched.solver.problem import IntArray
 
 
-def divide_slices(slices: int, capacity: IntArray, started: Mapping[int, int]) -> dict[int, int] | None:
+def distribute_slices_over_domains(
+    slices: int, capacity: IntArray, started: Mapping[int, int]
+) -> dict[int, int] | None:
     """Return how many topology slices to add to each domain, or None if the domains have too little capacity.
 
     The fewest domains are used. No domain that gets a slice has two slices more than another domain in use; without

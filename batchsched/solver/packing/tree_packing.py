@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from batchsched.solver.gang_tree import TreeNode
+from batchsched.solver.gang_tree import SubgroupTreeNode
 from batchsched.solver.packing.free_capacity import FreeCapacity
-from batchsched.solver.packing.slices import divide_slices
+from batchsched.solver.packing.slices import distribute_slices_over_domains
 from batchsched.solver.problem import NONE, IntArray, Problem
 
 MAX_DOMAINS: Final = 64
@@ -36,7 +36,7 @@ class DomainPacking(Protocol):
         """Return the nodes of some topology domains of a level."""
         ...
 
-    def count_fitting_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
+    def count_fitting_pods_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
         """Return how many pods of a pod class fit in each topology domain of a level."""
         ...
 
@@ -62,7 +62,7 @@ class TreePacking:
 
     # ------------------------------------------------------------------------------------ minimum
 
-    def place_minimum(self, tree: TreeNode) -> bool:
+    def place_minimum(self, tree: SubgroupTreeNode) -> bool:
         """Place the minimum of the gang; if the result is False, the caller must undo the placements."""
         if not self._place(tree, None):
             return False
@@ -73,7 +73,7 @@ class TreePacking:
         # A whole subgroup or slice may exceed what is missing.
         return missing <= 0 or self._extend(tree, None, tree.pods) >= missing
 
-    def _place(self, node: TreeNode, cell: IntArray | None) -> bool:
+    def _place(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         """Place the minimum of a subtree inside a cell of nodes, or nothing."""
         if node.least_pods > node.pods:
             return False
@@ -88,20 +88,20 @@ class TreePacking:
             self._forget(node)
         return False
 
-    def _choose(self, node: TreeNode, domain: int) -> None:
+    def _choose(self, node: SubgroupTreeNode, domain: int) -> None:
         if node.subgroup == NONE:
             self._packing.domain_of[self._gang] = domain
         else:
             self._packing.domain_of_subgroup[node.subgroup] = domain
 
-    def _forget(self, node: TreeNode) -> None:
+    def _forget(self, node: SubgroupTreeNode) -> None:
         for below in node.iterate_subtree():
             if below.subgroup == NONE:
                 self._packing.domain_of.pop(self._gang, None)
             else:
                 self._packing.domain_of_subgroup.pop(below.subgroup, None)
 
-    def _place_preferring(self, node: TreeNode, cell: IntArray | None) -> bool:
+    def _place_preferring(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         if node.preferred != NONE:
             used = self._used_domains(node)
             domains = self._domains(node, node.preferred, NONE, cell)
@@ -112,7 +112,7 @@ class TreePacking:
                 self._packing.room.roll_back_to(mark)
         return self._place_body(node, cell)
 
-    def _place_body(self, node: TreeNode, cell: IntArray | None) -> bool:
+    def _place_body(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         if node.children:
             return self._place_children(node, cell)
         if node.slice_size:
@@ -121,7 +121,7 @@ class TreePacking:
             )
         return self._packing.place_pods_of_any_class(self._order(node.classes), node.need, cell) >= node.need
 
-    def _place_children(self, node: TreeNode, cell: IntArray | None) -> bool:
+    def _place_children(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         running = sum(child.is_running for child in node.children)
         candidates = [child for child in node.children if not child.is_running]
         missing = node.min_children - running
@@ -138,15 +138,15 @@ class TreePacking:
                 return False
         return missing <= 0
 
-    def _hardest(self, node: TreeNode) -> tuple[bool, float, int]:
+    def _hardest(self, node: SubgroupTreeNode) -> tuple[bool, float, int]:
         """Sort key: subgroups within domains first, then those with the largest requests."""
         levelled = any(below.required != NONE or below.slice_size for below in node.iterate_subtree())
         return not levelled, -self._share(node), node.subgroup
 
-    def _cheapest(self, node: TreeNode) -> tuple[float, int]:
+    def _cheapest(self, node: SubgroupTreeNode) -> tuple[float, int]:
         return self._share(node), node.subgroup
 
-    def _share(self, node: TreeNode) -> float:
+    def _share(self, node: SubgroupTreeNode) -> float:
         """What the minimum of a subtree requests, as the sum of the dominant shares of its pods."""
         slots = self._packing.room.slots
         return sum(slots.dominant_share(ask.class_index) * ask.pods for ask in self._demands(node))
@@ -158,7 +158,7 @@ class TreePacking:
 
     # ------------------------------------------------------------------------------------ domains
 
-    def _demands(self, node: TreeNode) -> list[_PodDemand]:
+    def _demands(self, node: SubgroupTreeNode) -> list[_PodDemand]:
         """The pods of the minimum, grouped by equal requests; of subgroups that are not all needed, the smallest."""
         problem = self._packing.problem
         pods: dict[tuple[int, bytes], list[int]] = {}
@@ -167,7 +167,7 @@ class TreePacking:
             pods.setdefault(key, [class_index, 0])[1] += count
         return [_PodDemand(class_index, count) for class_index, count in pods.values()]
 
-    def _minimum(self, node: TreeNode) -> list[tuple[int, int]]:
+    def _minimum(self, node: SubgroupTreeNode) -> list[tuple[int, int]]:
         if node.children:
             missing = node.min_children - sum(child.is_running for child in node.children)
             below = sorted(
@@ -183,7 +183,9 @@ class TreePacking:
                 missing -= count
         return result
 
-    def _domains(self, node: TreeNode, level: int, pinned: int, cell: IntArray | None) -> Iterator[int]:
+    def _domains(
+        self, node: SubgroupTreeNode, level: int, pinned: int, cell: IntArray | None
+    ) -> Iterator[int]:
         """Yield the domains of a level that may hold the minimum of a subtree, the tightest fit first."""
         if pinned != NONE:
             yield pinned
@@ -196,11 +198,13 @@ class TreePacking:
         )
         key: IntArray | None = None
         for ask in self._demands(node):
-            capacity = self._packing.count_fitting_by_domain(ask.class_index, level, cell)
+            capacity = self._packing.count_fitting_pods_by_domain(ask.class_index, level, cell)
             fit = np.where(capacity >= ask.pods, capacity * 1000 // ask.pods, -1 if rigid else 0)
             key = fit if key is None else np.where((key < 0) | (fit < 0), -1, np.minimum(key, fit))
         if key is None:
-            capacities = [self._packing.count_fitting_by_domain(c, level, cell) for c in node.all_classes]
+            capacities = [
+                self._packing.count_fitting_pods_by_domain(c, level, cell) for c in node.all_classes
+            ]
             key = np.sum(capacities, axis=0) - 1 if capacities else np.zeros(0, np.int64)
         good = (key >= 0).nonzero()[0]
         # Domains that do not hold these pods may hold others, so they come last.
@@ -211,7 +215,7 @@ class TreePacking:
                 return
             yield domain
 
-    def _used_domains(self, node: TreeNode) -> list[int]:
+    def _used_domains(self, node: SubgroupTreeNode) -> list[int]:
         """The domains of the preferred level in which members run already."""
         used = self._packing.problem.used_domains
         own = (used.gang == self._gang) & (used.subgroup == node.subgroup) & (used.level == node.preferred)
@@ -219,7 +223,7 @@ class TreePacking:
 
     # ------------------------------------------------------------------------------------ slices
 
-    def _place_slices(self, node: TreeNode, pods: int, cell: IntArray | None) -> bool:
+    def _place_slices(self, node: SubgroupTreeNode, pods: int, cell: IntArray | None) -> bool:
         """Place a number of pods of a group with slices, or fail."""
         packing = self._packing
         classes = self._order(node.classes)
@@ -230,7 +234,9 @@ class TreePacking:
         slices = (pods - sum(node.missing_slice_pods.values())) // node.slice_size
         if slices <= 0:
             return True
-        division = divide_slices(slices, self._slices_that_fit(node, slices, cell), node.started_slices)
+        division = distribute_slices_over_domains(
+            slices, self._slices_that_fit(node, slices, cell), node.started_slices
+        )
         if division is None:
             return False
         for domain, count in sorted(division.items()):
@@ -242,11 +248,11 @@ class TreePacking:
                 return False
         return True
 
-    def _slices_that_fit(self, node: TreeNode, slices: int, cell: IntArray | None) -> IntArray:
+    def _slices_that_fit(self, node: SubgroupTreeNode, slices: int, cell: IntArray | None) -> IntArray:
         """How many slices fit in each domain [D]: exact for pods with equal requests, else by a trial."""
         packing, problem = self._packing, self._packing.problem
         first = node.classes[0]
-        capacity = packing.count_fitting_by_domain(first, node.slice_level, cell)
+        capacity = packing.count_fitting_pods_by_domain(first, node.slice_level, cell)
         equal = all(
             problem.classes.kind[c] == problem.classes.kind[first]
             and np.array_equal(problem.classes.demand[c], problem.classes.demand[first])
@@ -256,7 +262,7 @@ class TreePacking:
             return capacity // node.slice_size
         classes = self._order(node.classes)
         several = np.sum(
-            [packing.count_fitting_by_domain(c, node.slice_level, cell) for c in node.classes], axis=0
+            [packing.count_fitting_pods_by_domain(c, node.slice_level, cell) for c in node.classes], axis=0
         )
         for domain in several.nonzero()[0].tolist():
             mark = packing.room.checkpoint()
@@ -269,11 +275,11 @@ class TreePacking:
 
     # ------------------------------------------------------------------------------------ elastic pods
 
-    def place_elastic_pods(self, tree: TreeNode) -> int:
+    def place_elastic_pods(self, tree: SubgroupTreeNode) -> int:
         """Place as many pods beyond the minimum as fit: whole subgroups, then single pods and whole slices."""
         return self._extend(tree, None, tree.pods)
 
-    def _extend(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
+    def _extend(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
         """Add at most `most` pods to a subtree that runs, or start one that does not; return how many."""
         placed = self._placed(node)
         if not placed and not node.is_running:
@@ -288,7 +294,7 @@ class TreePacking:
             return added + self._add_pods(node, nodes, most - added)
         return self._add_slices(node, nodes, most) if node.slice_size else self._add_pods(node, nodes, most)
 
-    def _start(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
+    def _start(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
         if node.least_pods > most:
             return 0
         mark = self._packing.room.checkpoint()
@@ -302,7 +308,7 @@ class TreePacking:
         rows = self._packing.room.rows
         return not rows.rows or rows.is_satisfied(self._gang)
 
-    def _nodes_of(self, node: TreeNode, cell: IntArray | None) -> IntArray | None:
+    def _nodes_of(self, node: SubgroupTreeNode, cell: IntArray | None) -> IntArray | None:
         """The nodes of the chosen domain of a subtree; if there is none, the domain that takes the most is chosen."""
         if node.required == NONE:
             return cell
@@ -311,7 +317,7 @@ class TreePacking:
         if domain == NONE:
             capacities = [
                 np.minimum(
-                    self._packing.count_fitting_by_domain(c, node.required, cell),
+                    self._packing.count_fitting_pods_by_domain(c, node.required, cell),
                     self._packing.room.waiting[c],
                 )
                 for c in node.all_classes
@@ -323,7 +329,7 @@ class TreePacking:
             self._choose(node, domain)
         return self._packing.nodes_in_domains(node.required, [domain], cell)
 
-    def _add_pods(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
+    def _add_pods(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
         if most <= 0 or not node.classes:
             return 0
         mark = self._packing.room.checkpoint()
@@ -333,7 +339,7 @@ class TreePacking:
             return 0
         return added
 
-    def _add_slices(self, node: TreeNode, cell: IntArray | None, most: int) -> int:
+    def _add_slices(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
         """Place the group again with as many slices as fit, so that they are even over the fewest domains."""
         room, placed = self._packing.room, self._placed(node)
         waiting = sum(room.waiting[c] for c in node.classes)
@@ -352,7 +358,7 @@ class TreePacking:
             room.apply_trail_entry(entry)
         return 0
 
-    def _placed(self, node: TreeNode) -> int:
+    def _placed(self, node: SubgroupTreeNode) -> int:
         """The number of pods of a subtree that are placed now."""
         waiting = self._packing.room.waiting
         counts = self._packing.problem.classes.count

@@ -25,7 +25,7 @@ NODES_PER_UNIT: Final = 16
 """Nodes that one class is compared with in one unit of work; a row examines nodes one by one."""
 
 
-def probe_work(problem: Problem) -> float:
+def fit_test_work(problem: Problem) -> float:
     """Return the estimated work (in microseconds) of testing once whether the gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
@@ -75,6 +75,6 @@ class ExplanationBudget:
         finally:
             self.remaining += withheld
 
-    def spend_effort(self, deterministic: float) -> None:
+    def spend_cpsat_time(self, deterministic: float) -> None:
         """Subtract the work of CP-SAT for an explanation, given as deterministic time."""
         self.remaining -= deterministic * WORK_PER_EFFORT

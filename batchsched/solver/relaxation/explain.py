@@ -31,7 +31,7 @@ from batchsched.solver.relaxation.budget import (
     WORK_PER_EFFORT,
     WORK_PER_VARIABLE,
     ExplanationBudget,
-    probe_work,
+    fit_test_work,
 )
 from batchsched.solver.relaxation.changes import (
     AddedPods,
@@ -45,7 +45,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
-    AdmissionProbe,
+    AdmissionVerifier,
     RefusalCause,
     find_smallest_change,
     propose_change_families,
@@ -53,7 +53,7 @@ from batchsched.solver.relaxation.search import (
 from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
 
 
-def subtract_placements(problem: Problem, solution: Solution) -> Problem:
+def problem_of_refused_gangs(problem: Problem, solution: Solution) -> Problem:
     """Return the problem of placing the refused gangs on the capacity that a solution's placements leave free."""
     request = problem.classes.demand[solution.classes] * solution.counts.astype(np.int64)[:, None]
     free = problem.nodes.free.copy(order="F")  # column order: every question reads it resource by resource
@@ -194,7 +194,7 @@ def _concerns(row: ConstraintRow, classes: IntArray, gang: int) -> bool:
 
 
 def _own_terms(row: ConstraintRow, classes: IntArray, gang: int) -> ConstraintRow:
-    """The row without other gangs' terms. `subtract_placements` has counted those that are placed."""
+    """The row without other gangs' terms. `problem_of_refused_gangs` has counted those that are placed."""
     own_classes: BoolArray = np.isin(row.classes, classes)
     own_gang: BoolArray = row.gangs == gang
     return replace(
@@ -289,7 +289,7 @@ class RefusalExplainer:
 
     @cached_property
     def _after(self) -> GangProblems:
-        return GangProblems(subtract_placements(self._problem, self._solution))
+        return GangProblems(problem_of_refused_gangs(self._problem, self._solution))
 
     @cached_property
     def _before(self) -> GangProblems:
@@ -305,11 +305,11 @@ class RefusalExplainer:
         residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
-        work = probe_work(isolated.problem)
+        work = fit_test_work(isolated.problem)
         self._budget.spend(work)
         if self._budget.is_spent():
             return self._evidence(isolated, residual, _plain_cause(residual), None)
-        admits = AdmissionProbe(residual.fits_with, _MAX_PROBES, self._budget, work)
+        admits = AdmissionVerifier(residual.fits_with, _MAX_PROBES, self._budget, work)
         first_cause: RefusalCause | None = None
         for family in propose_change_families(residual, self._node_types, self._wider):
             # A decisive cause is kept although another change admits the gang in the end.
@@ -370,7 +370,9 @@ class RefusalExplainer:
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
-            and residual.would_have_fitted(ResidualProblem(self._problem_before(isolated), self._budget)),
+            and residual.fitted_before_placements(
+                ResidualProblem(self._problem_before(isolated), self._budget)
+            ),
             need=residual.pods_needed,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
@@ -428,7 +430,7 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
     if cause != RefusalCause.CAPACITY:
         return cause
     needed = residual.minimum_by_class > 0
-    if not np.all(residual.passing_nodes()[needed].any(axis=1)):
+    if not np.all(residual.nodes_passing_filters()[needed].any(axis=1)):
         return RefusalCause.NO_NODE
     if residual.node_size_shortage().any():
         return RefusalCause.POD_TOO_LARGE

@@ -12,7 +12,7 @@ import numpy as np
 
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.gang_tree import find_gangs_with_trees
-from batchsched.solver.node_model import count_fitting
+from batchsched.solver.node_model import count_fitting_pods
 from batchsched.solver.objective import required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
@@ -222,7 +222,7 @@ class ResidualProblem:
         Only nodes that a pod of the minimum may use count.
         """
         domain_of = self.problem.nodes.levels[level]
-        nodes = (self.passing_nodes().any(axis=0) & (domain_of >= 0)).nonzero()[0]
+        nodes = (self.nodes_passing_filters().any(axis=0) & (domain_of >= 0)).nonzero()[0]
         if not len(nodes):
             return 0
         domains, position = np.unique(domain_of[nodes], return_inverse=True)
@@ -286,7 +286,7 @@ class ResidualProblem:
             return before.fits_with_added_nodes(problem_of_added_nodes_only(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
 
-    def would_have_fitted(self, before: "ResidualProblem") -> bool:
+    def fitted_before_placements(self, before: "ResidualProblem") -> bool:
         """Tell whether the gang would fit on the capacity that was free before the session placed other gangs.
 
         `before` is its problem at that time. What the nodes take now they took then, so `before` is examined only if
@@ -328,7 +328,7 @@ class ResidualProblem:
     def _is_small(self) -> bool:
         return (
             len(self.problem.nodes.free) <= _MAX_EXACT_NODES
-            and int(np.count_nonzero(count_fitting(self.problem))) <= _MAX_EXACT_PAIRS
+            and int(np.count_nonzero(count_fitting_pods(self.problem))) <= _MAX_EXACT_PAIRS
         )
 
     @cached_property
@@ -342,7 +342,7 @@ class ResidualProblem:
 
     def _fits_exactly(self) -> bool:
         solution = solve_exact(self.problem, _BUDGET, seed=0)
-        self._budget.spend_effort(solution.effort)
+        self._budget.spend_cpsat_time(solution.effort)
         return bool(solution.taken[0])
 
     # ------------------------------------------------------------------------------------ what is missing
@@ -388,7 +388,7 @@ class ResidualProblem:
                 gaps.append(QuotaChange(quota, lacking, gangs))
         return tuple(gaps)
 
-    def passing_nodes(self) -> BoolArray:
+    def nodes_passing_filters(self) -> BoolArray:
         """Return a mask [C, N]: True where a node passes the filters of a pod class that the gang's minimum needs.
 
         Classes that the minimum does not need pass no node.
@@ -403,7 +403,7 @@ class ResidualProblem:
         Nodes that no pod of the minimum may use do not count; with a required level, neither do those outside the best
         domain, since the gang can only use one domain.
         """
-        usable = self.passing_nodes().any(axis=0) & self._nodes_of_best_domain
+        usable = self.nodes_passing_filters().any(axis=0) & self._nodes_of_best_domain
         request = self.minimum_by_class @ self.problem.classes.demand
         total = self.problem.nodes.free[usable].sum(axis=0)
         return np.where(request > 0, np.maximum(request - total, 0), 0)
@@ -421,7 +421,7 @@ class ResidualProblem:
         """Return by how much [R] a pod of the gang exceeds the best-fitting node that passes its filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
-        for class_index, passes in enumerate(self.passing_nodes()):
+        for class_index, passes in enumerate(self.nodes_passing_filters()):
             sizes = capacity[passes]
             lacking = np.maximum(demand[class_index] - sizes, 0)
             if len(sizes) and np.all(lacking.any(axis=1)):

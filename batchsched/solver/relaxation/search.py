@@ -81,7 +81,7 @@ class ChangeFamily:
         return resize_change(part, lambda amount: -(-amount * size // self.steps)) or part
 
 
-class AdmissionProbe:
+class AdmissionVerifier:
     """Tests whether a refused gang would be admitted after a change, such as a higher queue limit or one more node.
 
     It caches the answers and limits the number of tests.
@@ -113,7 +113,7 @@ class AdmissionProbe:
         return self._answers[relaxation]
 
 
-def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxation | None:
+def find_smallest_change(family: ChangeFamily, admits: AdmissionVerifier) -> Relaxation | None:
     """Try changes of increasing size; return the smallest one with which the refused gang fits, or None.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
@@ -142,7 +142,7 @@ def find_smallest_change(family: ChangeFamily, admits: AdmissionProbe) -> Relaxa
     return smallest
 
 
-def _drop_parts(change: Relaxation, admits: AdmissionProbe) -> Relaxation:
+def _drop_parts(change: Relaxation, admits: AdmissionVerifier) -> Relaxation:
     """The change without the parts that are not needed."""
     if not isinstance(change, CombinedChange):
         return change
@@ -296,7 +296,11 @@ def _estimates(
     residual: ResidualProblem, counts: FitCounts, node_types: Sequence[IntArray]
 ) -> Iterator[_NodeEstimate]:
     """One estimate for each node type, in the domain where the fewest nodes are needed."""
-    problem, passes, needed = residual.problem, residual.passing_nodes(), residual.minimum_by_class > 0
+    problem, passes, needed = (
+        residual.problem,
+        residual.nodes_passing_filters(),
+        residual.minimum_by_class > 0,
+    )
     total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
     short = np.maximum(counts.shortfall, 0)
     if not needed.any() or not len(short):

@@ -144,7 +144,9 @@ class CandidateDomains:
             request, largest = int(slots.demand[class_index, device]), int(slots.demand[:, device].max())
             if request == largest:
                 continue
-            spare_pods = np.minimum(room.count_fitting(class_index), room.free[device] % largest // request)
+            spare_pods = np.minimum(
+                room.count_fitting_pods(class_index), room.free[device] % largest // request
+            )
             held = np.bincount(ids[named], spare_pods[named], minlength=len(lost)).astype(np.int64)
             lost += np.maximum(0, room.waiting[class_index] - held) * request
         return lost

@@ -98,7 +98,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     fit = np.empty((len(first), len(problem.nodes.free)), np.int64)
     for row, class_index in enumerate(first.tolist()):
-        fit[row] = room.count_fitting(class_index)
+        fit[row] = room.count_fitting_pods(class_index)
         if not room.slots.needs[
             class_index
         ]:  # pods that take nothing: as many as there are of the largest class
@@ -108,7 +108,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlotRow:
+class SlotCapacityRow:
     """A linear constraint on the pod counts x of a set of nodes, given by its capacity: Σ factors·x <= right.
 
     A pod counts as the minimum of floor(request / size) over the (resource, size) pairs of `requests`.
@@ -189,7 +189,9 @@ class SlotSupply:
         """Return how many such slots the nodes have together."""
         return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
 
-    def nonredundant_rows(self, classes: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
+    def nonredundant_rows(
+        self, classes: IntArray, most: IntArray, nodes: IntArray
+    ) -> Iterator[SlotCapacityRow]:
         """Yield the capacity constraints of a set of nodes, without those that always hold.
 
         Args:
@@ -210,7 +212,7 @@ class SlotSupply:
             right = self.total_slots(r, sizes, nodes)
             factors = demand[:, r][None, :] // sizes[:, None]
             for i in np.flatnonzero(factors @ most > right).tolist():
-                yield SlotRow(factors[i], int(right[i]), ((r, int(sizes[i])),))
+                yield SlotCapacityRow(factors[i], int(right[i]), ((r, int(sizes[i])),))
         for device in self._devices:
             yield from self._composite(device, demand, most, nodes)
         yield from self._paired(demand, most, nodes)
@@ -270,7 +272,7 @@ class SlotSupply:
         packing, classes = self._packing, np.array(members.classes, np.int64)
         pods = packing.problem.classes.count[classes].astype(np.int64)
         # A domain that has room for each class as many times as the gang has classes holds all classes together.
-        fitting = np.stack([packing.count_fitting_by_domain(c, level, cell) for c in members.classes])
+        fitting = np.stack([packing.count_fitting_pods_by_domain(c, level, cell) for c in members.classes])
         roomy: BoolArray = np.all(fitting >= len(classes) * pods[:, None], axis=0)
         tight = [domain for domain in domains if not roomy[domain]]
         if not tight:
@@ -284,7 +286,7 @@ class SlotSupply:
         narrow: BoolArray = np.any(supply < factors @ pods, axis=1)
         return [domain for domain in domains if roomy[domain] or not narrow[domain]]
 
-    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
+    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotCapacityRow]:
         """Composite rows over the two scarcest resources other than devices.
 
         A node may have one of the two left without the other; the simple rows do not see that.
@@ -316,9 +318,11 @@ class SlotSupply:
                     self._free[first][nodes] // size, self._free[second][nodes] // paired_size
                 ).sum()
                 if int(factors @ most) > int(right):
-                    yield SlotRow(factors, int(right), ((first, size), (second, paired_size)))
+                    yield SlotCapacityRow(factors, int(right), ((first, size), (second, paired_size)))
 
-    def _composite(self, device: int, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotRow]:
+    def _composite(
+        self, device: int, demand: IntArray, most: IntArray, nodes: IntArray
+    ) -> Iterator[SlotCapacityRow]:
         for size in np.unique(demand[:, device]).tolist():
             if not size:
                 continue
@@ -335,7 +339,7 @@ class SlotSupply:
                 # A sum of minima over nodes is tighter than the minimum of two sums.
                 right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
                 for i in np.flatnonzero(factors @ most > right).tolist():
-                    yield SlotRow(factors[i], int(right[i]), ((device, size), (r, int(along[i]))))
+                    yield SlotCapacityRow(factors[i], int(right[i]), ((device, size), (r, int(along[i]))))
 
 
 def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:

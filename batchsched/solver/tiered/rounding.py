@@ -111,7 +111,7 @@ class GangEjection:
         if not room.quotas.admits_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.checkpoint()
-        room.count_gang(gang)
+        room.count_gang_as_placed(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
             placed = room.place_up_to(class_index, want)
@@ -155,7 +155,8 @@ class GangEjection:
                 held[entry.gang] += amount * int(entry.counts[usable[entry.nodes]].sum())
         # Pods that fit already need no other gang's room.
         lacking = [
-            max(0, packing.room.waiting[c] - int(packing.room.count_fitting(c, nodes).sum())) for c in classes
+            max(0, packing.room.waiting[c] - int(packing.room.count_fitting_pods(c, nodes).sum()))
+            for c in classes
         ]
         goal = int(
             sum(
@@ -293,7 +294,9 @@ def round_to_nodes(
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = withdraw_broken_gangs(packing, [g for g in chosen if g not in lost])
     ejection = GangEjection(packing, search)
-    resettle_gangs(packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang))
+    place_withdrawn_gangs_again(
+        packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang)
+    )
     # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     withdraw_broken_gangs(packing, standing)
@@ -301,7 +304,7 @@ def round_to_nodes(
     return RoundedSolution(packing, tuple(shortages))
 
 
-def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
+def add_elastic_pods_of_higher_tiers(problem: Problem, solution: Solution) -> Solution:
     """Add elastic pods of higher tiers to a solution, in place of gangs of lower tiers if needed.
 
     The search moves gangs, so that elastic pods of a gang that it does not decide again may fit in place of others.
@@ -313,7 +316,7 @@ def settle_elastic_pods(problem: Problem, solution: Solution) -> Solution:
     packing = _packing_of(problem, solution)
     if not _gangs_with_pending_surplus(packing):
         return solution
-    resettle_gangs(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
+    place_withdrawn_gangs_again(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
     fill_packing(packing)
     settled = packing.to_solution(solution.stage)
     if compare_solutions(settled, solution) <= 0:
@@ -333,7 +336,7 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
     """A packing with the placements of a solution."""
     packing, gangs, subgroups = Packing(problem), problem.gangs, problem.subgroups
     for gang in np.flatnonzero(solution.taken & ~packing.taken).tolist():
-        packing.room.count_gang(gang)
+        packing.room.count_gang_as_placed(gang)
         packing.taken[gang] = True
     edges = np.flatnonzero(np.diff(solution.classes, prepend=-1, append=-1))
     for begin, end in pairwise(edges.tolist()):
@@ -347,7 +350,7 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
     return packing
 
 
-def resettle_gangs(
+def place_withdrawn_gangs_again(
     packing: Packing,
     ejection: GangEjection,
     fallen: set[int],
@@ -436,7 +439,7 @@ def _begin(packing: Packing, gang: int) -> bool:
         return True
     if not packing.room.quotas.admits_gang(gang):
         return False
-    packing.room.count_gang(gang)
+    packing.room.count_gang_as_placed(gang)
     packing.taken[gang] = True
     return True
 

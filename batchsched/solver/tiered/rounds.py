@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.external import Telemetry
-from batchsched.solver.cpsat import CpSatBudget, units_of_work
+from batchsched.solver.cpsat import CpSatBudget, estimate_solve_work
 from batchsched.solver.objective import (
     ALL_CLASSES,
     TIER_TOLERANCE,
@@ -142,7 +142,7 @@ class TieredStage:
         """The units that remain, if the work outside of CP-SAT is charged, too."""
         spending, problem = self._spending, self._problem
         pairs = self._rounds * len(problem.classes.count) * len(problem.nodes.free)
-        return self._budget.deterministic - units_of_work(spending.spent, spending.variables, pairs)
+        return self._budget.deterministic - estimate_solve_work(spending.spent, spending.variables, pairs)
 
     def with_bounds(self, solution: Solution) -> Solution:
         """Add an upper bound for each tier's objective to a solution that another component found."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
-from batchsched.solver.linear_model import HIGHEST, scale_weights
+from batchsched.solver.linear_model import HIGHEST, scale_weights_to_integers
 from batchsched.solver.objective import count_pods_of_allowed_gangs, count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
@@ -121,7 +121,7 @@ class TierSolver:
         of_class = problem.gangs.tier[problem.classes.gang]
         for t in range(count_tiers(problem)):
             classes = np.flatnonzero(of_class == t)
-            self._weights[classes], self._scale[t], slack = scale_weights(
+            self._weights[classes], self._scale[t], slack = scale_weights_to_integers(
                 problem.classes.weight[classes], problem.classes.count[classes]
             )
             self._slack[t] = slack
@@ -166,12 +166,12 @@ class TierSolver:
             peak = self._ascend(np.zeros(self.aggregate.variable_count, np.int64), [], ceiling, placed)
             return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
         model, local = self.aggregate, self.transport.local
-        kept = self.transport.loosen_limits()
+        kept = self.transport.reset_to_original_limits()
         # Local cuts came from tightened rows: they are no limit of the problem, and a bound must not rest on them.
         for row in local:
             model.set_row_bounds(row, -HIGHEST, HIGHEST)
         peak = self._ascend(np.zeros(model.variable_count, np.int64), [], ceiling, placed)
-        self.transport.restore_limits(kept)
+        self.transport.restore_tightened_limits(kept)
         for row, limit in local.items():
             model.set_row_bounds(row, -HIGHEST, limit)
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)

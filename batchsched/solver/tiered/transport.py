@@ -231,14 +231,14 @@ class PoolTransport:
             if pods[p] and size <= amount:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
-    def loosen_limits(self) -> FloatArray:
-        """Restore the original limits of all constraints; return the tightened limits for `restore_limits`."""
+    def reset_to_original_limits(self) -> FloatArray:
+        """Restore the original limits of all constraints; return the tightened ones for `restore_tightened_limits`."""
         kept = self._right.copy()
-        self.restore_limits(self._original_right)
+        self.restore_tightened_limits(self._original_right)
         return kept
 
-    def restore_limits(self, right: FloatArray) -> None:
-        """Set the limits of all constraints to the values that `loosen_limits` returned."""
+    def restore_tightened_limits(self, right: FloatArray) -> None:
+        """Set the limits of all constraints to the values that `reset_to_original_limits` returned."""
         for row in np.flatnonzero(self._right != right).tolist():
             self._side(row, float(right[row]))
 

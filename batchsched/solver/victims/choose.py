@@ -42,7 +42,7 @@ def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | No
     )
 
 
-def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
+def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> VictimState | None:
     """Remove all victims from one node after the other until the gang fits; costs are computed once, at the start.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
@@ -55,7 +55,7 @@ def choose_by_price(search_input: VictimSearchInput) -> VictimState | None:
     return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
 
 
-def choose_by_node(search_input: VictimSearchInput) -> VictimState | None:
+def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> VictimState | None:
     """Remove all victims from one node after the other until the gang fits; the next node is always the cheapest.
 
     Units that are evicted already cost nothing.
@@ -75,7 +75,11 @@ def choose_by_node(search_input: VictimSearchInput) -> VictimState | None:
     return ground
 
 
-GREEDIES: tuple[Greedy, ...] = (choose_by_node, choose_by_price, choose_victims_greedily)
+GREEDIES: tuple[Greedy, ...] = (
+    choose_victims_by_current_node_cost,
+    choose_victims_by_initial_node_cost,
+    choose_victims_greedily,
+)
 
 
 def restore_unneeded_victims(ground: VictimState) -> None:
@@ -222,7 +226,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     )
     for least, _, search_input in ranked:
         if search.best is None or least < search.best.cost:
-            search.try_greedies(search_input)
+            search.try_greedy_algorithms(search_input)
     greedy = search.best.cost if search.best is not None else -1
     if budget.exact and find_gangs_with_trees(problem.pending)[0]:
         return _choose_for_tree(problem, budget, search, greedy)
@@ -241,7 +245,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
         bound=min([answer.cost, *bounds]),
         stage="exact" if greedy < 0 or best.cost < greedy else "greedy",
         greedy=greedy,
-        guard=search.guard_fired,
+        guard=search.reached_time_limit,
     )
 
 
@@ -256,7 +260,7 @@ def _choose_for_tree(
     if answer is None and search.best is not None:
         answer = replace(_victims(problem, search.best.evicted, _settled(search.best)), stage="greedy")
         answer = replace(answer, cost=int(problem.cost[answer.units].sum()), bound=min(bound, answer.cost))
-    return None if answer is None else replace(answer, greedy=greedy, guard=search.guard_fired)
+    return None if answer is None else replace(answer, greedy=greedy, guard=search.reached_time_limit)
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
@@ -298,11 +302,11 @@ class _Search:
         self._best_by_terms: dict[int, VictimState] = {}
 
     @property
-    def guard_fired(self) -> bool:
+    def reached_time_limit(self) -> bool:
         """Whether a call of CP-SAT ended early because of the wall-clock limit."""
         return self.spending.guard
 
-    def try_greedies(self, search_input: VictimSearchInput) -> None:
+    def try_greedy_algorithms(self, search_input: VictimSearchInput) -> None:
         """Run all greedy algorithms for victims, and keep the cheapest set that they find."""
         for greedy in GREEDIES:
             ground = greedy(search_input)

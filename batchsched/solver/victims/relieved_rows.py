@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.solver.packing.limits import limits_every_node
+from batchsched.solver.packing.limits import limits_each_node_separately
 from batchsched.solver.problem import (
     UNLIMITED,
     ConstraintRow,
@@ -22,7 +22,9 @@ from batchsched.solver.problem import (
 def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
     """Return the problem with a resource in place of each per-node constraint that evictions loosen."""
     relieved = [
-        (row, row.relief) for row in problem.pending.rows if row.relief is not None and limits_every_node(row)
+        (row, row.relief)
+        for row in problem.pending.rows
+        if row.relief is not None and limits_each_node_separately(row)
     ]
     if not relieved:
         return problem

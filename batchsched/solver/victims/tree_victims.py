@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.linear_model import HIGHEST
-from batchsched.solver.node_model import NodeModel, count_fitting
+from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
@@ -131,7 +131,7 @@ def choose_tree_victims(
     everything = problem.free.copy()
     np.add.at(everything, problem.node, problem.freed)
     pending = problem.pending
-    fits = count_fitting(replace(pending, nodes=replace(pending.nodes, free=np.maximum(everything, 0))))
+    fits = count_fitting_pods(replace(pending, nodes=replace(pending.nodes, free=np.maximum(everything, 0))))
     if int(np.count_nonzero(fits)) > MAX_PAIRS or budget.remaining <= 0:
         return None, 0
     model = TreeVictimModel(problem, fits)

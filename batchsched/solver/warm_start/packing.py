@@ -13,7 +13,7 @@ from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing, SubgroupMembers
 from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem, group_positions
 from batchsched.solver.start import WarmStart
-from batchsched.solver.tiered.rounding import GangEjection, resettle_gangs, withdraw_broken_gangs
+from batchsched.solver.tiered.rounding import GangEjection, place_withdrawn_gangs_again, withdraw_broken_gangs
 
 
 class StartPlacements:
@@ -89,7 +89,9 @@ class _PlanPlacement:
         standing = np.array(packing.needs) > 0
         self._lost |= withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
         if moving:
-            resettle_gangs(packing, GangEjection(packing, search), set(self._lost), lambda _: None)
+            place_withdrawn_gangs_again(
+                packing, GangEjection(packing, search), set(self._lost), lambda _: None
+            )
             withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
         fill_packing(packing)
         return packing
@@ -115,7 +117,7 @@ class _PlanPlacement:
                 if not packing.room.quotas.admits_gang(gang):
                     self._lost.add(gang)
                     continue
-                packing.room.count_gang(gang)
+                packing.room.count_gang_as_placed(gang)
                 packing.taken[gang] = True
             members = packing.members_of_gang(gang)
             self._settle_domains(gang, members.parts)
@@ -148,7 +150,7 @@ class _PlanPlacement:
         nodes, pods = self._start.placement_of(class_index)
         if not nodes.size or missing <= 0:
             return
-        counts = np.minimum(room.count_fitting(class_index, nodes), pods)
+        counts = np.minimum(room.count_fitting_pods(class_index, nodes), pods)
         cell, is_chosen = self._cell(class_index)
         if not is_chosen:
             return
@@ -157,7 +159,9 @@ class _PlanPlacement:
         if class_index in room.rows.of_class:
             counts = room.rows.clip_to_rows(class_index, nodes, counts)
         gang = int(self._problem.classes.gang[class_index])
-        most = room.quotas.admitted_pods(gang, room.slots.needs[class_index], min(missing, int(counts.sum())))
+        most = room.quotas.count_admitted_pods(
+            gang, room.slots.needs[class_index], min(missing, int(counts.sum()))
+        )
         counts = np.clip(most - (np.cumsum(counts) - counts), 0, counts)
         if counts.any():
             room.place_unchecked(class_index, nodes[counts > 0], counts[counts > 0])

@@ -15,7 +15,7 @@ import numpy as np
 from batchsched.ports.external import Telemetry
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.greedy import pack_while_better
+from batchsched.solver.greedy import pack_while_not_worse
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.objective import (
     TIER_TOLERANCE,
@@ -138,7 +138,7 @@ class _Steps:
         """Adopt the greedy's or the job-by-job solution if one of them is better."""
         with self._telemetry.time_stage("greedy"):
             for plain in (False, True):
-                better = pack_while_better(self._problem, self.best.objective, plain)
+                better = pack_while_not_worse(self._problem, self.best.objective, plain)
                 if better is not None and self._adopt(better):
                     self._bound(None)
 

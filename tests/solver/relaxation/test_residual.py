@@ -19,7 +19,7 @@ from batchsched.solver.relaxation.changes import (
     apply_change,
     problem_of_added_nodes_only,
 )
-from batchsched.solver.relaxation.explain import GangProblems, subtract_placements
+from batchsched.solver.relaxation.explain import GangProblems, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
 from tests.solver.instances import problem_of, problems
 
@@ -57,7 +57,7 @@ def session() -> Problem:
 def test_placed_pods_are_subtracted_from_nodes_quotas_and_rows():
     problem = session()
     solution = solve_exact(problem, BUDGET, seed=0)
-    left = subtract_placements(problem, solution)
+    left = problem_of_refused_gangs(problem, solution)
     assert left.nodes.free.sum() == 6
     assert left.quotas.free.tolist() == [[14], [UNLIMITED]]
     assert left.quotas.gangs.tolist() == [1, UNLIMITED]
@@ -70,7 +70,9 @@ def test_placed_pods_are_subtracted_from_nodes_quotas_and_rows():
 @given(problems())
 def test_after_the_optimum_nothing_left_can_be_placed(problem: Problem):
     solution = solve_exact(problem, BUDGET, seed=0)
-    again = solve_exact(replace(subtract_placements(problem, solution), cuts=problem.cuts), BUDGET, seed=0)
+    again = solve_exact(
+        replace(problem_of_refused_gangs(problem, solution), cuts=problem.cuts), BUDGET, seed=0
+    )
     fresh = ~solution.taken
     assert not again.taken[fresh].any()
 
@@ -261,7 +263,8 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
         assert (
-            ResidualProblem(now).would_have_fitted(ResidualProblem(before)) == ResidualProblem(before).fits()
+            ResidualProblem(now).fitted_before_placements(ResidualProblem(before))
+            == ResidualProblem(before).fits()
         )
 
 
