@@ -254,6 +254,8 @@ CLAIMS: Final = ApiResource("v1", "persistentvolumeclaims", "PersistentVolumeCla
 VOLUMES: Final = ApiResource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
+_MAX_VOLUME_ATTEMPTS: Final = 3
+"""How often the binding of a PersistentVolume is written that other clients change at the same time."""
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -304,8 +306,19 @@ class ApiBinder:
 
         Raises:
           BindFailed: the volume is bound to another claim.
-          ApiError: the volume was modified concurrently (409), or the server refused.
+          ApiError: the server refused, or the volume was modified concurrently (409) at every attempt.
         """
+        for remaining_attempts in reversed(range(_MAX_VOLUME_ATTEMPTS)):
+            try:
+                await self._try_to_bind_volume(binding)
+            except ApiError as error:
+                # Another pod with the same claim may have bound the volume: it is read again.
+                if error.status != 409 or not remaining_attempts:
+                    raise
+            else:
+                return
+
+    async def _try_to_bind_volume(self, binding: VolumeBinding) -> None:
         now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
         holder = now.spec.claim_ref
         if holder is not None and holder.uid:

@@ -369,6 +369,14 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
     assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == first.uid
 
 
+async def test_pods_that_share_a_claim_bind_its_volume_at_the_same_time(plane, namespace, volume):
+    wanted = VolumeBinding(volume, namespace.name, "one", claim(namespace, "one"))
+    async with writing(plane) as writer:
+        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
+        await asyncio.gather(*(binder.bind_volume(wanted) for _ in range(8)))
+    assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == wanted.uid
+
+
 async def test_a_node_is_selected_for_a_claim(plane, namespace):
     claim(namespace, "one")
     async with writing(plane) as writer:
