@@ -79,12 +79,12 @@ class AssumedPodExpiry:
             if not isinstance(error, ApiError) or error.status != _NOT_FOUND:
                 return  # the state of the pod is unknown, so it stays assumed
             pod = self._cache.get(PODS, assumed.pod)
-            if pod is not None:
+            if pod is not None and pod.metadata.uid == assumed.uid:
                 self._cache.remove(pod)
         finally:
             del self._reads[assumed.pod]
         # If the pod was read with a node, `handle_pod` has confirmed it, and `forget_assumption` changes nothing.
-        if self._cache.forget_assumption(assumed.pod, assumed.assumption.node):
+        if self._cache.forget_assumption(assumed.pod, assumed.assumption.node, assumed.uid):
             _LOG.warning(
                 "%s is not bound to %s, though its binding was taken", assumed.pod, assumed.assumption.node
             )

@@ -62,9 +62,10 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """An assumed pod, given by its `namespace/name`, with its node and the time of the assumption."""
+    """An assumed pod, given by its `namespace/name` and its uid, with its node and the time of the assumption."""
 
     pod: str
+    uid: str
     assumption: Assumption
 
 
@@ -316,7 +317,7 @@ class ClusterState:
         If a watch event does not confirm the binding within `ttl_seconds`, the confirmation is overdue.
         """
         self._in_flight.discard(uid)
-        assumption = self._assumed.get(key)
+        assumption = self._assumption_of(key, uid)
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is None or shown is None:
             return
@@ -331,12 +332,21 @@ class ClusterState:
           False if the pod is not assumed on that node any more; then only its binding with this uid ends.
         """
         self._in_flight.discard(uid)
-        assumption = self._assumed.get(key)
+        assumption = self._assumption_of(key, uid)
         if assumption is None or assumption.node != node:
             return False
         del self._assumed[key]
         self._show(PODS, key, self._api_pods.pop(key))
         return True
+
+    def _assumption_of(self, key: str, uid: str) -> Assumption | None:
+        """Return the assumption of the pod with this key and uid; any uid counts for "" as uid.
+
+        A deleted pod may still be in flight while a new pod of its name is assumed.
+        """
+        pod = self._api_pods.get(key)
+        is_other_pod = pod is not None and uid and pod.metadata.uid and pod.metadata.uid != uid
+        return None if is_other_pod else self._assumed.get(key)
 
     def overdue_assumed_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """Return the assumed pods that no watch event has confirmed within the time limit, sorted by name."""
@@ -345,18 +355,21 @@ class ClusterState:
             for key, assumption in self._assumed.items()
             if assumption.deadline is not None and assumption.deadline <= now
         ]
-        return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(keys))
+        return tuple(self._assumed_pod(key) for key in sorted(keys))
 
     def assumed_pods(self) -> tuple[AssumedPod, ...]:
         """Return all assumed pods with their nodes, sorted by name."""
-        return tuple(AssumedPod(key, self._assumed[key]) for key in sorted(self._assumed))
+        return tuple(self._assumed_pod(key) for key in sorted(self._assumed))
+
+    def _assumed_pod(self, key: str) -> AssumedPod:
+        return AssumedPod(key, self._api_pods[key].metadata.uid, self._assumed[key])
 
     def has_reservations(self, key: str, uid: str) -> bool:
         """Return whether a pod keeps its reservations: it is assumed, or it was deleted and its binding has not ended.
 
         A deleted pod is known by its uid, since a new pod may have its name.
         """
-        return key in self._assumed or uid in self._in_flight
+        return uid in self._in_flight or self._assumption_of(key, uid) is not None
 
     def is_bound(self, key: str, uid: str) -> bool:
         """Return whether the API server shows a pod with this key and uid on a node; any uid counts for "" as uid."""

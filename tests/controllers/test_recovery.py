@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchsched.api.snapshot import Snapshot
+from batchsched.errors import ApiError
 from tests.runner.test_profile_scheduler import FAULT
 from tests.service.town import TTL, Town
 from tests.session.clusters import on
@@ -41,6 +42,23 @@ async def test_deleted_pod_is_dropped():
     town.server.pods.clear()
     await town.turn(TTL, watch=False)
     assert town.cache.get("pods", "team/solo-0") is None
+
+
+async def test_new_pod_of_the_name_stays_assumed_if_the_overdue_pod_is_found_deleted():
+    town = await unconfirmed()
+    read = town.expiry._read
+
+    async def read_while_the_pod_is_recreated(key: str) -> bytes:
+        old = town.server.pods.pop(key)
+        town.cache.remove(old)
+        town.make([alone(1, gpu=1).pods[0]])
+        assert town.cache.assume(key, "n0", town.clock.now(), town.server.pods[key].metadata.uid)
+        raise ApiError(404, "NotFound", "no such pod")
+
+    town.expiry._read = read_while_the_pod_is_recreated
+    await town.turn(TTL, watch=False)
+    town.expiry._read = read
+    assert town.assumed == {"solo-0"}
 
 
 async def test_assumed_pod_is_not_read_before_it_is_overdue():

@@ -98,5 +98,5 @@ def expire(state: ClusterState, now: float) -> tuple[AssumedPod, ...]:
     """Forget the assumed pods that are overdue, as the expiry controller does; returns them."""
     overdue = state.overdue_assumed_pods(now)
     for pod in overdue:
-        state.forget_assumption(pod.pod, pod.assumption.node)
+        state.forget_assumption(pod.pod, pod.assumption.node, pod.uid)
     return overdue

@@ -267,6 +267,32 @@ def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: boo
     assert not cache.has_reservations(A, "old")
 
 
+def recreated(ttl: float = 0.0) -> ClusterState:
+    """A pod that was deleted while it was bound to n0, and a new pod of its name that is assumed there."""
+    cache = cache_of(node("n0"), pod("a", 1, "old"), ttl=ttl)
+    assert cache.assume(A, "n0", NOW, "old")
+    cache.remove(pod("a", 1, "old"))
+    cache.put(pod("a", 2, "new"))
+    assert cache.assume(A, "n0", NOW, "new")
+    return cache
+
+
+def test_failed_binding_of_a_deleted_pod_leaves_the_new_pod_of_its_name_assumed():
+    cache = recreated()
+    assert not cache.forget_assumption(A, "n0", "old")
+    assert [one.pod for one in cache.assumed_pods()] == [A]
+    assert (cache.has_reservations(A, "old"), cache.has_reservations(A, "new")) == (False, True)
+
+
+def test_late_success_of_the_binding_of_a_deleted_pod_sets_no_deadline_for_the_new_pod_of_its_name():
+    cache = recreated(ttl=30.0)
+    cache.finish_binding(A, NOW, "old")
+    assert expire(cache, NOW + 1000) == ()
+    assert (cache.has_reservations(A, "old"), cache.has_reservations(A, "new")) == (False, True)
+    cache.finish_binding(A, NOW, "new")
+    assert [one.pod for one in expire(cache, NOW + 1000)] == [A]
+
+
 def test_confirmed_pod_keeps_no_reservations():
     cache = cache_of(node("n0"), pod("a", uid="ua"))
     cache.assume(A, "n0", NOW, "ua")
@@ -302,7 +328,7 @@ def test_reader_ends_with_its_owner_and_the_others_continue():
     assert [change.key for change in late.read_changes() or ()] == ["n1"]
 
 
-def test_unassume_of_an_earlier_node_keeps_the_later_assumption():
+def test_forget_assumption_of_an_earlier_node_keeps_the_later_assumption():
     cache = assumed()
     cache.forget_assumption(A, "n0")
     cache.assume(A, "n1", NOW)
