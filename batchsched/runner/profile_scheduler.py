@@ -219,9 +219,8 @@ class ProfileScheduler:
             return None
         self._current.updated_scheduler(self.held)
         bindings = self._cache.has_reservations, self._cache.is_bound
-        ledger = self.node_table.device_ledger
-        ledger.drop_outdated_reservations(*bindings)
-        ledger.copy_reservations_of_other_profiles(
+        self.node_table.reservations.drop_outdated_reservations(*bindings)
+        self.node_table.device_ledger.copy_reservations_of_other_profiles(
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
         if self.chooser is not None:

@@ -144,9 +144,10 @@ def attachment(node: str, volume: str, attacher: str = DRIVER) -> VolumeAttachme
     )
 
 
-def claiming(name: str, *claims: str) -> Pod:
+def claiming(name: str, *claims: str, uid: str = "") -> Pod:
     """A pod with a volume for each claim."""
-    return pod(name, volumes=[{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims])
+    made = pod(name, volumes=[{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims])
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
 
 
 def stored(nodes: Iterable[Node], *objects: Any, **bound: Iterable[Pod]) -> NodeTable:

@@ -157,6 +157,11 @@ class PersistentVolumeClaim(KubernetesObject, frozen=True, gc=False):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
+    @property
+    def key(self) -> str:
+        """The `namespace/name` of the PersistentVolumeClaim."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
 
 class ObjectReference(KubernetesValue, frozen=True, gc=False):
     """A reference to another Kubernetes object, such as from a PersistentVolume to its claim."""

@@ -4,7 +4,7 @@ The session adds placed pods to `NodeTable`, and removes them when it rolls a ga
 read-only view of all nodes or some of them. The same code therefore judges ten thousand nodes or one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeVar, cast
 
@@ -17,72 +17,11 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.devices.ledger import DeviceLedger, ReservationTest, no_pod_is_bound
 from batchsched.framework.gang_counts import GangPodCounts
+from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.framework.waiting_pods import WaitingPods
-
-
-@dataclass(frozen=True, slots=True)
-class PodVolumeReservation:
-    """The volumes and PersistentVolumeClaims that one pod has reserved.
-
-    Args:
-      volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
-      claims: pairs of a claim and the node from which its volume will be provisioned.
-    """
-
-    volumes: tuple[tuple[str, str], ...] = ()
-    claims: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class AssumedVolumes:
-    """The volumes and PersistentVolumeClaims that pods have reserved, by pod."""
-
-    claim_of: dict[str, str] = field(default_factory=dict)
-    """Volume → the claim, `namespace/name`, for which it is assumed."""
-    node_of: dict[str, str] = field(default_factory=dict)
-    """Claim → the node from which its volume will be provisioned."""
-    _by_pod: dict[str, PodVolumeReservation] = field(default_factory=dict)
-
-    def assume(self, pod: str, promise: PodVolumeReservation) -> None:
-        """Store the volumes and PersistentVolumeClaims that the pod `namespace/name` has reserved."""
-        self._by_pod[pod] = promise
-        self.claim_of.update(promise.volumes)
-        self.node_of.update(promise.claims)
-
-    def copy_reservations_from(self, before: Self, is_reserved: Callable[[str], bool]) -> None:
-        """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
-
-        `is_reserved` is called with the `namespace/name` of a pod.
-        """
-        for pod, promise in before._by_pod.items():
-            if is_reserved(pod):
-                self.assume(pod, promise)
-
-    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a copy of what some pods have reserved."""
-        excerpt = type(self)()
-        for pod in pods:
-            promise = self._by_pod.get(pod.key)
-            if promise is not None:
-                excerpt.assume(pod.key, promise)
-        return excerpt
-
-    def get(self, pod: str) -> PodVolumeReservation:
-        """Return the volumes and PersistentVolumeClaims that a pod has reserved; an empty value if there are none."""
-        return self._by_pod.get(pod, PodVolumeReservation())
-
-    def revert(self, pod: str) -> None:
-        """Release the volumes and PersistentVolumeClaims that the pod `namespace/name` has reserved, if any."""
-        promise = self._by_pod.pop(pod, None)
-        if promise is None:
-            return
-        for volume, _ in promise.volumes:
-            del self.claim_of[volume]
-        for claim, _ in promise.claims:
-            del self.node_of[claim]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +38,27 @@ class PodReservations:
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` the reservations of all pods for which `is_reserved` returns True.
+        """Copy from `before` the reservations that are still needed.
 
         Args:
           before: the earlier reservations.
-          is_reserved: is called with the `namespace/name` and the UID of a pod; the UID is "" if it is unknown.
+          is_reserved: as of `DeviceLedger.copy_reservations_from`.
           is_bound: as of `DeviceLedger.copy_reservations_from`.
         """
-        self.volumes.copy_reservations_from(before.volumes, lambda pod: is_reserved(pod, ""))
+        self.volumes.copy_reservations_from(before.volumes, is_reserved, is_bound)
         self.devices.copy_reservations_from(before.devices, is_reserved, is_bound)
+
+    def drop_outdated_reservations(
+        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+    ) -> None:
+        """Release what pods have reserved that are not being bound any more; the parameters are those of both parts."""
+        self.volumes.drop_outdated_reservations(is_reserved, is_bound)
+        self.devices.drop_outdated_reservations(is_reserved, is_bound)
+
+    def revert(self, pod: Pod) -> None:
+        """Release what a pod has reserved."""
+        self.volumes.revert(pod)
+        self.devices.revert(pod.key, pod.metadata.uid)
 
 
 PODS: Final = "pods"
@@ -156,7 +107,7 @@ class NodeTable:
         self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
-        self.assumed = AssumedVolumes()
+        self.assumed = AssumedVolumes(snapshot)
         self.now = 0.0
         """Time of the session in seconds since 1970; the session sets it."""
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}

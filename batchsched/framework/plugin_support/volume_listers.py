@@ -80,7 +80,7 @@ def _read(snapshot: Snapshot) -> VolumeLister:
 
 def claim_key(claim: PersistentVolumeClaim) -> str:
     """Return the `namespace/name` of a PersistentVolumeClaim."""
-    return f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
+    return claim.key
 
 
 def claim_uses(pod: Pod) -> Iterable[PodVolumeClaim]:

@@ -34,7 +34,8 @@ from batchsched.framework.interface import (
     SelectiveReservePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.node_table import Nodes, NodeTable, PodVolumeReservation
+from batchsched.framework.nodes.assumed_volumes import PodVolumeReservation
+from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import migrated_plugins
 from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
@@ -181,7 +182,7 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        promise = cycle.reserved.volumes.get(pod.key)
+        promise = cycle.reserved.volumes.get(pod)
         for volume, claim in promise.volumes:
             await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
         for claim, where in promise.claims:
@@ -207,7 +208,7 @@ class VolumeBinding(
         verdict = result.verdict()
         if not verdict.feasible_mask[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
-        nodes.assumed.assume(pod.key, _promise(result, nodes, node))
+        nodes.assumed.assume(pod, _promise(result, nodes, node))
         return SUCCESS
 
     @override
@@ -216,7 +217,7 @@ class VolumeBinding(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        nodes.assumed.revert(pod.key)
+        nodes.assumed.revert(pod)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -232,17 +233,17 @@ def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
 
 
 def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
-    """Return the volumes and claims that a pod reserves on its node, without those that are assumed already."""
-    volumes = [
+    """Return the volumes and claims that a pod reserves on its node.
+
+    They include those that other pods have reserved for the same claims: the binding of these pods may fail.
+    """
+    volumes = tuple(
         (result.volumes[int(choice[0])].metadata.name, claim_key(claim))
         for claim, choice in result.matches
         if choice[0] >= 0
-    ]
-    claims = [(claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0]]
-    return PodVolumeReservation(
-        tuple(one for one in volumes if one[0] not in table.assumed.claim_of),
-        tuple(one for one in claims if one[0] not in table.assumed.node_of),
     )
+    claims = tuple((claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0])
+    return PodVolumeReservation(volumes, claims)
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
-from batchsched.framework.nodes.node_table import AssumedVolumes, NodeTable, PodVolumeReservation
+from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.node_selection import (
     nodes_matching_selector,
     untolerated_taint_counts,
@@ -103,26 +103,3 @@ def test_table_that_followed_its_nodes_equals_a_new_table(versions, asked):
         for name, guest in there.items():
             land(afresh, guest, name)
         assert said(followed) == said(afresh)
-
-
-def test_assumed_volumes_are_kept_until_they_are_reverted():
-    assumed = AssumedVolumes()
-    assumed.assume("default/x", PodVolumeReservation((("v", "default/c"),), (("default/d", "n"),)))
-    assumed.assume("default/y", PodVolumeReservation((("w", "default/e"),)))
-    assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
-    assert assumed.node_of == {"default/d": "n"}
-    assert assumed.get("default/y") == PodVolumeReservation((("w", "default/e"),))
-    assert assumed.get("default/missing") == PodVolumeReservation()
-    assumed.revert("default/x")
-    assumed.revert("default/x")
-    assumed.revert("default/missing")
-    assert (assumed.claim_of, assumed.node_of) == ({"w": "default/e"}, {})
-
-
-def test_assumed_volumes_of_reserved_pods_are_copied():
-    before, after = AssumedVolumes(), AssumedVolumes()
-    before.assume("default/x", PodVolumeReservation((("v", "default/c"),), (("default/d", "n"),)))
-    before.assume("default/y", PodVolumeReservation((("w", "default/e"),)))
-    after.copy_reservations_from(before, {"default/x"}.__contains__)
-    assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
-    assert after.get("default/x") == before.get("default/x")

@@ -131,13 +131,50 @@ def test_prebind_writes_the_assumed_volumes_and_waits_for_the_claims():
     assert binder.awaited == [(("default/c", "default/d"), 5.0)]
 
 
-def test_prebind_only_waits_for_a_claim_that_another_pod_has_written():
+def test_prebind_writes_the_node_of_a_claim_for_each_pod_since_the_binding_of_another_one_may_fail():
     made = stored(NODES, claim("c"), storage_class())
     assert reserve(claiming("x", "c"), "b", made).ok
     assert reserve(claiming("y", "c"), "b", made).ok
     binder = Written()
     assert bound(claiming("y", "c"), "b", made, binder) is Code.SUCCESS
-    assert (binder.writes, binder.awaited) == ([], [(("default/c",), 600.0)])
+    assert binder.writes == [SelectedNode("default", "c", "b")]
+    assert binder.awaited == [(("default/c",), 600.0)]
+
+
+def test_the_volume_of_a_claim_is_available_again_after_the_last_pod_with_the_claim_is_unreserved():
+    made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
+    first, second, plugin = claiming("x", "c"), claiming("y", "c"), VolumeBinding()
+    for one in (first, second):
+        assert plugin.reserve(one, 0, made, CycleState()).ok
+    plugin.unreserve(first, 0, made, CycleState())
+    assert list(refusals(VolumeBinding(), claiming("z", "d"), made)) == ["a", "b"]
+    plugin.unreserve(second, 0, made, CycleState())
+    assert refusals(VolumeBinding(), claiming("z", "d"), made) == {}
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_a_deleted_pod_and_the_new_pod_of_its_name_reserve_a_volume_until_both_are_unreserved(order):
+    made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
+    pods = {uid: claiming("x", "c", uid=uid) for uid in ("old", "new")}
+    for one in pods.values():
+        assert VolumeBinding().reserve(one, 0, made, CycleState()).ok
+    first, last = (pods[uid] for uid in order)
+    VolumeBinding().unreserve(first, 0, made, CycleState())
+    assert list(refusals(VolumeBinding(), claiming("z", "d"), made)) == ["a", "b"]
+    binder = Written()
+    assert bound(last, "a", made, binder) is Code.SUCCESS
+    assert binder.writes == [Given("v", "default", "c", "uid-c")]
+    VolumeBinding().unreserve(last, 0, made, CycleState())
+    assert refusals(VolumeBinding(), claiming("z", "d"), made) == {}
+
+
+def test_a_pod_that_waits_at_permit_and_is_reserved_again_keeps_its_volume():
+    made = stored(NODES, claim("c"), STATIC, volume("v"))
+    one, binder = claiming("x", "c"), Written()
+    for _ in range(2):
+        assert VolumeBinding().reserve(one, 0, made, CycleState()).ok
+    assert bound(one, "a", made, binder) is Code.SUCCESS
+    assert binder.writes == [Given("v", "default", "c", "uid-c")]
 
 
 def test_prebind_skips_bound_claims_and_pods_without_claims():

@@ -1,0 +1,146 @@
+"""The volumes and PersistentVolumeClaims that pods have reserved on their nodes, until they are bound."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from batchsched.api.core.pod import Pod
+from batchsched.api.snapshot import Snapshot
+from batchsched.devices.ledger import ReservationTest, no_pod_is_bound
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumeReservation:
+    """The volumes and PersistentVolumeClaims that one pod has reserved.
+
+    Args:
+      volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
+      claims: pairs of a claim and the node from which its volume will be provisioned.
+    """
+
+    volumes: tuple[tuple[str, str], ...] = ()
+    claims: tuple[tuple[str, str], ...] = ()
+
+
+class AssumedVolumes:
+    """The volumes and PersistentVolumeClaims that pods have reserved.
+
+    Several pods may reserve the volume of one claim: pods that share the claim, or a deleted pod of a StatefulSet that
+    is still being bound and the new pod of its name. The last of them releases it.
+
+    Args:
+      snapshot: the cluster; it shows which volumes and claims are bound.
+    """
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.claim_of: dict[str, str] = {}
+        """Volume → the claim, `namespace/name`, for which it is assumed."""
+        self.node_of: dict[str, str] = {}
+        """Claim → the node from which its volume will be provisioned."""
+        self._snapshot = snapshot or Snapshot()
+        self._by_pod: dict[tuple[str, str], PodVolumeReservation] = {}
+        """By `namespace/name` and UID: a new pod may have the name of a deleted one that is still being bound."""
+        self._pods_of_volume: Counter[str] = Counter()
+        """Number of pods for each volume in `claim_of`."""
+        self._pods_of_claim: Counter[str] = Counter()
+        """Number of pods for each claim in `node_of`."""
+
+    def assume(self, pod: Pod, promise: PodVolumeReservation) -> None:
+        """Store the volumes and claims that a pod has reserved, in place of what it reserved before."""
+        self._assume(_identity(pod), promise)
+
+    def _assume(self, identity: tuple[str, str], promise: PodVolumeReservation) -> None:
+        self._revert(identity)
+        self._by_pod[identity] = promise
+        for volume, claim in promise.volumes:
+            self.claim_of.setdefault(volume, claim)
+            self._pods_of_volume[volume] += 1
+        for claim, node in promise.claims:
+            self.node_of.setdefault(claim, node)
+            self._pods_of_claim[claim] += 1
+
+    def copy_reservations_from(
+        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+    ) -> None:
+        """Copy from `before` the reservations that `drop_outdated_reservations` would keep; the parameters are the same."""
+        for identity, promise in before._by_pod.items():
+            if self._is_needed(identity, promise, is_reserved, is_bound):
+                self._assume(identity, promise)
+
+    def drop_outdated_reservations(
+        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+    ) -> None:
+        """Release what pods have reserved that are not being bound any more.
+
+        A bound pod keeps its reservation until its volumes are bound: the API server may show the pod first.
+
+        Args:
+          is_reserved: returns whether the binding of a pod has not ended.
+          is_bound: returns whether a pod is bound to a node.
+        """
+        for identity, promise in list(self._by_pod.items()):
+            if not self._is_needed(identity, promise, is_reserved, is_bound):
+                self._revert(identity)
+
+    def _is_needed(
+        self,
+        identity: tuple[str, str],
+        promise: PodVolumeReservation,
+        is_reserved: ReservationTest,
+        is_bound: ReservationTest,
+    ) -> bool:
+        return is_reserved(*identity) or (is_bound(*identity) and self._is_pending(promise))
+
+    def _is_pending(self, promise: PodVolumeReservation) -> bool:
+        """Return whether the snapshot shows something as free that a pod has reserved."""
+        return not (
+            self._available_volumes.isdisjoint(volume for volume, _ in promise.volumes)
+            and self._unbound_claims.isdisjoint(claim for claim, _ in promise.claims)
+        )
+
+    @cached_property
+    def _available_volumes(self) -> frozenset[str]:
+        volumes = self._snapshot.persistent_volumes
+        return frozenset(volume.metadata.name for volume in volumes if volume.spec.claim_ref is None)
+
+    @cached_property
+    def _unbound_claims(self) -> frozenset[str]:
+        claims = self._snapshot.persistent_volume_claims
+        return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
+
+    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
+        """Return a copy of what some pods have reserved."""
+        excerpt = type(self)()
+        for pod in pods:
+            promise = self._by_pod.get(_identity(pod))
+            if promise is not None:
+                excerpt.assume(pod, promise)
+        return excerpt
+
+    def get(self, pod: Pod) -> PodVolumeReservation:
+        """Return the volumes and PersistentVolumeClaims that a pod has reserved; an empty value if there are none."""
+        return self._by_pod.get(_identity(pod), PodVolumeReservation())
+
+    def revert(self, pod: Pod) -> None:
+        """Release what a pod has reserved, except volumes and claims that other pods have reserved, too."""
+        self._revert(_identity(pod))
+
+    def _revert(self, identity: tuple[str, str]) -> None:
+        promise = self._by_pod.pop(identity, PodVolumeReservation())
+        for volume, _ in promise.volumes:
+            _remove_pod(volume, self.claim_of, self._pods_of_volume)
+        for claim, _ in promise.claims:
+            _remove_pod(claim, self.node_of, self._pods_of_claim)
+
+
+def _identity(pod: Pod) -> tuple[str, str]:
+    return pod.key, pod.metadata.uid
+
+
+def _remove_pod(key: str, assumed: dict[str, str], pod_counts: Counter[str]) -> None:
+    """Remove one pod from the pods that have reserved a volume or claim; the last one releases it."""
+    pod_counts[key] -= 1
+    if not pod_counts[key]:
+        del pod_counts[key], assumed[key]
