@@ -151,14 +151,14 @@ class DecisionBuilder:
                     namespace=namespace,
                     pod=pod,
                     node=node,
-                    claims=_claims_of(f"{namespace}/{pod}", ledger),
+                    claims=_claims_of(f"{namespace}/{pod}", uid, ledger),
                 )
-                for namespace, pod, node in _sorted_places(bound, names)
+                for namespace, pod, node, uid in _sorted_places(bound, names)
             ),
             evictions=tuple(sorted(self.evictions, key=lambda eviction: (eviction.namespace, eviction.pod))),
             nominations=tuple(
                 Nomination(namespace=namespace, pod=pod, node=node)
-                for namespace, pod, node in _sorted_places(held, names, self.nominated)
+                for namespace, pod, node, _ in _sorted_places(held, names, self.nominated)
             ),
             waiting=tuple(
                 WaitingAtPermit(
@@ -188,9 +188,9 @@ def _with_level_wait(refusal: Refusal, tables: SessionTables) -> Refusal:
     return msgspec.structs.replace(refusal, message=f"{refusal.message}; {wait}")
 
 
-def _claims_of(pod: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:
-    """Return the claims that the pod `namespace/name` reserved, with the devices that they get."""
-    devices = ledger.devices_reserved_by_pod(pod)
+def _claims_of(pod: str, uid: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:
+    """Return the claims that the pod `namespace/name` with this UID reserved, with the devices that they get."""
+    devices = ledger.devices_reserved_by_pod(pod, uid)
     if devices is None:
         return ()
     allocations = {reserved.claim: reserved.allocation for reserved in devices.allocations}
@@ -202,10 +202,12 @@ def _claims_of(pod: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:
 
 def _sorted_places(
     placements: Iterable[GangPlacement], names: Sequence[str], nominated: Iterable[tuple[Pod, int]] = ()
-) -> list[tuple[str, str, str]]:
-    """Return (namespace, pod, node) of placed and nominated pods, sorted."""
+) -> list[tuple[str, str, str, str]]:
+    """Return (namespace, pod, node, UID of the pod) of placed and nominated pods, sorted."""
     places = [(placed.pod, placed.node) for placement in placements for placed in placement.placed]
-    return sorted((pod.namespace, pod.name, names[node]) for pod, node in (*places, *nominated))
+    return sorted(
+        (pod.namespace, pod.name, names[node], pod.metadata.uid) for pod, node in (*places, *nominated)
+    )
 
 
 def _skipped_extensions(pipeline: Pipeline) -> list[SetAside]:

@@ -64,7 +64,7 @@ class AssumedVolumes:
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` the reservations that `drop_outdated_reservations` would keep; the parameters are the same."""
+        """Copy from `before` what `drop_outdated_reservations` would keep; the parameters are the same."""
         for identity, promise in before._by_pod.items():
             if self._is_needed(identity, promise, is_reserved, is_bound):
                 self._assume(identity, promise)

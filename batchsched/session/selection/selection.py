@@ -45,12 +45,12 @@ def revisit_waiting_gangs(run: SelectionRun, held: Sequence[WaitingGang]) -> fro
 def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
     """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
     tables, statement = run.tables, run.statement
-    for held_pod in held.pods:
-        # They are reserved again: the devices of the last session would keep the search from finding enough.
-        tables.node_table.device_ledger.revert(held_pod.pod)
     members = tables.find_gang(held.pod_group)
     if members is None or not members.pending:
         return None
+    for pod in [members.pending[one.pod] for one in held.pods if one.pod in members.pending]:
+        # They are reserved again: the devices of the last session would keep the search from finding enough.
+        tables.node_table.reservations.revert(pod)
     gang = tables.pending_gang(members)
     checkpoint = statement.checkpoint()
     placement = statement.place_gang(gang, _plan_held_pods(tables, gang, held))
