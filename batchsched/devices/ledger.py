@@ -338,21 +338,31 @@ class DeviceLedger:
             self._withdrawn[pod.key] = devices
             self.revert(pod.key, pod.metadata.uid)
         self.withdraw_consumer(pod.metadata.uid)
+        if devices is not None:
+            # A pod that is being bound may share claims that are not reserved for it yet.
+            self._release_unused_claims(devices.claims)
 
     def reinstate_pod(self, pod: Pod) -> None:
         """Count the devices of a pod as used again after `withdraw_pod`."""
         self.reinstate_consumer(pod.metadata.uid)
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
+            self._reinstate_claims(devices.claims)
             self.assume(pod.key, devices)
 
     def withdraw_consumer(self, uid: str) -> None:
         """Count the devices as free of ResourceClaims that are reserved only for the pod with this UID."""
         self._withdrawn_consumers.add(uid)
-        for key in self._claims_of_consumer.get(uid, ()):
-            claim = self.claims[key]
-            allocation = claim.status.allocation
-            if allocation is None or self.count_reserving_pods(key) or self._is_consumed(claim):
+        self._release_unused_claims(self._claims_of_consumer.get(uid, ()))
+
+    def _release_unused_claims(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            claim = self.claims.get(key)
+            allocation = claim.status.allocation if claim is not None else None
+            if claim is None or allocation is None:
+                continue
+            consumers = claim.status.reserved_for or ()
+            if not consumers or self.count_reserving_pods(key) or self._is_consumed(claim):
                 continue
             self._released[key] = claim
             self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
@@ -361,7 +371,10 @@ class DeviceLedger:
     def reinstate_consumer(self, uid: str) -> None:
         """Count the devices of a pod, given by its UID, as used again after `withdraw_consumer`."""
         self._withdrawn_consumers.discard(uid)
-        for key in self._claims_of_consumer.get(uid, ()):
+        self._reinstate_claims(self._claims_of_consumer.get(uid, ()))
+
+    def _reinstate_claims(self, keys: Iterable[str]) -> None:
+        for key in keys:
             claim = self._released.pop(key, None)
             if claim is not None and claim.status.allocation is not None:
                 self.claims[key] = claim

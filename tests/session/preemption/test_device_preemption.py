@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from batchsched.api.core.device import ResourceClaim, ResourceClaimConsumerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
+from batchsched.api.pod_devices import PodDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import DecidedInput
 from batchsched.session.session import Session
 from tests.devices.objects import DRIVER, allocated, claim, device_class, gpu, request, slice_of
+from tests.scheduler.test_claim_properties import claim_of_group
 from tests.session.preemption.running import asked_to_leave, at_work, evicted, gone, kept, wanting
 from tests.session.scenario import GPU, NOW, nodes, placed, profile, schedule
 from tests.session.test_claims import ALONE, cluster, devices_of, offered, sharing, with_own_claim
@@ -163,6 +165,70 @@ def test_a_claim_that_a_pod_group_reserved_stays_allocated_and_no_pod_is_evicted
     status = msgspec.convert(msgspec.to_builtins(own.status) | {"reservedFor": [group]}, type(own.status))
     low = replace(low, resource_claims=(msgspec.structs.replace(own, status=status),))
     assert evicted(schedule(with_devices(1, 1, low, waiting("high", 1)))) == {}
+
+
+def group_claim(name: str, count: int) -> ResourceClaim:
+    """A claim that was created for a PodGroup of Kubernetes: its pods share it."""
+    owner = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "controller": True,
+    }
+    return claim(
+        f"{name}-gpu", request(count=count), metadata={"namespace": "team", "ownerReferences": [owner]}
+    )
+
+
+def sharing_group_claim(part: Snapshot, name: str, count: int) -> Snapshot:
+    """A gang with one claim for its PodGroup instead of one for each pod."""
+    return replace(
+        part,
+        pods=tuple(claim_of_group(one, name) for one in part.pods),
+        resource_claims=(group_claim(name, count),),
+    )
+
+
+def holding_together(name: str, places: Sequence[str], devices: Sequence[str], **more: Any) -> Snapshot:
+    """A gang of priority 0 that runs, and of which all pods use the devices of one claim on the first node."""
+    part = sharing_group_claim(waiting(name, len(places), priority=0, **more), name, len(devices))
+    (own,) = part.resource_claims
+    return replace(
+        part,
+        pods=tuple(at_work(one, node) for one, node in zip(part.pods, places, strict=True)),
+        resource_claims=(with_allocation(own, places[0], devices, *part.pods),),
+    )
+
+
+@pytest.mark.parametrize("minimum", [None, 1], ids=["whole gang", "elastic"])
+def test_a_gang_whose_group_claim_holds_the_devices_is_evicted_as_a_whole(minimum):
+    low = holding_together("low", ["n0", "n0"], ["gpu-0", "gpu-1"], minimum=minimum)
+    decision = schedule(with_devices(1, 2, low, waiting("high", 1)))
+    assert set(evicted(decision)) == {"low-0", "low-1"}
+    assert kept(decision) == {"high-0": "n0"}
+    after = schedule(released(gone(asked_to_leave(with_devices(1, 2, low, waiting("high", 1)), decision))))
+    assert placed(after) == {"high-0": "n0"}
+
+
+def test_a_gang_with_a_group_claim_evicts_a_gang_whose_group_claim_holds_the_devices_and_no_other():
+    low = holding_together("low", ["n0", "n0"], ["gpu-0", "gpu-1"])
+    mid = holding_together("mid", ["n1", "n1"], ["gpu-0"])
+    high = sharing_group_claim(waiting("high", 2), "high", 2)
+    decision = schedule(with_devices(2, 2, low, mid, high))
+    assert {name[:3] for name in evicted(decision)} in ({"low"}, {"mid"})
+    assert len(set(kept(decision).values())) == 1
+    assert len(kept(decision)) == 2
+
+
+def test_a_gang_whose_group_claim_is_not_reserved_for_all_pods_yet_is_evicted_as_a_whole():
+    low = holding_together("low", ["n0", "n0"], ["gpu-0", "gpu-1"])
+    (own,) = low.resource_claims
+    # The second pod is still being bound: the API server does not show its reservation.
+    low = replace(low, resource_claims=(with_allocation(own, "n0", ["gpu-0", "gpu-1"], low.pods[0]),))
+    reserved = ReservedPodDevices("team/low-1", PodDevices((), (own.key,), uid=low.pods[1].metadata.uid))
+    state = replace(with_devices(1, 2, low, waiting("high", 1)), pod_devices=(reserved,))
+    assert set(evicted(schedule(state))) == {"low-0", "low-1"}
 
 
 def test_a_gang_that_shares_one_claim_evicts_all_that_hold_the_devices_of_one_node():
