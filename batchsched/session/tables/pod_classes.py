@@ -24,6 +24,9 @@ from batchsched.framework.status import IntArray
 from batchsched.session.tables.claim_states import ClaimStates
 from batchsched.session.tables.gang import GangPart, PodCountsByGang, PodGroupState
 
+NO_SIGNATURE: Final = -1
+"""The signature of a spec that belongs to no pod class: it is invalid, or names the node of its pod."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
@@ -33,7 +36,8 @@ class PodSpecInfo:
       spec: the spec; the reference keeps its id from being used again.
       requests: requests by resource, in base units.
       nonzero: milli-CPU and bytes for scoring, with defaults for what is not requested.
-      signature: equal numbers mean that no plugin can tell the specs apart.
+      signature: equal numbers mean that no plugin can tell the specs apart; `NO_SIGNATURE` for the spec of a bound
+        pod.
       selector_label_keys: labels of any pod that the spec's selectors read.
       failure: the failure of a plugin over the spec, None for none. Its pods share no class and are refused.
       exceeded_limit: the limit of pods that the spec exceeds, as a sentence, "" for none. No requests and no labels
@@ -84,11 +88,14 @@ class PodSpecIndex:
         return info
 
     def signature_of(self, pod: Pod) -> int:
-        """Return a number for a pod's spec that is equal for specs equal to every plugin; -1 if the spec is invalid."""
+        """Return a number for a pending pod's spec that is equal for specs equal to every plugin.
+
+        If the spec is invalid, return `NO_SIGNATURE`.
+        """
         try:
             return self.spec_values_of(pod).signature
         except InvalidQuantity:
-            return -1
+            return NO_SIGNATURE
 
     def _new_info(self, pod: Pod) -> PodSpecInfo:
         if may_be_resized(pod):
@@ -104,7 +111,8 @@ class PodSpecIndex:
             pod.spec,
             pod_requests(pod),
             nonzero_requests(pod),
-            self._signature(pod, failures),
+            # Only pending pods have classes. Each bound pod has a spec of its own, which names its node.
+            NO_SIGNATURE if pod.node else self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),
             failures[0] if failures else None,
             unsupported_field=""

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -144,6 +145,24 @@ def frame_of(snapshot: Snapshot) -> SessionTables:
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
     tables.refresh()
     return tables
+
+
+def test_plugins_sign_the_specs_of_pending_pods_only(monkeypatch: pytest.MonkeyPatch):
+    signed: list[str] = []
+    sign = Pipeline.signature
+
+    def recorded(pipeline: Pipeline, one: Pod) -> Hashable:
+        signed.append(one.key)
+        return sign(pipeline, one)
+
+    monkeypatch.setattr(Pipeline, "signature", recorded)
+    running = pod("running", on="n0")
+    waiting = pod("waiting")
+    tables = SessionTables(
+        cluster(nodes(1), pods=(running, waiting)), standard_registry().create_pipeline(profile())
+    )
+    assert signed == [waiting.key]
+    assert tables.specs.signature_of(waiting) != tables.specs.signature_of(running)
 
 
 def test_gangs_with_equal_pods_share_a_pod_class():
