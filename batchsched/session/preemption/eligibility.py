@@ -228,14 +228,17 @@ class EvictionUnits:
                 count.change_placed(pod, 1)
         return frozenset(surplus)
 
+    def counts_against_queue(self, pod: Pod) -> bool:
+        """Return True if a pod counts against a queue; pods of other schedulers free room on nodes, but no quota."""
+        return counts_against_queue(pod, (self._scheduler_name,))
+
     def _unit(
         self, members: PodGroupState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
     ) -> EvictionUnit:
         placed = tuple(pods)
         total = np.zeros(len(self._tables.node_table.resources), np.int64)
         for pod, _ in placed:
-            # Pods of other schedulers free room on nodes, but no quota of a queue.
-            if counts_against_queue(pod, (self._scheduler_name,)):
+            if self.counts_against_queue(pod):
                 total += self._tables.request_vector(pod)
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)
@@ -314,6 +317,13 @@ class VictimCandidates:
             )
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
         ]
+
+    def uses_its_queue(self, candidate: VictimCandidate) -> bool:
+        """Return True if a pod that would be evicted with a running gang counts against the gang's queue."""
+        return any(
+            _stays(pod, node) and self._units.counts_against_queue(pod)
+            for pod, node in candidate.members.bound.values()
+        )
 
     def list_in_queue(self, queue: str) -> list[VictimCandidate]:
         """Return the running gangs of one queue that may be evicted."""

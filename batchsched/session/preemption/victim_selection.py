@@ -263,7 +263,7 @@ class VictimSelection:
             for candidate in self._candidates.candidates
             if self._eligibility.is_reclaimable(candidate)
             # Without shared resources, a candidate takes no queue above its share.
-            and any(unit.total.any() for unit in candidate.units)
+            and self._candidates.uses_its_queue(candidate)
         ]
 
     def _still_running(self, options: Iterable[EvictionOption]) -> list[EvictionOption]:
