@@ -279,8 +279,17 @@ class NodeTable:
         """
         keys = [pod.key for pod in pods]
         nodes = self.pods.remove_pods(keys)
+        # Pods that were added together were counted with the same vectors.
+        nodes_by_vectors: dict[int, tuple[tuple[IntArray, IntArray], list[int]]] = {}
         for key, node in zip(keys, nodes, strict=True):
-            self._count(node, self._counted.pop(key), -1)
+            counted = self._counted.pop(key)
+            nodes_by_vectors.setdefault(id(counted), (counted, []))[1].append(node)
+        for counted, nodes_of_pods in nodes_by_vectors.values():
+            if len(nodes_of_pods) == 1:
+                self._count(nodes_of_pods[0], counted, -1)
+                continue
+            for amounts, vector in zip((self.requested, self.nonzero), counted, strict=True):
+                np.subtract.at(amounts, nodes_of_pods, vector)
         for node in dict.fromkeys(nodes):
             self.moves.record(node)
 

@@ -170,11 +170,13 @@ class PodTable:
     def _leave_node(self, key: str) -> int:
         pod, node = self._pods.pop(key)
         del self._on[node][key]
-        self._state(pod, node, -1)
+        if pod.spec.affinity is not None:
+            self._state(pod, node, -1)
         if node in self.ports_on:
             self.ports_on[node].pop(key, None)
-        for index in self._volume_indexes(pod, node):
-            index.pop(key, None)
+        if pod.spec.volumes:
+            for index in self._volume_indexes(pod, node):
+                index.pop(key, None)
         return node
 
     def _free_slot(self, key: str) -> None:
