@@ -24,7 +24,7 @@ from batchsched.api.core.volume import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from batchsched.api.crd.base import without_nulls
+from batchsched.api.crd.base import CustomMeta, without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
@@ -93,7 +93,8 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
             if self._from_files and decoded.metadata.name:
-                _check_creation(decoded)
+                _check_creation(decoded)  # checks names more strictly than `_check_names`
+                return decoded
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
         except ValidationError as error:
@@ -104,13 +105,7 @@ class Decoder:
             raise ObjectDecodeError((FieldError("", NOT_UTF8),)) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise ObjectDecodeError((FieldError("", f"is not JSON: {error}"),)) from error
-        meta = decoded.metadata
-        for field, name in (
-            ("metadata.name", meta.name),
-            ("metadata.namespace", meta.namespace or "default"),
-        ):
-            if not _NAME.fullmatch(name):
-                raise ObjectDecodeError((FieldError(field, _name_problem(name)),))
+        _check_names(decoded.metadata)
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:
@@ -202,6 +197,20 @@ class Decoder:
             raise ObjectDecodeError((FieldError(field, NOT_UTF8),)) from error
         except RecursionError as error:
             raise ObjectDecodeError((FieldError(field, "is nested too deeply"),)) from error
+
+
+def _check_names(metadata: ObjectMeta | CustomMeta) -> None:
+    """Check the name and the namespace of an object.
+
+    Raises:
+      ObjectDecodeError: one of them is no name.
+    """
+    for field, name in (
+        ("metadata.name", metadata.name),
+        ("metadata.namespace", metadata.namespace or "default"),
+    ):
+        if not _NAME.fullmatch(name):
+            raise ObjectDecodeError((FieldError(field, _name_problem(name)),))
 
 
 def _check_creation(decoded: Object) -> None:

@@ -11,7 +11,6 @@ import codecs
 import json
 import re
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -142,8 +141,14 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class _ObjectName(msgspec.Struct):
+    """The name of an object; other fields of the metadata are skipped, so they need not be UTF-8."""
+
+    name: Any = ""
+    namespace: Any = ""
+
+
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One Kubernetes object of an input file as JSON, of which only the top-level fields are parsed.
 
     Args:
@@ -157,6 +162,18 @@ class Document:
     place: str
     raw: msgspec.Raw | bytes
     envelope: Envelope
+
+    def title(self, *, namespaced: bool) -> str:
+        """Return the kind, namespace and name of the object for messages, as far as its metadata can be read."""
+        kind = self.envelope.kind
+        try:
+            metadata = msgspec.json.decode(self.envelope.metadata, type=_ObjectName)
+        except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply
+            metadata = _ObjectName()
+        name = metadata.name
+        if not isinstance(name, str) or not name:
+            return f"{kind} ({self.place})"
+        return f"{kind} {metadata.namespace or 'default'}/{name}" if namespaced else f"{kind} {name}"
 
 
 Found = Document | InvalidInput

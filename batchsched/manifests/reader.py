@@ -15,8 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.crd.base import API_VERSION, GROUP
 from batchsched.api.crd.validation import (
@@ -39,6 +37,7 @@ from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, split_documents
 from batchsched.manifests.input_warnings import input_warnings
+from batchsched.manifests.unknown_fields import UnknownFieldCheck
 from batchsched.ports.external import NoTelemetry, Telemetry
 
 SUFFIXES: Final = (".yaml", ".yml", ".json", ".jsonl", ".ndjson")
@@ -213,6 +212,7 @@ class _Cluster:
     """A warning for each configuration in a file that the caller names."""
     foreign_pods: dict[str, list[str]] = field(default_factory=dict)
     """The `namespace/name` of the pending pods of other schedulers, by schedulerName."""
+    unknown_fields: UnknownFieldCheck = field(default_factory=UnknownFieldCheck)
     seen: int = 0
     usable: int = 0
 
@@ -233,16 +233,19 @@ class _Cluster:
             return
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
+        kind = KIND_BY_GROUP_AND_NAME.get(name) or _EXTERNAL_KINDS.get(name)
         if name in self.owner_kinds:
             self.owners.append(document)
-        kind = KIND_BY_GROUP_AND_NAME.get(name) or _EXTERNAL_KINDS.get(name)
+            self.unknown_fields.check(document, namespaced=True)
+        elif kind is not None:
+            self.unknown_fields.check(document, namespaced=kind.namespaced)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return
         try:
             self._put_decoded(self.decoder.decode(document, kind), kind, document)
         except ObjectDecodeError as refused:
-            object_name = _named(kind, document)
+            object_name = document.title(namespaced=kind.namespaced)
             self.set_aside_objects += [
                 SetAside(document.file, object_name, complaint.field, complaint.message)
                 for complaint in refused.complaints
@@ -353,6 +356,7 @@ class _Cluster:
 
     def _warnings(self, snapshot: Snapshot) -> Iterable[str]:
         yield from self.misplaced_configurations
+        yield from self.unknown_fields.warnings()
         yield from skipped_kind_warnings(self.skipped)
         for name, pods in self.foreign_pods.items():
             first = ", ".join(pods[:_MAX_NAMED_PODS])
@@ -374,26 +378,6 @@ def skipped_kind_warnings(skipped: Mapping[tuple[str, str], int]) -> list[str]:
         # A directory of manifests may contain configurations and scenarios: they are input of other options.
         if api_group(api_version) != CONFIG_GROUP
     ]
-
-
-class _ObjectName(msgspec.Struct):
-    """The name of an object; other fields of the metadata are skipped, so they need not be UTF-8."""
-
-    name: Any = ""
-    namespace: Any = ""
-
-
-def _named(kind: ObjectKind, document: Document) -> str:
-    """Return the name of an invalid object, as far as its metadata can be read."""
-    try:
-        metadata = msgspec.json.decode(document.envelope.metadata, type=_ObjectName)
-    except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply
-        metadata = _ObjectName()
-    name = metadata.name
-    if not isinstance(name, str) or not name:
-        return f"{kind.name} ({document.place})"
-    namespace = metadata.namespace or "default"
-    return f"{kind.name} {namespace}/{name}" if kind.namespaced else f"{kind.name} {name}"
 
 
 def _nothing_usable(

@@ -27,6 +27,7 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import find_manifest_files
+from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import (
@@ -147,6 +148,7 @@ class WhatIf:
             if isinstance(document, InvalidInput):
                 raise document
             self.add_document(document)
+        self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.by_group_and_name)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
             raise UnusableInput(

@@ -22,6 +22,7 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
+from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import decode_owner, find_gang_owner
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
@@ -174,6 +175,7 @@ class OfflineCluster:
                     self.record_set_aside(document)
                 else:
                     documents.append(document)
+        self.warnings += unknown_field_warnings(documents, self.service.grouper.kinds.by_group_and_name)
         self._add(documents)
 
     def _add(self, documents: Sequence[Document]) -> None:

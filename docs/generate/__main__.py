@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 PAGES: dict[str, str] = {
     # file below the root: "module:function", a function without arguments that returns the whole text
+    "batchsched/manifests/known_fields.json": "docs.generate.known_fields:known_fields",
     "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_group_crd",
     "crds/queues.yaml": "batchsched.manifests.schemas:queue_crd",
     "crds/topologies.yaml": "batchsched.manifests.schemas:topology_crd",

@@ -46,6 +46,7 @@ FILES: dict[str, str | bytes] = {
     + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n" for n in range(20)),
     "twice.yaml": node("n3").replace("kind: Node", "kind: Node\nkind: Node"),
     "members.yaml": group("bad", "{minMembers: 2}"),
+    "request.yaml": pod("bad").replace("requests:", "request:"),
     "kind.yaml": group("bad").replace("kind: PodGroup", "kind: PodGroups"),
     "guarantee.yaml": queue("bad", "{guarante: {cpu: 1}}"),
     "word.yaml": group("bad", "{minMember: one}"),
@@ -106,6 +107,11 @@ class Misuse:
 
 MISUSES = [
     # The command line
+    Misuse(
+        "decide cluster.yaml request.yaml",
+        0,
+        ("request.yaml: Pod team-a/bad: spec.containers[0].resources.request:", "did you mean requests?"),
+    ),
     Misuse("decied cluster.yaml", 2, ("'decied'", "Did you mean 'decide'?")),
     Misuse("lab rnu scenario.yaml", 2, ("'rnu'", "Did you mean 'run'?", "batchsched lab --help")),
     Misuse("decide --sed 4 cluster.yaml", 2, ("there is no option --sed; did you mean --seed?",)),

@@ -1,0 +1,311 @@
+"""Warnings about fields in files that Kubernetes does not have, such as `spec.paralelism` of a Job.
+
+An API server drops such a field and warns. Without a warning, the object would be read as if the field were absent.
+Objects of a cluster are not checked: they have no such fields.
+"""
+
+import difflib
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import GenericAlias
+from typing import Any, Final
+
+import msgspec
+
+from batchsched.api.crd.validation import field_path
+from batchsched.api.external.conversion import EXTERNAL_KIND_BY_GROUP_AND_NAME
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, api_group
+from batchsched.manifests.documents import Document, Found
+
+_CLOSE: Final = 0.8
+"""The ratio of difflib from which a field of the same level is suggested before one of another level."""
+_SIMILAR: Final = 0.6
+"""The ratio of difflib from which a field of the same level is suggested if no other level has the unknown name."""
+_MAX_KNOWN_SPECS: Final = 65536
+_METADATA: Final = "V1ObjectMeta"
+_POD_TEMPLATE: Final = "V1PodTemplateSpec"
+_JOB_TEMPLATE: Final = "V1JobTemplateSpec"
+_LIST, _MAPPING = "[]", "{}"
+_UNDECLARED: Final = ""
+
+Path = tuple[str | int, ...]
+
+
+class FieldTable(msgspec.Struct, frozen=True):
+    """The fields of Kubernetes objects, as the generated file `known_fields.json` contains them.
+
+    Args:
+      kinds: the type of each kind, by `apiVersion/kind`.
+      types: the fields of each type with the type of their values. `[]` marks a list of values of the type, `{}` a
+        mapping from names to them; None: the values have no fields.
+    """
+
+    kinds: dict[str, str]
+    types: dict[str, dict[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownField:
+    """A field that the type of its level does not have.
+
+    Args:
+      path: the names and indexes that lead to the field.
+      hint: a known field that may be meant, as a question; "" without one.
+    """
+
+    path: Path
+    hint: str
+
+
+@dataclass(slots=True)
+class _Places:
+    """The objects of a file with the same unknown field: the first one, and their number."""
+
+    first_object: str
+    hint: str
+    count: int = 0
+
+
+class UnknownFieldCheck:
+    """Finds unknown fields in the documents of files. Objects of one kind with the same one cause one warning."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str, str], _Places] = {}
+        # Hashes instead of the JSON, which is long. Pods of one template have the same spec.
+        self._known_specs: set[int] = set()
+
+    def check(self, document: Document, *, namespaced: bool) -> None:
+        """Find the unknown fields of one object.
+
+        Args:
+          document: the object, of a kind that batchsched reads.
+          namespaced: whether its kind is namespaced.
+        """
+        envelope = document.envelope
+        decoders = _strict_decoders(envelope.api_version, envelope.kind)
+        # msgspec is faster than a walk through the values, and nearly all objects have no unknown field.
+        try:
+            decoders.decode_outer(document.raw if decoders.decode_spec else envelope.metadata)
+            if decoders.decode_spec is None:
+                if b'"containers"' not in bytes(document.raw):
+                    return
+            else:
+                digest = hash(bytes(envelope.spec))
+                if digest not in self._known_specs:
+                    decoders.decode_spec(envelope.spec)
+                    self._add_known_spec(digest)
+                return
+        except (ValueError, RecursionError):
+            pass  # an unknown field, or a value that the decoder sets aside
+        self._search(document, namespaced=namespaced)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for each unknown field of a kind in a file."""
+        for (file, _, path), places in self._places.items():
+            more = f" and {places.count - 1} more" if places.count > 1 else ""
+            hint = f"; {places.hint}" if places.hint else ""
+            yield f"{file}: {places.first_object}{more}: {path}: unknown field has no effect{hint}"
+
+    def _add_known_spec(self, digest: int) -> None:
+        if len(self._known_specs) >= _MAX_KNOWN_SPECS:
+            self._known_specs.clear()
+        self._known_specs.add(digest)
+
+    def _search(self, document: Document, *, namespaced: bool) -> None:
+        envelope = document.envelope
+        try:
+            manifest = msgspec.json.decode(document.raw)
+            unknown = tuple(_unknown_fields(manifest, _type_of_kind(envelope.api_version, envelope.kind)))
+        except (ValueError, RecursionError):  # not UTF-8, or nested too deeply
+            return
+        for field in unknown:
+            key = document.file, envelope.kind, field_path(field.path)
+            title = document.title(namespaced=namespaced)
+            self._places.setdefault(key, _Places(title, field.hint)).count += 1
+
+
+def unknown_field_warnings(
+    documents: Iterable[Found], owner_kinds: Collection[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the warnings of an `UnknownFieldCheck` of all documents of files.
+
+    Args:
+      documents: the objects; those of other kinds than batchsched reads are passed over.
+      owner_kinds: API groups and kinds of owners of pods, which are namespaced.
+    """
+    check = UnknownFieldCheck()
+    for document in documents:
+        if isinstance(document, Document):
+            name = (api_group(document.envelope.api_version), document.envelope.kind)
+            kind = KIND_BY_GROUP_AND_NAME.get(name) or EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
+            if name in owner_kinds or kind is not None:
+                check.check(document, namespaced=kind is None or kind.namespaced)
+    yield from check.warnings()
+
+
+@cache
+def field_table() -> FieldTable:
+    """Return the fields of Kubernetes objects."""
+    content = files(__package__).joinpath("known_fields.json").read_bytes()
+    return msgspec.json.decode(content, type=FieldTable)
+
+
+def _type_of_kind(api_version: str, kind: str) -> str | None:
+    """Return the type of a kind of Kubernetes, or None for a custom resource."""
+    return field_table().kinds.get(f"{api_version}/{kind}")
+
+
+Decode = Callable[[msgspec.Raw | bytes], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _StrictDecoders:
+    """Functions that decode the objects of a kind and raise an error for an unknown field.
+
+    Args:
+      decode_outer: decodes an object without the fields of its spec; of a custom resource, the metadata.
+      decode_spec: decodes a spec; None for a custom resource.
+    """
+
+    decode_outer: Decode
+    decode_spec: Decode | None
+
+
+@cache
+def _strict_decoders(api_version: str, kind: str) -> _StrictDecoders:
+    type_name = _type_of_kind(api_version, kind)
+    if type_name is None:
+        return _StrictDecoders(msgspec.json.Decoder(_strict_type(_METADATA)).decode, None)
+    spec_type = field_table().types[type_name].get("spec")
+    return _StrictDecoders(
+        msgspec.json.Decoder(_strict_struct(type_name, skipped="spec")).decode,
+        msgspec.json.Decoder(_strict_type(spec_type) if spec_type else object).decode,
+    )
+
+
+@cache
+def _strict_type(type_name: str) -> Any:
+    return _strict_struct(type_name)
+
+
+def _strict_struct(type_name: str, skipped: str = "") -> Any:
+    names, fields = {}, []
+    for index, (name, declared) in enumerate(field_table().types[type_name].items()):
+        names[f"field_{index}"] = name
+        annotation = msgspec.Raw if declared is None or name == skipped else _annotation(declared)
+        fields.append((f"field_{index}", annotation, None))
+    return msgspec.defstruct(type_name, fields, forbid_unknown_fields=True, rename=names, gc=False)
+
+
+def _annotation(declared: str) -> Any:
+    value: Any = _strict_type(declared.removeprefix(_LIST).removeprefix(_MAPPING)) | None
+    if declared.startswith(_LIST):
+        value = GenericAlias(list, (value,)) | None
+    elif declared.startswith(_MAPPING):
+        value = GenericAlias(dict, (str, value)) | None
+    return value
+
+
+def _unknown_fields(manifest: Mapping[str, Any], type_name: str | None) -> Iterator[UnknownField]:
+    """Yield the unknown fields of an object.
+
+    Args:
+      manifest: the object.
+      type_name: the type of its kind. None for a custom resource: its metadata and the templates in it are checked.
+    """
+    if type_name is not None:
+        parts: Iterable[tuple[Path, str, Any]] = [((), type_name, manifest)]
+    else:
+        parts = [
+            (("metadata",), _METADATA, manifest.get("metadata")),
+            *_templates(manifest.get("spec"), ("spec",)),
+        ]
+    for place, part_type, part in parts:
+        for path, level_type in _walk(part, part_type, ()):
+            yield UnknownField((*place, *path), _hint(path, level_type, part_type))
+
+
+def _walk(value: object, type_name: str, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the path of each unknown field in a value, with the type of its level."""
+    fields = field_table().types[type_name]
+    for name, part in value.items() if isinstance(value, dict) else ():
+        declared = fields.get(name, _UNDECLARED)
+        if declared == _UNDECLARED:
+            yield (*path, name), type_name
+        elif declared is not None:
+            part_type = declared.removeprefix(_LIST).removeprefix(_MAPPING)
+            for key, item in _items(part, declared):
+                yield from _walk(item, part_type, (*path, name, *key))
+
+
+def _items(value: object, declared: str) -> Iterator[tuple[Path, object]]:
+    """Yield the values in a field: one, those of a list with their indexes, or those of a mapping with their names."""
+    if declared.startswith(_LIST):
+        for index, item in enumerate(value) if isinstance(value, list) else ():
+            yield (index,), item
+    elif declared.startswith(_MAPPING):
+        for name, item in value.items() if isinstance(value, dict) else ():
+            yield (name,), item
+    else:
+        yield (), value
+
+
+def _templates(value: object, path: Path) -> Iterator[tuple[Path, str, Any]]:
+    """Yield the objects and templates of Kubernetes in a part of a custom resource, each with its path and type."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _templates(item, (*path, index))
+    elif isinstance(value, dict):
+        type_name = _template_type(value, is_template=path[-1] == "template")
+        if type_name is not None:
+            yield path, type_name, value
+        else:
+            for name, part in value.items():
+                yield from _templates(part, (*path, name))
+
+
+def _template_type(value: Mapping[str, Any], *, is_template: bool) -> str | None:
+    """Return the type of a mapping that looks like an object, a pod template or a Job template; otherwise None."""
+    if "kind" in value:
+        return field_table().kinds.get(f"{value.get('apiVersion')}/{value['kind']}")
+    if _is_pod_template(value):
+        return _POD_TEMPLATE
+    spec = value.get("spec")
+    job_pods = spec.get("template") if isinstance(spec, dict) and is_template else None
+    return _JOB_TEMPLATE if isinstance(job_pods, dict) and _is_pod_template(job_pods) else None
+
+
+def _is_pod_template(value: Mapping[str, Any]) -> bool:
+    spec = value.get("spec")
+    return isinstance(spec, dict) and isinstance(spec.get("containers"), list)
+
+
+def _hint(path: Path, level_type: str, root_type: str) -> str:
+    """Return a known field that may be meant, as a question: of this level, or of the same name at another level."""
+    name = str(path[-1])
+    siblings = field_table().types[level_type]
+    meant = (
+        next(iter(difflib.get_close_matches(name, siblings, n=1, cutoff=_CLOSE)), "")
+        or _level_with_field(name, root_type)
+        or next(iter(difflib.get_close_matches(name, siblings, n=1, cutoff=_SIMILAR)), "")
+    )
+    return f"did you mean {meant}?" if meant else ""
+
+
+def _level_with_field(name: str, root_type: str) -> str:
+    """Return the shortest path from a type to a field of this name, or ""."""
+    types = field_table().types
+    levels, seen = deque([("", root_type)]), {root_type}
+    while levels:
+        prefix, type_name = levels.popleft()
+        if name in types[type_name]:
+            return f"{prefix}{name}"
+        for field, declared in types[type_name].items():
+            part_type = (declared or "").removeprefix(_LIST).removeprefix(_MAPPING)
+            if part_type and part_type not in seen:
+                seen.add(part_type)
+                levels.append((f"{prefix}{field}{'[*]' if declared != part_type else ''}.", part_type))
+    return ""

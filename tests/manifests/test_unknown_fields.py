@@ -1,0 +1,145 @@
+"""Fields in files that Kubernetes does not have cause a warning with the file, the object and the field."""
+
+import json
+
+import pytest
+import yaml
+
+from batchsched.manifests.documents import Document, split_documents
+from batchsched.manifests.reader import read_manifests
+from batchsched.manifests.unknown_fields import UnknownFieldCheck, field_table
+from tests.manifests.test_reader import listed, node, pod
+
+OWNERS = {("batch", "Job"), ("jobset.x-k8s.io", "JobSet"), ("kubeflow.org", "PyTorchJob")}
+
+
+def warnings_of(tmp_path, *objects):
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps(listed(*objects)))
+    found = read_manifests([path], owner_kinds=OWNERS).warnings
+    return [warning.removeprefix(f"{path}: ") for warning in found if "unknown field" in warning]
+
+
+def owner(text):
+    return yaml.safe_load(text)
+
+
+def job(**spec):
+    template = {"spec": {"schedulerName": "batchsched", "containers": [{"name": "main"}]}}
+    metadata = {"name": "train", "namespace": "ml"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"template": template, **spec},
+    }
+
+
+def test_a_misspelt_field_of_a_job_is_named_with_its_file_and_the_nearest_field(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps(job(paralelism=4)))
+    assert read_manifests([path], owner_kinds=OWNERS).warnings == (
+        f"{path}: Job ml/train: spec.paralelism: unknown field has no effect; did you mean parallelism?",
+    )
+
+
+def test_pods_with_the_same_unknown_field_cause_one_warning(tmp_path):
+    containers = [{"name": "main", "resources": {"request": {"cpu": "4"}}}]
+    assert warnings_of(tmp_path, *(pod(f"p{number}", containers=containers) for number in range(3))) == [
+        (
+            "Pod team-a/p0 and 2 more: spec.containers[0].resources.request: unknown field has no effect; "
+            "did you mean requests?"
+        )
+    ]
+
+
+def test_an_unknown_field_outside_of_the_spec_is_found(tmp_path):
+    misspelt = node("n0") | {"status": {"allocateable": {"cpu": "4"}}, "stat": {}}
+    misspelt["metadata"]["lables"] = {"a": "b"}
+    assert warnings_of(tmp_path, misspelt) == [
+        "Node n0: metadata.lables: unknown field has no effect; did you mean labels?",
+        "Node n0: status.allocateable: unknown field has no effect; did you mean allocatable?",
+        "Node n0: stat: unknown field has no effect; did you mean status?",
+    ]
+
+
+def test_a_field_of_another_level_is_suggested_at_its_level(tmp_path):
+    assert warnings_of(tmp_path, job(schedulerName="batchsched")) == [
+        "Job ml/train: spec.schedulerName: unknown field has no effect; did you mean spec.template.spec.schedulerName?"
+    ]
+
+
+def test_an_unknown_field_without_a_similar_one_has_no_suggestion(tmp_path):
+    assert warnings_of(tmp_path, job(gpus=4)) == ["Job ml/train: spec.gpus: unknown field has no effect"]
+
+
+@pytest.mark.parametrize(
+    "manifest, expected",
+    [
+        (
+            """
+            apiVersion: kubeflow.org/v1
+            kind: PyTorchJob
+            metadata: {name: pt, namespace: ml, label: {a: b}}
+            spec:
+              anything: {goes: here}
+              pytorchReplicaSpecs:
+                Worker: {template: {spec: {containers: [{name: main, resource: {}}]}}}
+            """,
+            [
+                "PyTorchJob ml/pt: metadata.label: unknown field has no effect; did you mean labels?",
+                (
+                    "PyTorchJob ml/pt: spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].resource: "
+                    "unknown field has no effect; did you mean resources?"
+                ),
+            ],
+        ),
+        (
+            """
+            apiVersion: jobset.x-k8s.io/v1alpha2
+            kind: JobSet
+            metadata: {name: js, namespace: ml}
+            spec:
+              replicatedJobs:
+              - name: workers
+                template: {spec: {paralelism: 2, template: {spec: {containers: [{name: main}]}}}}
+            """,
+            [
+                (
+                    "JobSet ml/js: spec.replicatedJobs[0].template.spec.paralelism: unknown field has no effect; "
+                    "did you mean parallelism?"
+                )
+            ],
+        ),
+    ],
+)
+def test_metadata_and_templates_of_custom_resources_are_checked(tmp_path, manifest, expected):
+    assert warnings_of(tmp_path, owner(manifest)) == expected
+
+
+def test_known_fields_cause_no_warning_whether_they_are_read_or_not(tmp_path):
+    containers = [
+        {"name": "main", "image": "x", "env": [{"name": "A", "value": None}], "livenessProbe": None}
+    ]
+    full = pod("p0", containers=containers, volumes=[{"name": "a", "emptyDir": {"medium": "Memory"}}])
+    full["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:anything": {}}}}]
+    assert warnings_of(tmp_path, full, node("n0"), job(parallelism=2, backoffLimit=4)) == []
+
+
+def test_broken_objects_are_left_to_the_decoder():
+    check = UnknownFieldCheck()
+    for raw in (
+        b'{"apiVersion": "v1", "kind": "Pod", "spec": 3}',
+        b'{"apiVersion":"v1","kind":"Pod","metadata":[]}',
+    ):
+        (document,) = split_documents(raw, "in.json")
+        assert isinstance(document, Document)
+        check.check(document, namespaced=True)
+    assert list(check.warnings()) == []
+
+
+def test_the_table_has_the_fields_of_nested_lists_and_mappings():
+    types = field_table().types
+    assert types["V1PodSpec"]["containers"] == "[]V1Container"
+    assert types["V1Device"]["attributes"] == "{}V1DeviceAttribute"
+    assert types["V1Container"]["image"] is None
