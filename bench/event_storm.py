@@ -119,7 +119,7 @@ def main(arguments: list[str]) -> int:
     for at, (resource, old, new) in enumerate(happened):
         queue.process_object_change(resource, old, new, at / 1000)
         if at % 1000 == 0:
-            queue.flush(at / 1000)
+            queue.flush_expired_entities(at / 1000)
             unschedulable += queue.pending_pod_counts()["unschedulable"]
             cycles += refuse(queue, at / 1000)
     took = time.process_time() - began

@@ -24,8 +24,8 @@ from batchsched.session.explanation.verification import (
     AssignmentDecision,
     DecidedInput,
     decide_assignments,
-    emptied_cluster,
     estimate_decision_work,
+    snapshot_with_only_pods,
 )
 from batchsched.session.session import decide
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -160,7 +160,7 @@ def _clusters(nodes: int, gangs: int, seed: int) -> Iterator[tuple[str, Snapshot
     pod = next(pod for pod in contended.pods if not pod.node)
     gang = gang_identity(pod)
     members = frozenset(pod.key for pod in contended.pods if gang_identity(pod) == gang)
-    yield "emptied", emptied_cluster(contended, members)
+    yield "emptied", snapshot_with_only_pods(contended, members)
 
 
 def _snapshot(instance: Instance) -> Snapshot:

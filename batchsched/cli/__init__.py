@@ -100,10 +100,15 @@ def _call(arguments: list[str], program: str) -> object:
     """Run a command and return its result: an exit code, or a value that means success."""
     from batchsched.cli.app import app
     from batchsched.cli.completion import COMPLETE_VARIABLE
-    from batchsched.cli.terminal import colors_enabled, set_color_choice, set_command_line, take_color_option
+    from batchsched.cli.terminal import (
+        colors_enabled,
+        remove_color_option,
+        set_color_choice,
+        set_command_line,
+    )
 
     set_command_line(program, arguments)
-    arguments, color = take_color_option(arguments)
+    arguments, color = remove_color_option(arguments)
     set_color_choice(color)
     return app(
         args=arguments,

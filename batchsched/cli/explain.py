@@ -22,14 +22,14 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
-    check_options_of_cluster,
+    check_no_cluster_options,
 )
 from batchsched.cli.printing import (
     add_row,
-    amounts_text,
     console,
+    format_nodes_of_pods,
+    format_resource_amounts,
     new_table,
-    nodes_text,
     preempting_gangs,
     print_data,
 )
@@ -108,7 +108,7 @@ def explain(
 
     name, owner_kind, files = _split_subject(subject)
     if files:
-        check_options_of_cluster(kubeconfig, context)
+        check_no_cluster_options(kubeconfig, context)
         name, namespace = pod_group or name, namespace or "default"
         session = run_session(files, config, profile, seed, now)
     else:
@@ -359,7 +359,7 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         out.print(f"queue {turn.queue}, position {explanation.position}{share}, priority {turn.priority}")
     if explanation.assignments:
         pairs = ((assignment.pod, assignment.node) for assignment in explanation.assignments)
-        out.print(f"to be bound: {nodes_text(pairs, most=40)}")
+        out.print(f"to be bound: {format_nodes_of_pods(pairs, most=40)}")
     if explanation.refusal is not None:
         out.print(refusal_text(explanation.refusal))
     for part in explanation.outlook.parts if explanation.outlook and verbose else ():
@@ -408,7 +408,7 @@ def _headline(explanation: Explanation) -> str:
 def _print_part(part: "PartFeasibility", out: "Console") -> None:
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(
-        f"\n{name}{format_count(part.members, 'member')} of {amounts_text(part.requests) or 'no request'}",
+        f"\n{name}{format_count(part.members, 'member')} of {format_resource_amounts(part.requests) or 'no request'}",
         style="bold",
     )
     out.print(

@@ -69,7 +69,7 @@ class ListedKind:
     columns: tuple[ListColumn, ...]
 
 
-def value_at(content: Any, *path: str) -> Any:
+def value_at_path(content: Any, *path: str) -> Any:
     """Return the value at a path of keys in nested mappings, or None if a key is missing."""
     for part in path:
         content = content.get(part) if isinstance(content, Mapping) else None
@@ -78,7 +78,7 @@ def value_at(content: Any, *path: str) -> Any:
 
 def _text(*path: str, missing: str = NONE) -> Callable[[Object, float], str]:
     def format_field(content: Object, _: float) -> str:
-        field = value_at(content, *path)
+        field = value_at_path(content, *path)
         return missing if field in (None, "") else str(field)
 
     return format_field
@@ -86,7 +86,7 @@ def _text(*path: str, missing: str = NONE) -> Callable[[Object, float], str]:
 
 def _amounts(*path: str) -> Callable[[Object, float], str]:
     def format_amounts(content: Object, _: float) -> str:
-        amounts = value_at(content, *path)
+        amounts = value_at_path(content, *path)
         return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) if amounts else NONE
 
     return format_amounts
@@ -94,20 +94,20 @@ def _amounts(*path: str) -> Callable[[Object, float], str]:
 
 def _queue(content: Object, _: float) -> str:
     """Return the queue of a PodGroup; the running scheduler writes the default queue of the Namespace to the status."""
-    return value_at(content, "spec", "queue") or value_at(content, "status", "queue") or UNKNOWN
+    return value_at_path(content, "spec", "queue") or value_at_path(content, "status", "queue") or UNKNOWN
 
 
 def _namespaces(content: Object, _: float) -> str:
     """Return the selector of the namespaces that may use a queue."""
     from batchsched.api.crd.queue import NamespaceSelector
 
-    selector = value_at(content, "spec", "namespaceSelector")
+    selector = value_at_path(content, "spec", "namespaceSelector")
     return NONE if selector is None else str(NamespaceSelector.model_validate(selector))
 
 
 def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
     def format_condition(content: Object, _: float) -> str:
-        for condition in value_at(content, "status", "conditions") or ():
+        for condition in value_at_path(content, "status", "conditions") or ():
             if condition.get("type") == kind:
                 return ": ".join(str(condition[name]) for name in fields if condition.get(name)) or NONE
         return UNKNOWN
@@ -117,19 +117,19 @@ def _condition(kind: str, *fields: str) -> Callable[[Object, float], str]:
 
 def _min_member(content: Object, _: float) -> str:
     """Return minMember: the larger of the stated number and the sum over the subgroups."""
-    spec = value_at(content, "spec") or {}
+    spec = value_at_path(content, "spec") or {}
     total = sum(sub.get("minMember", 1) for sub in spec.get("subGroups") or ())
     return str(max(spec.get("minMember", 0), total) or 1)
 
 
 def _age(content: Object, now: float) -> str:
-    created = parse_timestamp(value_at(content, "metadata", "creationTimestamp"), default=-1.0)
+    created = parse_timestamp(value_at_path(content, "metadata", "creationTimestamp"), default=-1.0)
     return UNKNOWN if created < 0 else format_duration(now - created)
 
 
 def _start(content: Object, now: float) -> str:
     """Return the time until the estimated start of a gang."""
-    start = parse_timestamp(value_at(content, "status", "estimatedStartTime"), default=-1.0)
+    start = parse_timestamp(value_at_path(content, "status", "estimatedStartTime"), default=-1.0)
     if start < 0:
         return NONE
     return f"in {format_duration(start - now)}" if start > now else "now"
@@ -318,7 +318,7 @@ def _print_objects(
     if request.output is OutputFormat.NAME:
         group = API_VERSION.partition("/")[0]
         for content in objects:
-            print(f"{request.kind.kind.lower()}.{group}/{value_at(content, 'metadata', 'name')}")
+            print(f"{request.kind.kind.lower()}.{group}/{value_at_path(content, 'metadata', 'name')}")
         return None
     rows = table_rows(
         request.kind,
@@ -354,7 +354,7 @@ async def _watch(request: ListRequest, answer: Any, widths: Sequence[int] | None
     query = {**request.query_parameters, "watch": "1", "allowWatchBookmarks": "true"}
     if request.names:
         query["fieldSelector"] = f"metadata.name={request.names[0]}"
-    version = str(value_at(answer, "metadata", "resourceVersion") or "")
+    version = str(value_at_path(answer, "metadata", "resourceVersion") or "")
     path = _resource(request.kind).path(request.namespace)
     async with Connection(request.credentials, SystemClock()) as connection:
         while True:  # the API server ends a watch after some minutes
@@ -365,7 +365,7 @@ async def _watch(request: ListRequest, answer: Any, widths: Sequence[int] | None
                     content = event["object"]
                     if event["type"] == "ERROR":
                         raise _watch_error(content)
-                    version = str(value_at(content, "metadata", "resourceVersion") or version)
+                    version = str(value_at_path(content, "metadata", "resourceVersion") or version)
                     if event["type"] != "BOOKMARK":
                         widths = _print_change(request, content, widths)
             await asyncio.sleep(_WATCH_PAUSE_SECONDS)
@@ -463,8 +463,11 @@ def table_rows(
     return [
         titles,
         *(
-            [str(value_at(content, "metadata", "namespace") or NONE)] * namespaces
-            + [str(value_at(content, "metadata", "name")), *(column.cell(content, now) for column in columns)]
+            [str(value_at_path(content, "metadata", "namespace") or NONE)] * namespaces
+            + [
+                str(value_at_path(content, "metadata", "name")),
+                *(column.cell(content, now) for column in columns),
+            ]
             for content in objects
         ),
     ]

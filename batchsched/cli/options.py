@@ -152,7 +152,7 @@ def _similar_file(file: Path) -> str:
     return f"; did you mean {str(file.with_name(close[0]))!r}?" if close else ""
 
 
-def check_options_of_cluster(kubeconfig: Path | None, context: str | None) -> None:
+def check_no_cluster_options(kubeconfig: Path | None, context: str | None) -> None:
     """Check that no option selects a cluster, because the command reads files instead.
 
     Raises:

@@ -26,7 +26,7 @@ from batchsched.errors import InvalidInput
 if TYPE_CHECKING:
     from batchsched.lab.measures import Outcome
     from batchsched.lab.pairs import MeanInterval, PairedComparison
-    from batchsched.lab.plan import Run
+    from batchsched.lab.plan import PlannedRun
     from batchsched.lab.tuning import TuningResult
 
 _GAP = 3
@@ -97,7 +97,7 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
 
 
 def write_simulation_report(
-    path: Path, runs: Sequence["Run"], outcomes: Sequence["Outcome"], sequences: int
+    path: Path, runs: Sequence["PlannedRun"], outcomes: Sequence["Outcome"], sequences: int
 ) -> None:
     """Write the HTML report of a simulation.
 
@@ -109,12 +109,12 @@ def write_simulation_report(
     """
     from batchsched.lab.definitions import ReportSettings, describe_load
     from batchsched.lab.report import render_simulation
-    from batchsched.lab.simulation import workload_of
+    from batchsched.lab.simulation import create_workload_of_run
 
     facts = [("Load", describe_load(runs[0].workload))]
     if sequences > 1:
         facts.append(("Sequences", f"the first of {sequences}"))
-    workload = workload_of(runs[0])
+    workload = create_workload_of_run(runs[0])
     settings = ReportSettings(
         command=command_line(),
         facts=tuple(facts),

@@ -209,14 +209,14 @@ def format_duration(passed: float) -> str:
     return f"{days // 365}y"
 
 
-def amounts_text(amounts: Mapping[str, int]) -> str:
+def format_resource_amounts(amounts: Mapping[str, int]) -> str:
     """Format resource amounts as text, such as `16 nvidia.com/gpu, 64Gi memory`."""
     return ", ".join(
         f"{format_quantity(resource, amount)} {resource}" for resource, amount in amounts.items()
     )
 
 
-def nodes_text(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
+def format_nodes_of_pods(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
     """Format the nodes of pods as text with the number of pods on each node, such as `n1 ×8, n2 ×4`."""
     counts = Counter(node for _, node in pods)
     shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
@@ -278,7 +278,7 @@ def _decision_rows(
     """Yield the rows of the table of a decision: name, result, reason and message."""
     gap = (NONE,) * len(_WIDE_TITLES) if wide else ()
     for group, pods in gangs.items():
-        nodes = nodes_text(pods, len(pods) if wide else _MAX_NODES)
+        nodes = format_nodes_of_pods(pods, len(pods) if wide else _MAX_NODES)
         yield (group, "Placed", NONE, *gap, f"{format_count(len(pods), 'pod')}: {nodes}")
     for entry in decision.waiting:
         yield (entry.pod_group, "Waiting", entry.plugin, *gap, f"held at Permit until {entry.until}")
@@ -286,7 +286,7 @@ def _decision_rows(
     for refusal in decision.refusals:
         result = "Preempting" if refusal.pod_group in preempting else "Refused"
         if wide:
-            changes = (amounts_text(refusal.missing) or NONE, refusal.relaxation or NONE)
+            changes = (format_resource_amounts(refusal.missing) or NONE, refusal.relaxation or NONE)
             yield (refusal.pod_group, result, refusal.reason, *changes, refusal.message)
         else:
             yield (refusal.pod_group, result, refusal.reason, refusal_text(refusal))

@@ -21,15 +21,15 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
-    check_options_of_cluster,
+    check_no_cluster_options,
 )
 from batchsched.cli.printing import (
     COLUMN_GAP,
     NONE,
     UNKNOWN,
-    amounts_text,
     column_widths,
     format_duration,
+    format_resource_amounts,
     output_width,
     print_aligned,
     print_data,
@@ -111,7 +111,7 @@ def queues(
 
     name, files = _split_arguments(subject or [])
     if files:
-        check_options_of_cluster(kubeconfig, context)
+        check_no_cluster_options(kubeconfig, context)
         session = run_session([Path(path) for path in files], config, profile, seed, now)
     else:
         session = run_live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
@@ -370,7 +370,7 @@ def print_queue_explanation(explanation: QueueExplanation) -> None:
     if entitled and explanation.over_share:
         print("\nother queues above their fair share:")
         for name, amounts in explanation.over_share.items():
-            print(f"  {name}: {amounts_text(dict(sorted(amounts.items())))}")
+            print(f"  {name}: {format_resource_amounts(dict(sorted(amounts.items())))}")
 
 
 def _print_amounts(queue: "QueueReport", heading: str) -> None:
@@ -402,7 +402,7 @@ def _wait_cell(queue: "QueueReport") -> str:
 
 def _print_gang(waiting: PendingGangExplanation) -> None:
     gang, refusal = waiting.gang, waiting.refusal
-    request = amounts_text(dict(sorted(gang.requests.items())))
+    request = format_resource_amounts(dict(sorted(gang.requests.items())))
     print(f"  {gang.pod_group} ({gang.queue}, {_age_text(gang.waited)}) requests {request}")
     print(f"    {SHARES[gang.share]}")
     if refusal is None:

@@ -21,7 +21,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
 from batchsched.cli.live_cluster import ClusterAccess, list_cluster_into_scheduler
 from batchsched.cli.session_input import (
-    naming_configuration,
+    name_configuration_in_errors,
     print_warnings,
     profile_for_command,
     read_session_input,
@@ -120,7 +120,7 @@ def run_session(
         )
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read_cluster(cluster_files, settings, stopwatch)
-        with naming_configuration(config, profile_name):
+        with name_configuration_in_errors(config, profile_name):
             session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
@@ -161,7 +161,7 @@ def run_what_if_sessions(
       UnusableInput: as `run_live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
-    from batchsched.scheduler.live_snapshot import WhatIf
+    from batchsched.scheduler.live_snapshot import WhatIfCluster
 
     decide: Callable[[], DecidedSession]
     if cluster:
@@ -175,7 +175,7 @@ def run_what_if_sessions(
         settings = SessionSettings(profile, time.time() if now is None else now)
         decide = partial(_decide_live, service, settings, seed)
     before = decide()
-    supposed = WhatIf(service, settings.profile.scheduler_name, settings.now, namespace)
+    supposed = WhatIfCluster(service, settings.profile.scheduler_name, settings.now, namespace)
     supposed.add_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
     warn_of_ignored_policy(before.snapshot, settings.profile, access.config)

@@ -53,7 +53,7 @@ def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
 
 
 @contextmanager
-def naming_configuration(config: Path | None, profile_name: str | None) -> Iterator[None]:
+def name_configuration_in_errors(config: Path | None, profile_name: str | None) -> Iterator[None]:
     """Add the configuration file and the profile to an error about a setting, such as a plugin that does not exist."""
     try:
         yield

@@ -61,7 +61,7 @@ from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
     from batchsched.lab.measures import Outcome
-    from batchsched.lab.plan import Run
+    from batchsched.lab.plan import PlannedRun
     from batchsched.lab.scenario import ClusterSpec, WorkloadSpec
     from batchsched.lab.scenario_checks import ComparedProfile
     from batchsched.simulator.workload import Workload
@@ -98,9 +98,9 @@ def swf(
     first sequence.
     """
     from batchsched.lab.scenario import SwfSource
-    from batchsched.lab.simulation import draw_window_starts, read_swf
+    from batchsched.lab.simulation import draw_window_starts, read_swf_trace
 
-    read = read_swf(trace)
+    read = read_swf_trace(trace)
     rows = len(read.rows)
     if not rows:
         raise InvalidInput("has no job that ran: no line with a run time and processors", file=str(trace))
@@ -156,7 +156,7 @@ def philly(
     """Simulate Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
     from batchsched.api.crd.podgroup import DEFAULT_QUEUE
     from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PhillySource
-    from batchsched.lab.simulation import read_philly
+    from batchsched.lab.simulation import read_philly_trace
     from batchsched.simulator.philly import read_queues
 
     clusters = read_queues(queues) if queues else ()
@@ -166,7 +166,7 @@ def philly(
     source = PhillySource(
         trace=trace, first=_moment(first, "--first"), last=_moment(last, "--last"), teams=teams
     )
-    if not read_philly(source)[0]:
+    if not read_philly_trace(source)[0]:
         raise typer.BadParameter(
             "no job of the trace matches --queues, --first and --last; select more clusters "
             "or a longer period"
@@ -335,7 +335,7 @@ class SimulationPlan:
         """
         from batchsched.cli.outcomes import print_summary, write_simulation_report
         from batchsched.cli.session_input import print_warnings
-        from batchsched.lab.plan import Run
+        from batchsched.lab.plan import PlannedRun
         from batchsched.lab.scenario import ClusterSpec
         from batchsched.lab.scenario_checks import indistinct_policy_warnings
 
@@ -344,7 +344,7 @@ class SimulationPlan:
             _check_policies(profiles)
         print_warnings([f"warning: {line}" for line in indistinct_policy_warnings(profiles)])
         runs = [
-            Run(
+            PlannedRun(
                 workload=workload,
                 policy=named.name,
                 cluster=self.cluster or ClusterSpec(),
@@ -366,7 +366,7 @@ class SimulationPlan:
         print_summary(self.name, policies, output)
 
 
-def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list["Outcome"]:
+def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -> list["Outcome"]:
     """Execute runs with a progress bar; return their outcomes in the order of the runs.
 
     Args:
@@ -386,7 +386,7 @@ def _outcomes(runs: Sequence["Run"], drawn: str | None, processes: int) -> list[
     return [outcomes[index] for index in range(len(runs))]
 
 
-def _outcome(run: "Run", drawn: str | None) -> "Outcome":
+def _outcome(run: "PlannedRun", drawn: str | None) -> "Outcome":
     from batchsched.lab.simulation import simulate_run
 
     outcome = simulate_run(run)

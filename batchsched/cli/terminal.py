@@ -50,7 +50,7 @@ class ColorChoice(StrEnum):
 _color: ContextVar[ColorChoice] = ContextVar("color", default=ColorChoice.AUTO)
 
 
-def take_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorChoice]:
+def remove_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorChoice]:
     """Remove `--color WHEN` from the arguments of a command line, wherever it is, and return its value.
 
     Arguments after `--` are not options.

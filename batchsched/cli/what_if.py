@@ -18,7 +18,7 @@ from batchsched.cli.options import (
     ProfileName,
     Seed,
     check_files_exist,
-    check_options_of_cluster,
+    check_no_cluster_options,
 )
 from batchsched.cli.printing import console, placed_pods, print_data
 
@@ -99,7 +99,7 @@ def what_if(
     from batchsched.cli.session import run_what_if_sessions
 
     if cluster:
-        check_options_of_cluster(kubeconfig, context)
+        check_no_cluster_options(kubeconfig, context)
     before, after, gangs = run_what_if_sessions(
         ClusterAccess(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )

@@ -26,7 +26,7 @@ from batchsched.framework.nodes.pod_table import HostPort, host_ports
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import call_plugin, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import (
     SUCCESS,
@@ -81,7 +81,7 @@ class PipelineCandidateNodesDryRun:
         self._pod = pod
         self._table = table
         self._state = state
-        self._filters = [one for one in pipeline.filters if name_of(one) not in state.skip_filter]
+        self._filters = [one for one in pipeline.filters if plugin_name(one) not in state.skip_filter]
         self._counting = [one for one in self._filters if one in pipeline.moving]
         self._nodes_of_rows = np.asarray(self.nodes, np.int32)
         self._requested = table.requested[self._nodes_of_rows]
@@ -123,7 +123,7 @@ class PipelineCandidateNodesDryRun:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
             verdict = answers.checked_verdict(plugin, answer, len(view))
             for row in np.flatnonzero(fits & ~verdict.feasible_mask).tolist():
-                statuses[row] = verdict.status_at(row, name_of(plugin))
+                statuses[row] = verdict.status_at(row, plugin_name(plugin))
             fits &= verdict.feasible_mask
         return statuses
 
@@ -282,7 +282,7 @@ class PipelineNodeDryRun:
         self._undo.append((pod, come))
         handle = self._handle
         for plugin in handle.pipeline.prefilter_extensions:
-            if name_of(plugin) not in state.skip_filter:
+            if plugin_name(plugin) not in state.skip_filter:
                 point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
                 call_plugin(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
 
@@ -305,11 +305,11 @@ class PipelineNodeDryRun:
         """Call every Filter in order and return the first refusal, or Success."""
         view = self._handle.table.node_view(self._node)
         for plugin in self._handle.pipeline.filters:
-            if name_of(plugin) in state.skip_filter:
+            if plugin_name(plugin) in state.skip_filter:
                 continue
             verdict = call_plugin(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
             if verdict.refused.any():
-                return verdict.status_at(0, name_of(plugin))
+                return verdict.status_at(0, plugin_name(plugin))
         return SUCCESS
 
 
@@ -516,7 +516,7 @@ def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionH
     strangers = [key for key in answer.victims if key not in keys]
     if strangers:
         problem = f"expected victims on node {answer.node!r}; not there: {', '.join(strangers)}"
-        raise PluginError(name_of(plugin), "PostFilter", problem)
+        raise PluginError(plugin_name(plugin), "PostFilter", problem)
 
 
 def joined_reasons(status: Status) -> str:

@@ -44,7 +44,7 @@ class ReportSettings:
     descriptions: Mapping[str, str] | None = None
     conclusion: tuple[str, ...] = ()
 
-    def queue_facts(self) -> tuple[tuple[str, str], ...]:
+    def queue_names_row(self) -> tuple[tuple[str, str], ...]:
         """Return a line with the names of the queues, if no queue has settings that a table in the report shows."""
         if not self.queues or any(_queue_tables(self.queues)):
             return ()
@@ -60,7 +60,7 @@ NO_SETTINGS: Final = ReportSettings()
 """The settings of a report about runs with unknown input."""
 
 
-def settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
+def report_settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
     """Return what the report of a scenario states about its inputs: load, cluster, profiles and queues.
 
     Raises:

@@ -41,7 +41,7 @@ def size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
     return tuple(bounds)
 
 
-def size_class(units: int, bounds: Sequence[int]) -> str:
+def size_range_name(units: int, bounds: Sequence[int]) -> str:
     """Return the name of the size range that contains a gang of this size: 1, 2, 3–4, 5–8 and so on."""
     index = next(index for index, bound in enumerate(bounds) if units <= bound)
     lowest = bounds[index - 1] + 1 if index else min(bounds[0], 1)
@@ -97,7 +97,7 @@ def _sizes(runs: Sequence[RunColumns]) -> _Classes:
     unit = runs[0].unit if runs else "pods"
     return _Classes(
         f"gang size ({unit})",
-        tuple(size_class(bound, bounds) for bound in bounds),
+        tuple(size_range_name(bound, bounds) for bound in bounds),
         lambda run: np.searchsorted(np.asarray(bounds), run.units),
     )
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.api.core.node import Node
-from batchsched.lab.distributions import size_bounds, size_class
+from batchsched.lab.distributions import size_bounds, size_range_name
 from batchsched.lab.figure import (
     SERIES,
     Figure,
@@ -245,7 +245,7 @@ class BarGroups:
             return BarGroups(queues_with_colors(area), True, ())
         bounds = size_bounds(runs)[-SERIES:]
         unit = runs[0].unit if runs else GPUS
-        names = tuple(format_size(size_class(bound, bounds), unit) for bound in bounds)
+        names = tuple(format_size(size_range_name(bound, bounds), unit) for bound in bounds)
         return BarGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:

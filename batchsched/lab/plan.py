@@ -21,7 +21,7 @@ from batchsched.api.crd.validation import field_errors, suggest_name
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PolicyCase, Scenario, WorkloadSpec
+from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, Scenario, ScenarioPolicy, WorkloadSpec
 from batchsched.session.session import Session
 from batchsched.simulator.workload import Workload
 
@@ -31,7 +31,7 @@ _KEY_DIGITS: Final = 24
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """A planned run: one workload under one policy with one seed.
 
     Args:
@@ -111,7 +111,7 @@ class Run:
         return queue.model_copy(update={"spec": spec})
 
 
-def plan_runs(scenario: Scenario) -> tuple[Run, ...]:
+def plan_runs(scenario: Scenario) -> tuple[PlannedRun, ...]:
     """Return the runs of a scenario: every workload under every policy with every seed.
 
     They are ordered by workload, policy and seed.
@@ -119,10 +119,12 @@ def plan_runs(scenario: Scenario) -> tuple[Run, ...]:
     Raises:
       InvalidInput: A policy sets an unknown field of the profile, or a file cannot be read.
     """
-    return tuple(runs_of(scenario, scenario.policies, scenario.seeds))
+    return tuple(runs_of_policies(scenario, scenario.policies, scenario.seeds))
 
 
-def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[int]) -> Iterator[Run]:
+def runs_of_policies(
+    scenario: Scenario, policies: Sequence[ScenarioPolicy], seeds: Sequence[int]
+) -> Iterator[PlannedRun]:
     """Yield a run for each workload of a scenario with each of the given policies and seeds.
 
     Raises:
@@ -133,7 +135,7 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
         digests = {str(path): _digest(path) for path in _files(workload)}
         for policy, profile in zip(policies, profiles, strict=True):
             for seed in seeds:
-                yield Run(
+                yield PlannedRun(
                     workload=workload,
                     policy=policy.name,
                     cluster=scenario.cluster,
@@ -147,7 +149,7 @@ def runs_of(scenario: Scenario, policies: Sequence[PolicyCase], seeds: Sequence[
                 )
 
 
-def policy_profile(base: Mapping[str, Any], policy: PolicyCase) -> Profile:
+def policy_profile(base: Mapping[str, Any], policy: ScenarioPolicy) -> Profile:
     """Return the profile that a policy of a scenario uses: the base profile with the fields that the policy sets.
 
     Raises:

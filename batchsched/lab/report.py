@@ -100,7 +100,7 @@ def render_simulation(
             ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
             ("Cluster", describe_cluster(nodes)),
             *settings.facts,
-            *settings.queue_facts(),
+            *settings.queue_names_row(),
             ("Sessions", _by_policy({outcome.policy: outcome.result.sessions for outcome in outcomes})),
             ("Seed", str(outcomes[0].seed)),
             *_command_facts(settings),
@@ -249,7 +249,12 @@ def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSett
         title=title,
         conclusion=_conclude_workloads(parts),
         tables=tuple(_table(workload if several else "", policies) for workload, policies in parts.items()),
-        facts=(*_facts(outcomes, parts), *settings.facts, *settings.queue_facts(), *_command_facts(settings)),
+        facts=(
+            *_facts(outcomes, parts),
+            *settings.facts,
+            *settings.queue_names_row(),
+            *_command_facts(settings),
+        ),
         definitions=settings.tables(),
         legends=(
             LegendSection("Policies", policy_names, "policy"),

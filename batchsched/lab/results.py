@@ -28,7 +28,7 @@ from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import MEASURES, Outcome
-from batchsched.lab.plan import Run
+from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import Scenario
 from batchsched.lab.simulation import map_runs, simulate_run
 from batchsched.lab.workers import Workers
@@ -95,7 +95,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
     return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
 
 
-def relabel_result(source: Path | BytesIO, run: Run, labels: Mapping[str, Any]) -> bytes:
+def relabel_result(source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]) -> bytes:
     """Return a result file with the workload and policy names of a run, and with further columns (labels).
 
     Args:
@@ -165,7 +165,7 @@ class ResultFile:
       labels: Further columns of the file, by name, each with one row.
     """
 
-    run: Run
+    run: PlannedRun
     path: Path
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
@@ -192,7 +192,7 @@ def result_names(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def result_files(folder: Path, runs: Sequence[Run]) -> tuple[ResultFile, ...]:
+def result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, ...]:
     """Return the result file of each run of a plan, in the order of the plan."""
     names = result_names([run.key for run in runs])
     return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
@@ -215,7 +215,7 @@ def find_result(folder: Path, key: str) -> Path | None:
     return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
 
 
-def keep_planned_files(folder: Path, runs: Sequence[Run]) -> None:
+def move_unplanned_files_away(folder: Path, runs: Sequence[PlannedRun]) -> None:
     """Move all result files of other runs out of `runs/`, so that queries read only the runs of the plan.
 
     Files of other runs move to `earlier/`; those that a later plan contains return.
@@ -243,7 +243,7 @@ def _earlier_path(folder: Path, key: str) -> Path:
     return folder / EARLIER / f"{key}.parquet"
 
 
-def _has_names(path: Path, run: Run) -> bool:
+def _has_names(path: Path, run: PlannedRun) -> bool:
     try:
         names = pq.read_table(path, columns=["workload", "policy"]).to_pylist()
     except (pa.ArrowException, KeyError):
@@ -267,10 +267,10 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run], command: str = "") -> None:
+def write_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun], command: str = "") -> None:
     """Write the plan into the result folder: the scenario, its planned runs, and the command that repeats it.
 
-    Result files of other scenarios leave `runs/`, as described for `keep_planned_files`.
+    Result files of other scenarios leave `runs/`, as described for `move_unplanned_files_away`.
 
     Raises:
       OSError: The file cannot be written.
@@ -285,7 +285,7 @@ def write_plan(folder: Path, scenario: Scenario, runs: Sequence[Run], command: s
         ],
     }
     write_atomically(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
-    keep_planned_files(folder, runs)
+    move_unplanned_files_away(folder, runs)
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -415,7 +415,7 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
     return Fairness(resource, queues, times, held, requested, fair)
 
 
-def missing_runs(runs: Sequence[Run], folder: Path) -> tuple[Run, ...]:
+def missing_runs(runs: Sequence[PlannedRun], folder: Path) -> tuple[PlannedRun, ...]:
     """Return the runs of a plan that have no result file yet."""
     return tuple(file.run for file in result_files(folder, runs) if not file.path.exists())
 
@@ -427,7 +427,7 @@ def sort_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
 
 
 def execute_missing_runs(
-    runs: Sequence[Run], folder: Path, workers: Workers, progress: Progress | None = None
+    runs: Sequence[PlannedRun], folder: Path, workers: Workers, progress: Progress | None = None
 ) -> int:
     """Execute the runs of a plan that have no result file yet, and write each result as soon as its run ends.
 
@@ -498,7 +498,7 @@ def write_missing_files(
     return len(unknown_runs)
 
 
-def execute_run(run: Run) -> bytes:
+def execute_run(run: PlannedRun) -> bytes:
     """Execute a planned run, and return its outcome as the content of a Parquet file.
 
     Raises:

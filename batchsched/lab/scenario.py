@@ -157,7 +157,7 @@ class WorkloadSpec(StrictModel):
 SOURCES = ("swf", "philly", "generate", "manifests", "session")
 
 
-class PolicyCase(StrictModel):
+class ScenarioPolicy(StrictModel):
     """One policy of a scenario: the profile fields and the queue fields that this policy changes."""
 
     name: Name = Field(description="The name of the policy in results.")
@@ -259,7 +259,7 @@ class Scenario(StrictModel):
     )
     workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="The workloads.")
     profile: dict[str, Any] = Field(default={}, description="Fields of the profile that all policies share.")
-    policies: tuple[PolicyCase, ...] = Field(
+    policies: tuple[ScenarioPolicy, ...] = Field(
         min_length=1, description="The policies to compare; the first one is the baseline."
     )
     seeds: tuple[int, ...] = Field(
@@ -322,7 +322,7 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
         raise InvalidInput(f"expected {SCENARIO_KIND}, found {str(kind)!r}", file=str(path), field="kind")
     for place, value in changes:
         try:
-            content = with_value_at(content, place, value)
+            content = with_value_at_path(content, place, value)
         except InvalidInput as error:
             raise InvalidInput(error.message, file=str(path), object="--set", field=place) from error
     try:
@@ -386,7 +386,7 @@ def _queues_of_workload(workload: WorkloadSpec) -> dict[str, tuple[str, ...]]:
     return {}
 
 
-def with_value_at(content: Any, place: str, value: Any) -> Any:
+def with_value_at_path(content: Any, place: str, value: Any) -> Any:
     """Return a copy of nested mappings and lists in which the value at a dotted path is replaced.
 
     A list item is given by its name or index.
@@ -402,16 +402,18 @@ def with_value_at(content: Any, place: str, value: Any) -> Any:
         if index is None:
             names = [str(name) for name in map(_name_of, content) if name is not None]
             raise InvalidInput(f"there is no part {head!r}; {suggest_name(head, names)}", field=place)
-        inner = with_value_at(content[index], rest, value) if rest else value
+        inner = with_value_at_path(content[index], rest, value) if rest else value
         return [*content[:index], inner, *content[index + 1 :]]
     if content is None:
         content = {}
     if not isinstance(content, Mapping) or not head:
         raise InvalidInput(f"expected the path of a field, but {str(content)!r} has no fields", field=place)
-    return {**content, head: with_value_at(content.get(head), rest, value) if rest else value}
+    return {**content, head: with_value_at_path(content.get(head), rest, value) if rest else value}
 
 
-def policy_with_settings(policy: PolicyCase, settings: Mapping[str, str | float | bool]) -> PolicyCase:
+def policy_with_settings(
+    policy: ScenarioPolicy, settings: Mapping[str, str | float | bool]
+) -> ScenarioPolicy:
     """Return a copy of a policy with new values at some dotted paths, such as `profile.solver.guardSeconds`.
 
     Raises:
@@ -421,11 +423,11 @@ def policy_with_settings(policy: PolicyCase, settings: Mapping[str, str | float 
     for place, value in settings.items():
         if place.partition(".")[0] not in ("profile", "queues"):
             raise InvalidInput(f"expected profile.… or queues.…, found {place!r}", field="tune.parameters")
-        content = with_value_at(content, place, value)
-    return PolicyCase.model_validate(content)
+        content = with_value_at_path(content, place, value)
+    return ScenarioPolicy.model_validate(content)
 
 
-def value_at(content: Any, place: str) -> Any:
+def value_at_path(content: Any, place: str) -> Any:
     """Return the value at a dotted path in nested mappings, or None if there is none."""
     for name in place.split("."):
         content = content.get(name) if isinstance(content, Mapping) else None

@@ -10,11 +10,11 @@ from typing import Any
 from batchsched.api.crd.validation import suggest_name
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.plan import policy_profile, runs_of
+from batchsched.lab.plan import policy_profile, runs_of_policies
 from batchsched.lab.scenario import (
     ALL_NAMES,
-    PolicyCase,
     Scenario,
+    ScenarioPolicy,
     TuningParameter,
     policy_with_settings,
     queue_names,
@@ -70,7 +70,7 @@ def scenario_warnings(scenario: Scenario) -> tuple[str, ...]:
     )
 
 
-def _has_entitlements(scenario: Scenario, policy: PolicyCase) -> bool:
+def _has_entitlements(scenario: Scenario, policy: ScenarioPolicy) -> bool:
     """Return whether queues of a scenario have entitlements under one of its policies."""
     return any(ENTITLING & queue.spec.model_fields_set for queue in scenario.queues) or any(
         ENTITLING & fields.keys() for fields in policy.queues.values()
@@ -157,7 +157,7 @@ def _values_to_check(parameter: TuningParameter) -> list[str | float | bool]:
 
 
 def _problem_of(
-    scenario: Scenario, policy: PolicyCase, settings: Mapping[str, str | float | bool]
+    scenario: Scenario, policy: ScenarioPolicy, settings: Mapping[str, str | float | bool]
 ) -> InvalidInput | None:
     """Return why a policy cannot have these settings; None if it can."""
     try:
@@ -170,7 +170,7 @@ def _problem_of(
     return None
 
 
-def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
+def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
     """Check that the queues that a policy changes exist, as far as the scenario names all of them, and their fields.
 
     Raises:
@@ -182,5 +182,7 @@ def _check_queue_changes(scenario: Scenario, policy: PolicyCase) -> None:
             raise InvalidInput(f"there is no queue {name!r}; {suggest_name(name, sorted(all_queues))}")
     declared = {queue.name for queue in scenario.queues}
     changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, ALL_NAMES}}
-    run = next(runs_of(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1]))
+    run = next(
+        runs_of_policies(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1])
+    )
     run.changed_queues(())

@@ -23,7 +23,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
 from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import Outcome, measure_run
-from batchsched.lab.plan import Run
+from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import Workers
 from batchsched.record.cluster_files import SessionSettings, find_cluster_files
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 
 def map_runs(
-    function: Callable[[Run], Result], runs: Sequence[Run], workers: Workers
+    function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: Workers
 ) -> Iterator[tuple[int, Result]]:
     """Execute a function for each planned run in the workers; yield the index and the result of each finished call.
 
@@ -76,14 +76,14 @@ def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Re
             yield futures.pop(future), future.result()
 
 
-def simulate_run(run: Run) -> Outcome:
+def simulate_run(run: PlannedRun) -> Outcome:
     """Simulate a planned run of the lab, and return its outcome.
 
     Raises:
       InvalidInput: A file, a queue or an argument of a policy cannot be used.
     """
     started = time.process_time()
-    workload = workload_of(run)
+    workload = create_workload_of_run(run)
     settings = RunSettings(run.policy, run.seed, run.interval, max_gangs_per_session(run.profile))
     with infrequent_garbage_collection():
         result = simulate(workload, run.profile, settings)
@@ -149,7 +149,7 @@ def infrequent_garbage_collection() -> Iterator[None]:
 # Workloads
 
 
-def workload_of(run: Run) -> Workload:
+def create_workload_of_run(run: PlannedRun) -> Workload:
     """Create the workload of a planned run, with the changes that the run's policy makes to its queues.
 
     Raises:
@@ -167,7 +167,7 @@ def workload_of(run: Run) -> Workload:
     return replace(made, outages=draw_outages(cluster.nodes, between, repair, period, run.seed))
 
 
-def _named_source(run: Run) -> Workload:
+def _named_source(run: PlannedRun) -> Workload:
     """Create the workload of a run from its source; an error names the workload."""
     try:
         return _from_source(run)
@@ -178,10 +178,10 @@ def _named_source(run: Run) -> Workload:
         raise InvalidInput(error.message, object=place, field=error.field) from error
 
 
-def _from_source(run: Run) -> Workload:
+def _from_source(run: PlannedRun) -> Workload:
     spec, cluster, name = run.workload, run.cluster, run.workload.name
     if spec.swf is not None:
-        trace = read_swf(spec.swf.trace)
+        trace = read_swf_trace(spec.swf.trace)
         size = spec.swf.processors or trace.processors
         if not size:
             raise InvalidInput(
@@ -191,7 +191,7 @@ def _from_source(run: Run) -> Workload:
             )
         return swf.create_workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
     if spec.philly is not None:
-        rows, queue_of = read_philly(spec.philly)
+        rows, queue_of = read_philly_trace(spec.philly)
         window = rows_in_window(rows, spec.philly, run.seed)
         used = {row.queue for row in window}
         queues = {name: queue for name, queue in queue_of.items() if name in used}
@@ -206,7 +206,7 @@ def _from_source(run: Run) -> Workload:
     return _generate(spec, run)
 
 
-def _generate(spec: WorkloadSpec, run: Run) -> Workload:
+def _generate(spec: WorkloadSpec, run: PlannedRun) -> Workload:
     source = spec.generate
     assert source is not None  # a workload has exactly one source
     recipe = GeneratorSettings(
@@ -221,7 +221,7 @@ def _generate(spec: WorkloadSpec, run: Run) -> Workload:
     return generate_workload(recipe, run.seed)
 
 
-def read_philly(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
+def read_philly_trace(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
     """Return the jobs of a Philly trace, and a map from each virtual cluster of these jobs to a queue name.
 
     Raises:
@@ -281,7 +281,7 @@ def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4)
-def read_swf(path: Path) -> swf.SwfTrace:
+def read_swf_trace(path: Path) -> swf.SwfTrace:
     """Read a trace in the Standard Workload Format.
 
     The last traces are cached, so that the runs of a process share them.

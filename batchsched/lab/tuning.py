@@ -19,15 +19,15 @@ from typing import Any
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, Outcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
-from batchsched.lab.plan import runs_of
+from batchsched.lab.plan import runs_of_policies
 from batchsched.lab.results import read_outcome, write_missing_files
 from batchsched.lab.scenario import (
-    PolicyCase,
     Scenario,
+    ScenarioPolicy,
     Tuning,
     TuningParameter,
     policy_with_settings,
-    value_at,
+    value_at_path,
 )
 from batchsched.lab.scenario_checks import check_tuned_parameters
 from batchsched.lab.tuning_result_files import (
@@ -192,14 +192,14 @@ class _SearchRuns:
         self._done = 0
 
     def run_policies(
-        self, policies: Mapping[int, PolicyCase], stage: str, seeds: Sequence[int]
+        self, policies: Mapping[int, ScenarioPolicy], stage: str, seeds: Sequence[int]
     ) -> list[tuple[Outcome, ...]]:
         """Execute the missing runs of the tried policies, by the number of their setting; return the outcomes."""
         resources = self._resources
         files = [
             tuning_result_file(resources.folder, run, number, stage, self._columns(policy))
             for number, policy in policies.items()
-            for run in runs_of(self._scenario, [policy], seeds)
+            for run in runs_of_policies(self._scenario, [policy], seeds)
         ]
         write_missing_files(
             files,
@@ -212,17 +212,17 @@ class _SearchRuns:
         size = len(files) // len(policies)
         return [outcomes[first : first + size] for first in range(0, len(outcomes), size)]
 
-    def _columns(self, policy: PolicyCase) -> dict[str, Any]:
+    def _columns(self, policy: ScenarioPolicy) -> dict[str, Any]:
         """Return a column for each tuned parameter, with the value that the policy states."""
         content = policy.model_dump(mode="json", by_alias=True)
         return {
-            path: parameter_column(parameter, value_at(content, path))
+            path: parameter_column(parameter, value_at_path(content, path))
             for path, parameter in self._tuning.parameters.items()
         }
 
 
 def _search(
-    scenario: Scenario, tuning: Tuning, base: PolicyCase, search_runs: _SearchRuns
+    scenario: Scenario, tuning: Tuning, base: ScenarioPolicy, search_runs: _SearchRuns
 ) -> tuple[TriedSetting, ...]:
     import optuna
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from batchsched.lab.plan import Run
+from batchsched.lab.plan import PlannedRun
 from batchsched.lab.results import EARLIER, TRIALS, ResultFile
 from batchsched.lab.scenario import TuningParameter
 
@@ -22,7 +22,7 @@ HELD_OUT: Final = "held-out"
 
 
 def tuning_result_file(
-    folder: Path, run: Run, number: int, stage: str, parameters: Mapping[str, pa.Array]
+    folder: Path, run: PlannedRun, number: int, stage: str, parameters: Mapping[str, pa.Array]
 ) -> ResultFile:
     """Return the result file of a run of a search for parameters.
 

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any, Final, Protocol, TypeVar
 
 from batchsched.errors import InvalidInput, Unreachable
-from batchsched.runner.solver_processes import end_with_parent
+from batchsched.runner.solver_processes import exit_when_parent_ends
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -79,7 +79,7 @@ class InProcessWorkers:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=end_with_parent)
+    pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=exit_when_parent_ends)
     try:
         yield pool
     except BaseException:

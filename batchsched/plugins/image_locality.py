@@ -48,11 +48,11 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return images_of(pod), len(pod.spec.containers) + len(pod.spec.init_containers or ())
+        return images_of_pod(pod), len(pod.spec.containers) + len(pod.spec.init_containers or ())
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        names = images_of(pod.pod)
+        names = images_of_pod(pod.pod)
         spec = pod.pod.spec
         sources = len(spec.containers) + len(spec.init_containers or ())
         if nodes.table.release.counts_image_volumes:
@@ -62,7 +62,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
         return nodes.table.cached_value(key, lambda table: _score(table, names, most))[nodes.where]
 
 
-def images_of(pod: Pod) -> tuple[str, ...]:
+def images_of_pod(pod: Pod) -> tuple[str, ...]:
     """Return the names, with tags, of the images of a pod's containers and image volumes."""
     spec = pod.spec
     names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]

@@ -113,7 +113,7 @@ class VolumeRestrictions(
     @override
     def signature(self, pod: Pod) -> Hashable:
         volumes = pod.spec.volumes
-        return (disks_of(pod), claim_names(pod)) if volumes else ()
+        return (disks_of_pod(pod), claim_names(pod)) if volumes else ()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
@@ -127,7 +127,7 @@ class VolumeRestrictions(
         claims = _once_pod(pod.pod, nodes.table)
         uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
         conflicts = VolumeRestrictionState(
-            disks_of(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses
+            disks_of_pod(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses
         )
         state.write(CONFLICTS, conflicts)
         return ASK_FILTER if conflicts.disks or conflicts.uses else SKIP_FILTER
@@ -152,7 +152,7 @@ class VolumeRestrictions(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        disks = disks_of(pod.pod)
+        disks = disks_of_pod(pod.pod)
         claims = _once_pod(pod.pod, table)
         if not counts.any() or not (disks or claims):
             return True
@@ -186,7 +186,7 @@ class VolumeRestrictions(
         for candidate in batch.candidates:
             for claim in _once_pod(candidate.pod_class.pod, nodes.table):
                 by_claim.setdefault(claim, []).append(candidate.index)
-            for disk in dict.fromkeys(disks_of(candidate.pod_class.pod)):
+            for disk in dict.fromkeys(disks_of_pod(candidate.pod_class.pod)):
                 if not disk.shared:
                     by_disk.setdefault(disk.identity, []).append(candidate.index)
         rows = []
@@ -215,11 +215,11 @@ class VolumeRestrictions(
 
 def _let_go(pod: Pod, old: Pod, _new: None) -> Hint:
     shared = pod.namespace == old.namespace and not set(claim_names(pod)).isdisjoint(claim_names(old))
-    return Hint.queue_if(shared or _in_use(disks_of(pod), (old,)))
+    return Hint.queue_if(shared or _in_use(disks_of_pod(pod), (old,)))
 
 
 def _mounts_disks(pod: Pod, _old: None, _new: object) -> Hint:
-    return Hint.queue_if(bool(disks_of(pod)))
+    return Hint.queue_if(bool(disks_of_pod(pod)))
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
@@ -228,7 +228,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
     return Hint.queue_if(claim_key(new) in _claim_keys(pod))
 
 
-def disks_of(pod: Pod) -> tuple[Disk, ...]:
+def disks_of_pod(pod: Pod) -> tuple[Disk, ...]:
     """Return the disks that a pod mounts directly instead of through PersistentVolumeClaims.
 
     An RBD image has one entry for each monitor.
@@ -265,7 +265,7 @@ def _in_use(disks: Sequence[Disk], pods: Iterable[Pod]) -> bool:
     return any(
         disk.identity == mounted.identity and not (disk.shared and mounted.shared)
         for pod in pods
-        for mounted in disks_of(pod)
+        for mounted in disks_of_pod(pod)
         for disk in disks
     )
 

@@ -16,7 +16,7 @@ R = TypeVar("R")
 class PendingResult(Protocol[R_co]):
     """The result of a function that another process computes."""
 
-    def withdraw(self) -> bool:
+    def cancel_if_not_started(self) -> bool:
         """Return True if the function has not started; then it never starts."""
         ...
 
@@ -52,6 +52,6 @@ class SolverWorkers(Protocol):
         """The number of processes, with the process of the session."""
         ...
 
-    def share(self, value: object) -> SharedInput:
+    def share_input(self, value: object) -> SharedInput:
         """Share a picklable input with the processes. It replaces the one before."""
         ...

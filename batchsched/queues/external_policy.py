@@ -41,7 +41,7 @@ def load_policy(point: EntryPoint) -> Any:
     return policy
 
 
-def check_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
+def check_policy_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
     """Return the keys that a policy computed, as an array.
 
     Args:

@@ -22,7 +22,7 @@ from typing_extensions import override
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
 from batchsched.errors import InvalidInput
-from batchsched.queues.external_policy import check_keys, load_policy
+from batchsched.queues.external_policy import check_policy_keys, load_policy
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -91,7 +91,7 @@ def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntA
     Raises:
       PolicyError: the policy did not compute one number for each gang.
     """
-    keys = check_keys(policy, policy.key(gangs, now), len(gangs.arrival))
+    keys = check_policy_keys(policy, policy.key(gangs, now), len(gangs.arrival))
     return np.lexsort((gangs.arrival, keys))
 
 
@@ -462,7 +462,7 @@ class AutoOrder:
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the sort keys [G] that the chosen candidate gang order computes."""
         chosen = self._orders[self._chosen][1]
-        return check_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
+        return check_policy_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the share of the cluster that the chosen gang order keeps free for each gang [G]; 0 for none."""

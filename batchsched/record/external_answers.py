@@ -51,13 +51,13 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
         No extender is called, and no clock is read.
         """
-        return ExternalCalls(Transcript(self.extenders), PluginCallCounter(self.overdue))
+        return ExternalCalls(ExtenderTranscript(self.extenders), PluginCallCounter(self.overdue))
 
 
 NO_ANSWERS: Final = ExternalAnswers()
 
 
-class Transcript(Extenders):
+class ExtenderTranscript(Extenders):
     """A client of scheduler extenders that records each request with its response, or replays an earlier recording.
 
     Args:

@@ -45,7 +45,7 @@ class ChangedNodeCapacity:
         demand = _demand(places, self._free)
         return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)
 
-    def deduct(self, places: Places) -> None:
+    def deduct_requests(self, places: Places) -> None:
         """Subtract the requests of a gang's pods from the free capacity of their nodes."""
         for node, requests in _demand(places, self._free).items():
             self._free[node].subtract(requests)

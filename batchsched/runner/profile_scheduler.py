@@ -173,7 +173,7 @@ class ProfileScheduler:
             for change in changes:
                 if self._concerns(change.after if change.after is not None else change.before):
                     self.queue.apply_change(change, now)
-        self.queue.flush(now)
+        self.queue.flush_expired_entities(now)
 
     def _list(self, now: float) -> None:
         """Start with an empty queue and list all objects, since too many objects changed.
@@ -188,7 +188,7 @@ class ProfileScheduler:
         self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
         snapshot = self._cache.snapshot()
         waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
-        self.queue.add_all(snapshot.pod_groups, waiting, now)
+        self.queue.add_all_pods_and_groups(snapshot.pod_groups, waiting, now)
 
     def _concerns(self, changed_object: object) -> bool:
         """Return whether an object matters here; only pending pods of other schedulers do not."""
@@ -422,7 +422,7 @@ class ProfileScheduler:
             for pod, node in places:
                 unreserve_after_session(self.pipeline, pod, node, self.node_table)
             return False
-        changed.deduct(places)
+        changed.deduct_requests(places)
         return True
 
     def _assume_all(self, places: Places, now: float) -> bool:

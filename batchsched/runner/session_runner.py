@@ -29,7 +29,7 @@ from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
 from batchsched.ports.workers import SolverWorkers
-from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers, Transcript
+from batchsched.record.external_answers import NO_ANSWERS, ExtenderTranscript, ExternalAnswers
 from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
 
@@ -138,7 +138,7 @@ class SessionRunner:
         self.answers = NO_ANSWERS
         """The recorded answers of the last session."""
         self._extenders = shared_extender_client() if profile.extenders else None
-        self._transcript = Transcript((), self._extenders)
+        self._transcript = ExtenderTranscript((), self._extenders)
         self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
         self.outside = ExternalCalls(self._transcript, self._call_counter, workers)
         """The external calls of the plugins of a scheduler that follows the cluster."""

@@ -69,7 +69,7 @@ class SessionWindow:
         share_used = {
             namespace
             for namespace in session.gangs
-            if session.reaches_share(namespace, self.gangs / namespaces, max_specs / namespaces)
+            if session.has_selected_share(namespace, self.gangs / namespaces, max_specs / namespaces)
         }
         self.is_full = False
         while len(selected) < self.gangs and session.spec_count < max_specs:
@@ -78,7 +78,7 @@ class SessionWindow:
                 break
             selected[entity.identity] = entity
             session.count_gang(entity)
-            if session.reaches_share(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
+            if session.has_selected_share(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
                 share_used.add(entity.namespace)
         else:
             self.is_full = True
@@ -132,6 +132,6 @@ class _SelectedGangs:
         self.spec_count += len(specs) - before
         self.gangs[entity.namespace] += 1
 
-    def reaches_share(self, namespace: str, gangs: float, specs: float) -> bool:
+    def has_selected_share(self, namespace: str, gangs: float, specs: float) -> bool:
         """Return whether the session has at least `gangs` gangs, or `specs` different pod specs, of a namespace."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

@@ -57,7 +57,7 @@ class SolverProcesses(SolverWorkers):
         return self._count
 
     @override
-    def share(self, value: object) -> SharedInput:
+    def share_input(self, value: object) -> SharedInput:
         return _Shared(self, next(self._numbers), pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
     def submit(
@@ -143,7 +143,7 @@ class _Process:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._executor is None:
-            self._executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+            self._executor = ProcessPoolExecutor(1, get_context("spawn"), initializer=exit_when_parent_ends)
         return self._executor
 
 
@@ -170,7 +170,7 @@ class _Pending(PendingResult[R], Generic[R]):
         self._future, self._used = future, used
 
     @override
-    def withdraw(self) -> bool:
+    def cancel_if_not_started(self) -> bool:
         return self._future.cancel()
 
     @override
@@ -192,7 +192,7 @@ class _Pending(PendingResult[R], Generic[R]):
 # ------------------------------------------------------------------------------------ in the process
 
 
-def end_with_parent() -> None:
+def exit_when_parent_ends() -> None:
     """End this process when its parent has ended: a killed parent cannot stop its children."""
     # Only the parent handles Ctrl-C; otherwise each process would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -102,14 +102,14 @@ class ExplanationGate(Telemetry):
           OutdatedExplanationError: The explanation is no longer needed, or was interrupted too often.
         """
         for _ in range(MAX_INTERRUPTIONS):
-            self.wait_until_quiet()
+            self.wait_until_no_session_runs()
             try:
                 return decide_assignments(snapshot, profile, now, seed, self)
             except InterruptedDecisionError:
                 continue
         raise OutdatedExplanationError
 
-    def wait_until_quiet(self) -> None:
+    def wait_until_no_session_runs(self) -> None:
         """Block the thread of the explanation while a session or bindings are in progress.
 
         Raises:
@@ -266,7 +266,7 @@ class ExplanationWorker:
         result, defect = ExplanationResult.OUTDATED, None
         self._running = pending
         try:
-            self._gate.wait_until_quiet()
+            self._gate.wait_until_no_session_runs()
             verifier = self._verifier_of(pending.session)
             explained = verifier.explain_refusal(pending.refusal, ExplanationBudget(MAX_WORK_PER_GANG))
             result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
@@ -282,7 +282,9 @@ class ExplanationWorker:
         if self._verifier is None or self._session is not session:
             gate = self._gate
             self._session = session
-            self._verifier = RefusalVerifier(session.decided, gate.decide_again, gate.wait_until_quiet)
+            self._verifier = RefusalVerifier(
+                session.decided, gate.decide_again, gate.wait_until_no_session_runs
+            )
         return self._verifier
 
     def _is_current(self) -> bool:

@@ -109,7 +109,7 @@ def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
 
 
 @dataclass(slots=True)
-class WhatIf:
+class WhatIfCluster:
     """Adds the objects of manifest files to the state that was listed from a live cluster. Nothing is written there.
 
     Args:

@@ -29,7 +29,7 @@ from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIf, addition_sort_key, list_set_aside
+from batchsched.scheduler.live_snapshot import WhatIfCluster, addition_sort_key, list_set_aside
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class OfflineCluster:
         self._add(documents)
 
     def _add(self, documents: Sequence[Document]) -> None:
-        supposed = WhatIf(
+        supposed = WhatIfCluster(
             self.service, self.settings.profile.scheduler_name, self.settings.now, adopts_pods=False
         )
         for document in sorted(documents, key=addition_sort_key):

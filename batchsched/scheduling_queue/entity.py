@@ -70,7 +70,7 @@ MOVES: Final = {
 """(from, to) → condition. Other moves are illegal."""
 
 
-def check_move(start: QueueState, end: QueueState) -> None:
+def check_state_change(start: QueueState, end: QueueState) -> None:
     """Check that a gang or single pod in the scheduling queue may change from one state to another.
 
     Raises:

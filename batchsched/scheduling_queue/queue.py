@@ -23,7 +23,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.active import ActiveQueue
 from batchsched.scheduling_queue.backoff import BackoffQueue, is_in_backoff
-from batchsched.scheduling_queue.entity import Entity, QueueState, check_move
+from batchsched.scheduling_queue.entity import Entity, QueueState, check_state_change
 from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
@@ -203,7 +203,7 @@ class SchedulingQueue:
         if before is not None or placed:
             self.process_object_change(EventResource.ASSIGNED_POD, before, after, now)
 
-    def add_all(self, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
+    def add_all_pods_and_groups(self, groups: Iterable[PodGroup], pending: Iterable[Pod], now: float) -> None:
         """Add all PodGroups and all pending pods of a cluster to an empty queue."""
         for group in groups:
             self.put_group(group, now)
@@ -301,7 +301,7 @@ class SchedulingQueue:
             # An entity in flight is retried after its cycle, because the event helps unconditionally.
             self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
-    def flush(self, now: float) -> None:
+    def flush_expired_entities(self, now: float) -> None:
         """Move gangs and single pods with expired backoff to the active queue. Call this method once a second.
 
         Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and the
@@ -442,7 +442,7 @@ class SchedulingQueue:
           PluginError: the QueueSort plugin raised.
         """
         if entity.place is not place:
-            check_move(entity.place, place)
+            check_state_change(entity.place, place)
         # Plugin code comes first: if it raises, nothing has changed yet.
         key = self._key(entity) if place in (QueueState.ACTIVE, QueueState.BACKOFF) else None
         self._active.remove(entity)

@@ -22,7 +22,7 @@ from batchsched.framework.events import (
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import call_plugin, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.scheduling_queue.in_flight import ObjectEvent
 
@@ -102,7 +102,7 @@ def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
     plugins: set[str] = set()
     if refusal.reason in SHORT_OF_NODES:
         judging = (*pipeline.prefilters, *pipeline.filters, *pipeline.reserves, *pipeline.permits)
-        plugins.update(map(name_of, judging))
+        plugins.update(map(plugin_name, judging))
         if pipeline.extenders:
             plugins.add(EXTENDERS)
     if refusal.reason in HELPS or not plugins:
@@ -125,7 +125,7 @@ class QueueingHints:
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._registered = {name_of(plugin): _registered(plugin) for plugin in pipeline.plugins}
+        self._registered = {plugin_name(plugin): _registered(plugin) for plugin in pipeline.plugins}
         self._hints_by_event: dict[tuple[str, ClusterEvent], tuple[HintFunction | None, ...]] = {}
         self.faults: Counter[str] = Counter()
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
@@ -180,5 +180,5 @@ def _registered(plugin: object) -> tuple[ClusterEventWithHint, ...]:
     answer: object = call_plugin(plugin, "EventsToRegister", plugin.events_to_register)
     if not isinstance(answer, Sequence) or not all(isinstance(item, ClusterEventWithHint) for item in answer):
         problem = f"expected a sequence of ClusterEventWithHint, got {type(answer).__name__}"
-        raise PluginError(name_of(plugin), "EventsToRegister", problem)
+        raise PluginError(plugin_name(plugin), "EventsToRegister", problem)
     return tuple(answer)

@@ -10,7 +10,7 @@ from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 
 @dataclass(slots=True, eq=False)
-class TemplateEntities:
+class EntitiesOfTemplate:
     """The unschedulable gangs and single pods that have pods of one template, with an example of these pods."""
 
     pod: Pod
@@ -26,7 +26,7 @@ class UnschedulableEntities:
 
     def __init__(self, hints: QueueingHints) -> None:
         self._hints = hints
-        self._refused: dict[str, dict[bytes, TemplateEntities]] = {}
+        self._refused: dict[str, dict[bytes, EntitiesOfTemplate]] = {}
         self._filed: dict[str, tuple[Entity, tuple[str, ...], tuple[bytes, ...]]] = {}
         # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
@@ -40,7 +40,7 @@ class UnschedulableEntities:
         for plugin in entity.blocking_plugins:
             by_template = self._refused.setdefault(plugin, {})
             for template, pod in templates.items():
-                by_template.setdefault(template, TemplateEntities(pod)).entities[entity.identity] = entity
+                by_template.setdefault(template, EntitiesOfTemplate(pod)).entities[entity.identity] = entity
 
     def remove(self, entity: Entity) -> None:
         """Remove a gang or single pod from the index, if the index contains it."""

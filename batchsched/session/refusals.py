@@ -13,7 +13,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.ports.external import Telemetry
 from batchsched.queues.tree import NO_USER
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
@@ -312,7 +312,7 @@ def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
 
     def explain_greedy_result() -> Refusal:
-        formulation = formulate(context, [gang], gang.created)
+        formulation = formulate_problem(context, [gang], gang.created)
         return refusal_of_only_gang(context, formulation, solve_greedy(formulation.problem))
 
     return _explain_safely(gang.key, explain_greedy_result)

@@ -56,7 +56,7 @@ class HeadReservation:
         self.free = remaining
         return True
 
-    def capacity_beside_head(self) -> IntArray:
+    def capacity_left_by_head(self) -> IntArray:
         """Return the resources [N, R] that the gang with the reserved start leaves free at that time.
 
         Using them does not delay the head.
@@ -109,7 +109,7 @@ def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
     return cached[1]
 
 
-def free_beside_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
+def free_resources_without_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
     """Return the free resources [N, R], less the requests of nominated pods that are not in the node table."""
     free = tables.free_resources()
     for pod, node in held:
@@ -144,7 +144,7 @@ def compute_reservation(
     runs += starting
     # Gangs without a known end never free their room, so that a start announced from the others is never too early.
     runs = sorted((run for run in runs if math.isfinite(run.end)), key=lambda run: run.end)
-    free = free_beside_nominated_pods(tables, held)
+    free = free_resources_without_nominated_pods(tables, held)
     for run in starting:
         np.subtract.at(free, run.nodes, run.requests)
     problem = problem_at_later_time(context, gang)
@@ -278,7 +278,7 @@ class ReservationRules:
         """Return True if the decision is to state the reserved start of a gang."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
-    def is_kept(self, members: PodGroupState) -> bool:
+    def has_kept_reservation(self, members: PodGroupState) -> bool:
         """Return True if an earlier decision stated a reserved start for the gang that must not be delayed."""
         return self.slowdown is not None and members.key in self.before
 
@@ -305,7 +305,7 @@ class ReservationRules:
         moved = {
             index
             for index, members in enumerate(line.members)
-            if self.is_kept(members) or members.identity in nominated
+            if self.has_kept_reservation(members) or members.identity in nominated
         }
         if not moved:
             return line, turns
@@ -391,11 +391,11 @@ class ReservedHead:
         ends = (tables.running_gang(members).end for members in tables.running.values())
         if context.profile.backfill == "none" or not (rules.before or any(map(math.isfinite, ends))):
             return None
-        available = free_beside_nominated_pods(tables, held)
+        available = free_resources_without_nominated_pods(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
-        waiting.sort(key=lambda gang: (gang.tier, not rules.is_kept(gang.members)))
+        waiting.sort(key=lambda gang: (gang.tier, not rules.has_kept_reservation(gang.members)))
         starts, fitting = PresumedPlacements(context, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
@@ -430,7 +430,7 @@ class ReservedHead:
                 )
         return None
 
-    def restricts(self, gang: PendingGang) -> bool:
+    def restricts_gang(self, gang: PendingGang) -> bool:
         """Return True if a gang may only use resources that the gang with the reserved start does not need."""
         if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
             return False
@@ -445,12 +445,12 @@ class ReservedHead:
 
         They apply to gangs that would still run then.
         """
-        bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts(gang)]
+        bounded = [number for number, gang in enumerate(formulation.gangs) if self.restricts_gang(gang)]
         problem = formulation.problem
         classes = np.flatnonzero(np.isin(problem.classes.gang, bounded))
         if not len(classes):
             return formulation
-        beside_head = self.reservation.capacity_beside_head()
+        beside_head = self.reservation.capacity_left_by_head()
         rows = []
         for resource in np.flatnonzero(self.reservation.problem.classes.demand.any(axis=0)).tolist():
             asking = classes[problem.classes.demand[classes, resource] > 0]
@@ -494,7 +494,7 @@ class ReservedHead:
           placement: the gang.
           leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
         """
-        if not self.restricts(placement.gang):
+        if not self.restricts_gang(placement.gang):
             self.deduct_placements((placement,))
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)

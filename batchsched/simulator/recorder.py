@@ -88,7 +88,7 @@ class UsageRecorder:
             self._queue_rows[now, queue] = (tuple(allocated), tuple(requested))
         self._changed_queues.clear()
 
-    def series(self) -> ClusterSeries:
+    def cluster_series(self) -> ClusterSeries:
         """Return the recorded samples of the whole cluster, one column for each quantity."""
         width = len(self.resources)
         waiting, running, *amounts = (

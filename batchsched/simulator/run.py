@@ -116,7 +116,7 @@ class _Run:
             workload=self._workload.name,
             policy=self._settings.policy,
             gangs=tuple(gang.to_record() for gang in cluster.gangs),
-            series=cluster.recorder.series(),
+            series=cluster.recorder.cluster_series(),
             sessions=self._sessions,
             mean_gap=self._gaps / max(1, self._sessions),
             worst_gap=self._worst_gap,

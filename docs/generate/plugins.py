@@ -15,7 +15,7 @@ from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.events import Action, action_name
 from batchsched.framework.interface import EnqueueExtensionsPlugin
 from batchsched.framework.runtime.deadline import is_builtin
-from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.runtime.registry import load_plugin_classes
 from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.traits import PlacementEffect, traits_of
@@ -64,7 +64,7 @@ _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def plugins() -> str:
     """Return the page of plugins: the description, extension points, events and arguments of each."""
-    ours = {name_of(one): one for one in load_plugin_classes() if is_builtin(one)}
+    ours = {plugin_name(one): one for one in load_plugin_classes() if is_builtin(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 

@@ -16,7 +16,7 @@ from batchsched.config.schema import Profile
 from batchsched.podgrouper.configured_rules import owner_kinds
 from batchsched.podgrouper.rules import OWNERS, read_gang_needs
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIf
+from batchsched.scheduler.live_snapshot import WhatIfCluster
 from batchsched.session.session import decide
 from tests.service.town import Clock
 
@@ -71,7 +71,7 @@ def custom(kind: str, name: str, **spec: Any) -> dict[str, Any]:
 def snapshot_of(folder: Path, *objects: dict[str, Any]) -> Snapshot:
     """Return a cluster with objects, and with the pods that controllers would create for them."""
     nowhere: Any = None
-    supposed = WhatIf(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
+    supposed = WhatIfCluster(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(objects), "utf-8")
     supposed.add_files([file])

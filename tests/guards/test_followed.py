@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import USER_LABEL, Pod
 from batchsched.api.decision import to_json
-from batchsched.session.gangs.queue_limits import measure_limits
+from batchsched.session.gangs.queue_limits import compute_remaining_limits
 from batchsched.session.queue_report import report_queues
 from batchsched.session.session import Session
 from tests.guards.cases import PROFILES, busy
@@ -67,7 +67,7 @@ def tables(session: Session) -> dict[str, Any]:
     """Return what a session knows: what nodes hold, each gang's pods, and what the limits of queues leave."""
     known = session.tables
     known.refresh()
-    limits = measure_limits(known, SCHEDULER)
+    limits = compute_remaining_limits(known, SCHEDULER)
     # A session may know resources that no object names any more.
     columns = [
         at for at, name in enumerate(known.node_table.resources) if known.node_table.allocatable[:, at].any()

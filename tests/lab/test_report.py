@@ -10,7 +10,7 @@ from plotly import graph_objects as go
 
 from batchsched.api.decision import Refusal
 from batchsched.config.schema import Profile
-from batchsched.lab.definitions import ReportSettings, settings_of_scenario
+from batchsched.lab.definitions import ReportSettings, report_settings_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
@@ -49,7 +49,7 @@ def simulation_page(outcomes, settings=None):
 
 
 def sweep_page(outcomes, **more):
-    settings = settings_of_scenario(scenario(), "batchsched lab run small.yaml")
+    settings = report_settings_of_scenario(scenario(), "batchsched lab run small.yaml")
     return render_sweep("small", outcomes, settings, **more)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.scenario import load_scenario, unknown_queue_warnings, with_value_at
+from batchsched.lab.scenario import load_scenario, unknown_queue_warnings, with_value_at_path
 from tests.lab.scenarios import scenario, stated, written
 
 
@@ -75,14 +75,14 @@ def test_changes_reach_parts_of_lists_by_name_and_by_number(tmp_path):
 
 def test_a_change_does_not_modify_the_original():
     before = stated()
-    assert with_value_at(before, "queues.a.spec.weight", 3)["queues"][0]["spec"]["weight"] == 3
+    assert with_value_at_path(before, "queues.a.spec.weight", 3)["queues"][0]["spec"]["weight"] == 3
     assert before == stated()
 
 
 @pytest.mark.parametrize("place", ["workloads.absent.generate", "name.first", "seeds..x"])
 def test_a_change_of_a_missing_path_is_refused(place):
     with pytest.raises(InvalidInput):
-        with_value_at(stated(), place, 1)
+        with_value_at_path(stated(), place, 1)
 
 
 @pytest.mark.parametrize(

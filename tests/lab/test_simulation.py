@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.plan import Run, plan_runs
+from batchsched.lab.plan import PlannedRun, plan_runs
 from batchsched.lab.scenario import (
     ClusterSpec,
     Failures,
@@ -16,7 +16,13 @@ from batchsched.lab.scenario import (
     WorkloadSpec,
     load_scenario,
 )
-from batchsched.lab.simulation import draw_window_starts, map_runs, rows_in_window, simulate_run, workload_of
+from batchsched.lab.simulation import (
+    create_workload_of_run,
+    draw_window_starts,
+    map_runs,
+    rows_in_window,
+    simulate_run,
+)
 from batchsched.lab.workers import open_workers
 from tests.lab.scenarios import written
 
@@ -31,7 +37,7 @@ PHILLY = "timestamp,duration,num_gpus,cluster\n" + "".join(
 
 def run_of(policy, cluster=CLUSTER):
     profile = Profile.model_validate({"selection": "ordered", "backfill": "easy", "policy": {"name": policy}})
-    return Run(workload=GENERATED, policy=policy, cluster=cluster, profile=profile, seed=3)
+    return PlannedRun(workload=GENERATED, policy=policy, cluster=cluster, profile=profile, seed=3)
 
 
 def results(processes, *policies):
@@ -82,16 +88,16 @@ def test_gangs_outlive_failures_of_their_nodes():
     failing = CLUSTER.model_copy(update={"failures": Failures(hours_between=40, hours_to_repair=1)})
     run = run_of("fcfs", failing)
     result = simulate_run(run).result
-    assert workload_of(run_of("fcfs")).outages == ()
-    assert len(workload_of(run).outages) == result.failures > 0
+    assert create_workload_of_run(run_of("fcfs")).outages == ()
+    assert len(create_workload_of_run(run).outages) == result.failures > 0
     assert result.metrics().unfinished == 0
     assert sum(gang.restarts for gang in result.gangs) > 0
 
 
 def test_a_prepared_workload_is_used_under_the_name_of_the_run():
-    prepared = workload_of(run_of("fcfs"))
+    prepared = create_workload_of_run(run_of("fcfs"))
     named = replace(run_of("fcfs"), workload=WorkloadSpec.model_construct(name="x" * 100), prepared=prepared)
-    assert workload_of(named) == replace(prepared, name="x" * 100)
+    assert create_workload_of_run(named) == replace(prepared, name="x" * 100)
 
 
 # Sources of workloads
@@ -101,7 +107,7 @@ def made(tmp_path, source, **more):
     tmp_path.joinpath("t.swf").write_text(SWF)
     tmp_path.joinpath("p.csv").write_text(PHILLY)
     path = written(tmp_path / "s.yaml", workloads=[{"name": "w", **source}], queues=[], **more)
-    return [workload_of(run) for run in plan_runs(load_scenario(path)) if run.policy == "fcfs"]
+    return [create_workload_of_run(run) for run in plan_runs(load_scenario(path)) if run.policy == "fcfs"]
 
 
 def test_a_trace_without_a_window_is_the_same_for_every_seed(tmp_path):
@@ -169,7 +175,7 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
 
 def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):
     path = written(tmp_path / "s.yaml", queues=[{"metadata": {"name": "a"}, "spec": {"weight": 2.0}}])
-    cluster = workload_of(plan_runs(load_scenario(path))[0]).cluster
+    cluster = create_workload_of_run(plan_runs(load_scenario(path))[0]).cluster
     assert {queue.name: queue.spec.weight for queue in cluster.queues} == {"a": 2.0, "b": 1.0}
 
 

@@ -19,7 +19,7 @@ from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import cluster_view, pod_counts
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder
-from batchsched.session.gangs.queue_limits import measure_limits, usage_by_queue
+from batchsched.session.gangs.queue_limits import compute_remaining_limits, usage_by_queue
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.problem import UNLIMITED
 from batchsched.state.cluster_state import ClusterState
@@ -129,7 +129,7 @@ def by_rule(drawn: Any) -> Usage:
 
 
 def in_limits(tables: SessionTables) -> Usage:
-    limits = measure_limits(tables, "batchsched")
+    limits = compute_remaining_limits(tables, "batchsched")
     column = tables.node_table.column
     assert (limits.remaining >= 0).all()
     free = {limit.name: limits.remaining_amounts[row] for row, limit in enumerate(limits.limits)}

@@ -15,7 +15,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import EventResource, events_of_change
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.status import Code
 from batchsched.plugins.default_preemption import DefaultPreemption
 from batchsched.plugins.gang_scheduling import GangScheduling
@@ -300,7 +300,7 @@ def test_a_new_member_or_a_lower_minimum_requeues_a_pod_refused_by_gang_scheduli
 def test_every_plugin_that_may_refuse_registers_its_events():
     points = ("preenqueue", "prefilter", "filter", "reserve", "permit")
     silent = [
-        name_of(one)
+        plugin_name(one)
         for one in standard_pipeline().plugins
         if any(hasattr(one, point) for point in points) and not hasattr(one, "events_to_register")
     ]

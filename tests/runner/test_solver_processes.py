@@ -45,11 +45,11 @@ def children() -> list[psutil.Process]:
 
 
 def test_a_process_has_the_last_shared_input_and_starts_with_its_first_function(processes: SolverProcesses):
-    first = processes.share(10)
+    first = processes.share_input(10)
     assert children() == []
     assert first.submit(add, 1).wait(SECONDS) == 11
     process = children()
-    second = processes.share(20)
+    second = processes.share_input(20)
     assert second.submit(add, 1).wait(SECONDS) == 21
     assert first.submit(add, 2).wait(SECONDS) == 12
     assert [one.pid for one in children()] == [one.pid for one in process]
@@ -57,13 +57,13 @@ def test_a_process_has_the_last_shared_input_and_starts_with_its_first_function(
 
 def test_an_error_of_a_function_is_raised(processes: SolverProcesses):
     with pytest.raises(ZeroDivisionError):
-        processes.share(1).submit(fail, 1).wait(SECONDS)
+        processes.share_input(1).submit(fail, 1).wait(SECONDS)
 
 
 def test_a_lost_process_gives_no_result_and_is_replaced_a_few_times(
     processes: SolverProcesses, caplog: pytest.LogCaptureFixture
 ):
-    shared = processes.share(1)
+    shared = processes.share_input(1)
     for _ in range(MAX_LOSSES + 1):
         assert shared.submit(end, 1).wait(SECONDS) is None
         assert shared.submit(add, 1).wait(SECONDS) == 2, "only losses in a row count"
@@ -75,18 +75,18 @@ def test_a_lost_process_gives_no_result_and_is_replaced_a_few_times(
 
 
 def test_a_function_that_is_not_finished_in_its_time_is_killed(processes: SolverProcesses):
-    shared = processes.share(1000.0)
+    shared = processes.share_input(1000.0)
     pending = shared.submit(wait, 0)
     assert pending.wait(5.0) is None
     assert pending.wait(SECONDS) is None
-    assert processes.share(1).submit(add, 1).wait(SECONDS) == 2
+    assert processes.share_input(1).submit(add, 1).wait(SECONDS) == 2
 
 
 def test_a_function_that_has_not_started_is_withdrawn(processes: SolverProcesses):
-    shared = processes.share(1.0)
+    shared = processes.share_input(1.0)
     first, second = shared.submit(wait, 0), shared.submit(wait, 0)
-    assert second.withdraw()
-    assert not first.withdraw()
+    assert second.cancel_if_not_started()
+    assert not first.cancel_if_not_started()
     assert first.wait(SECONDS) == 1.0
 
 
@@ -122,7 +122,7 @@ def test_the_processes_end_when_their_parent_is_killed():
         "import time;"
         "from batchsched.runner.solver_processes import SolverProcesses;"
         "from tests.runner.process_functions import add;"
-        "print(SolverProcesses(2).share(1).submit(add, 1).wait(60), flush=True);"
+        "print(SolverProcesses(2).share_input(1).submit(add, 1).wait(60), flush=True);"
         "time.sleep(60)"
     )
     parent = subprocess.Popen(
@@ -174,7 +174,7 @@ def test_a_recorded_session_of_two_processes_states_them_and_repeats_without_any
 def test_processes_that_no_profile_uses_any_more_are_ended():
     unused, used = shared_solver_processes(4), shared_solver_processes(3)
     assert unused is not None
-    assert unused.share(1).submit(add, 1).wait(SECONDS) == 2
+    assert unused.share_input(1).submit(add, 1).wait(SECONDS) == 2
     (process,) = children()
     close_unused_solver_processes([profile(solver={"workers": 3}), profile()])
     process.wait(SECONDS)

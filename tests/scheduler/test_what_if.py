@@ -10,7 +10,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.scheduler import live_snapshot
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIf
+from batchsched.scheduler.live_snapshot import WhatIfCluster
 from tests.podgrouper.owners import (
     TEMPLATE,
     clique,
@@ -32,9 +32,9 @@ NOW = 1_767_603_600.0
 def suppose(tmp_path):
     """Suppose that some objects were made in an empty cluster."""
 
-    def put(*manifests: dict[str, Any]) -> WhatIf:
+    def put(*manifests: dict[str, Any]) -> WhatIfCluster:
         nowhere: Any = None
-        supposed = WhatIf(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
+        supposed = WhatIfCluster(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
         file = tmp_path / "objects.json"
         file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": manifests}))
         supposed.add_files([file])

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from batchsched.errors import IllegalMove
-from batchsched.scheduling_queue.entity import MOVES, Entity, QueueState, check_move, template_digest
+from batchsched.scheduling_queue.entity import MOVES, Entity, QueueState, check_state_change, template_digest
 from tests.scheduling_queue.entities import pod
 
 
@@ -34,8 +34,8 @@ def test_every_state_can_be_entered_and_left():
 
 
 def test_move_that_is_not_in_the_table_is_illegal():
-    check_move(QueueState.ACTIVE, QueueState.IN_FLIGHT)
+    check_state_change(QueueState.ACTIVE, QueueState.IN_FLIGHT)
     with pytest.raises(
         IllegalMove, match="an entity in state Gated of the scheduling queue cannot become In flight"
     ):
-        check_move(QueueState.GATED, QueueState.IN_FLIGHT)
+        check_state_change(QueueState.GATED, QueueState.IN_FLIGHT)

@@ -131,7 +131,7 @@ def test_backoff_doubles_with_each_refusal_and_ends_with_a_whole_second():
         refused(made, entity, now)
         while entity.place is QueueState.BACKOFF:
             now += 0.5
-            made.flush(now)
+            made.flush_expired_entities(now)
         waits.append(now - began)
     assert waits == [1.5, 3.0, 5.0, 9.0, 11.0, 11.0]
     assert made.moved_pod_counts()["active", "BackoffComplete"] == 6
@@ -147,7 +147,7 @@ def test_errors_are_counted_apart_and_reset_by_the_next_refusal():
         entity = popped(made, 0.0)
     made.add_unschedulable(entity, (), 0.0)
     assert (entity.place, entity.errors, entity.refusals) == (QueueState.BACKOFF, 1, 3)
-    made.flush(2.0)
+    made.flush_expired_entities(2.0)
     assert entity.place is QueueState.ACTIVE
     refused(made, popped(made, 2.0), 2.0)
     assert (entity.errors, entity.refusals) == (0, 4)
@@ -171,9 +171,9 @@ def test_unschedulable_entity_is_retried_after_five_minutes():
     made = queue(ADDED)
     (entity,) = waiting(made, pod("p"))
     for now in range(0, 301, 10):
-        made.flush(float(now))
+        made.flush_expired_entities(float(now))
     assert place(made, "p") is QueueState.UNSCHEDULABLE
-    made.flush(330.0)
+    made.flush_expired_entities(330.0)
     assert entity.place is QueueState.ACTIVE
     assert made.moved_pod_counts()["active", "UnschedulableTimeout"] == 1
 
@@ -183,7 +183,7 @@ def test_gated_pod_is_not_popped_until_its_gates_are_removed():
     made.add_pod(pod("p", schedulingGates=GATES), 0.0)
     assert made.pending_pod_counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
     made.process_object_change(EventResource.NODE, None, node("n"), 1.0)
-    made.flush(1000.0)
+    made.flush_expired_entities(1000.0)
     assert made.pop(1000.0) is None
     made.update_pod(pod("p"), 1001.0)
     assert popped(made, 1001.0).identity == "pod/default/p"
@@ -423,9 +423,9 @@ def test_gang_is_retried_when_its_wait_for_a_preferred_level_ends():
     made.put_group(group("g", 1, topology=topology), 0.0)  # created in 1970
     (entity,) = waiting(made, pod("p", "g"))
     for now in range(0, 100, 10):
-        made.flush(float(now))
+        made.flush_expired_entities(float(now))
     assert place(made, "default/g") is QueueState.UNSCHEDULABLE
     for now in range(100, 131, 10):
-        made.flush(float(now))
+        made.flush_expired_entities(float(now))
     assert entity.place is QueueState.ACTIVE
     assert made.moved_pod_counts()["active", "PreferredWaitEnded"] == 1

@@ -174,7 +174,7 @@ class Trial:
     def step(self) -> None:
         self.now += self.random.choice((0.0, 0.1, 0.7))
         often = [self.pop, self.end, self.node] * 3 + [self.add] * 2
-        self.random.choice([*often, self.pod_left, self.update, self.delete, self.flush])()
+        self.random.choice([*often, self.pod_left, self.update, self.delete, self.flush_expired_entities])()
 
     def add(self) -> None:
         self._names += 1
@@ -272,8 +272,8 @@ class Trial:
         if not known.pods and known.place != "in flight":
             del self.model.known[gang_identity(old)]
 
-    def flush(self) -> None:
-        self.queue.flush(self.now)
+    def flush_expired_entities(self) -> None:
+        self.queue.flush_expired_entities(self.now)
 
     def check(self) -> None:
         """Every entity is in the state of the model, and none is missing."""
@@ -309,8 +309,8 @@ def test_every_ungated_entity_is_retried_within_six_minutes(seed):
         for identity, one in trial.model.known.items()
         if not all(each.spec.scheduling_gates for each in one.pods.values()) and one.pods
     }
-    trial.queue.flush(trial.now + 301)
-    trial.queue.flush(trial.now + 331)
+    trial.queue.flush_expired_entities(trial.now + 301)
+    trial.queue.flush_expired_entities(trial.now + 331)
     popped = set()
     while (following := trial.queue.pop(trial.now + 331)) is not None:
         popped.add(following.identity)

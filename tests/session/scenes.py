@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import NoTelemetry
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.selection.joint import JointSelection
 from batchsched.session.selection.selection_run import SelectionRun
@@ -31,14 +31,14 @@ class Inside:
         return admitted
 
     def formulation(self, *names: str) -> Formulation:
-        return formulate(self.context, [self.gang(name) for name in names], 0.0)
+        return formulate_problem(self.context, [self.gang(name) for name in names], 0.0)
 
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
         pending = self.run.tables.pending_gangs
         nominated = NominatedPods(self.run.tables, self.run.resting)
         gangs = JointSelection(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
-        return formulate(self.context, gangs, pending.latest_submission())
+        return formulate_problem(self.context, gangs, pending.latest_submission())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:

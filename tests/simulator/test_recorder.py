@@ -49,7 +49,7 @@ def test_the_last_row_of_a_second_replaces_earlier_ones():
     recorder.record_sample(5, waiting=3, running=1)
     recorder.record_sample(5, waiting=2, running=2)
     recorder.record_sample(9, waiting=0, running=0)
-    series = recorder.series()
+    series = recorder.cluster_series()
     assert (series.times, series.waiting, series.running) == ((5, 9), (2, 0), (2, 0))
     assert series.used == {"cpu": (1000, 1000), "nvidia.com/gpu": (0, 0)}
     assert series.total == {"cpu": (8000, 8000), "nvidia.com/gpu": (4, 4)}
@@ -62,14 +62,14 @@ def test_removed_pods_are_subtracted_and_failed_nodes_offer_nothing():
     recorder.add_usage(pods[:1], -1)
     recorder.set_nodes(create_nodes(1, GPUS))
     recorder.record_sample(0, 0, 0)
-    assert recorder.series().used["cpu"] == (1000,)
-    assert recorder.series().total["cpu"] == (4000,)
+    assert recorder.cluster_series().used["cpu"] == (1000,)
+    assert recorder.cluster_series().total["cpu"] == (4000,)
 
 
 def test_a_recorder_without_samples_has_empty_series():
     recorder = UsageRecorder(create_nodes(1, GPUS))
-    assert recorder.series().times == ()
-    assert recorder.series().used == {"cpu": (), "nvidia.com/gpu": ()}
+    assert recorder.cluster_series().times == ()
+    assert recorder.cluster_series().used == {"cpu": (), "nvidia.com/gpu": ()}
     assert recorder.queue_series() == QueueSeries(("cpu", "nvidia.com/gpu"))
 
 

@@ -25,7 +25,7 @@ class FakeResult(PendingResult[Any]):
         self._processes, self._compute = processes, compute
 
     @override
-    def withdraw(self) -> bool:
+    def cancel_if_not_started(self) -> bool:
         self._processes.withdrawn += not self._processes.starts
         return not self._processes.starts
 
@@ -51,7 +51,7 @@ class FakeProcesses(SolverWorkers, SharedInput):
         return self.workers
 
     @override
-    def share(self, value: Any) -> SharedInput:
+    def share_input(self, value: Any) -> SharedInput:
         self.shared += 1
         self._value = value
         return self
@@ -136,7 +136,9 @@ def test_a_step_that_no_process_has_started_is_solved_by_the_session_itself(monk
     assert solved == [0, 1]
     # A process has step 2: this one takes step 3 rather than wait.
     processes.starts = True
-    monkeypatch.setattr(FakeResult, "withdraw", lambda pending: pending is not ahead._pending.get((2, 0)))
+    monkeypatch.setattr(
+        FakeResult, "cancel_if_not_started", lambda pending: pending is not ahead._pending.get((2, 0))
+    )
     ahead.solve(steps[2], coming(2))
     assert solved == [0, 1, 3, 2]
     ahead.solve(steps[3], coming(3))

@@ -41,7 +41,7 @@ class AffinityGroup:
             del self.on[node]
         self._arrays = None
 
-    def renumber(self, numbers: list[int]) -> None:
+    def renumber_nodes(self, numbers: list[int]) -> None:
         """Update the node indexes of this group's pod counts: node i becomes node numbers[i]."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
@@ -58,7 +58,7 @@ class AffinityGroup:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExistingTerm:
+class ExistingAffinityTerm:
     """A pod affinity or anti-affinity term that all pods of one `AffinityGroup` have.
 
     Args:
@@ -74,7 +74,7 @@ class ExistingTerm:
     preference: int | None
 
 
-def _terms_of(group: AffinityGroup) -> Iterator[ExistingTerm]:
+def _terms_of(group: AffinityGroup) -> Iterator[ExistingAffinityTerm]:
     for affinity, is_anti_affinity in (
         (group.affinity.pod_affinity, False),
         (group.affinity.pod_anti_affinity, True),
@@ -82,23 +82,23 @@ def _terms_of(group: AffinityGroup) -> Iterator[ExistingTerm]:
         if affinity is None:
             continue
         for term in affinity.required:
-            yield ExistingTerm(group, term, is_anti_affinity, None)
+            yield ExistingAffinityTerm(group, term, is_anti_affinity, None)
         for preferred in affinity.preferred:
-            yield ExistingTerm(group, preferred.pod_affinity_term, is_anti_affinity, preferred.weight)
+            yield ExistingAffinityTerm(group, preferred.pod_affinity_term, is_anti_affinity, preferred.weight)
 
 
-class TermIndex:
+class AffinityTermIndex:
     """An index of affinity terms by a label value that they require.
 
     A term that requires several values is found by the one that the fewest other terms have.
     """
 
     def __init__(self) -> None:
-        self._by_value: dict[LabelValue, dict[ExistingTerm, None]] = {}
-        self._without_value: dict[ExistingTerm, None] = {}
-        self._values_of: dict[ExistingTerm, tuple[LabelValue, ...]] = {}
+        self._by_value: dict[LabelValue, dict[ExistingAffinityTerm, None]] = {}
+        self._without_value: dict[ExistingAffinityTerm, None] = {}
+        self._values_of: dict[ExistingAffinityTerm, tuple[LabelValue, ...]] = {}
 
-    def add_term(self, term: ExistingTerm) -> None:
+    def add_term(self, term: ExistingAffinityTerm) -> None:
         """Add an affinity term to the index. A term without a label selector matches no pod, and is not found."""
         selector = term.term.label_selector
         if selector is None:
@@ -111,7 +111,7 @@ class TermIndex:
         for value in values:
             self._by_value.setdefault(value, {})[term] = None
 
-    def remove_term(self, term: ExistingTerm) -> None:
+    def remove_term(self, term: ExistingAffinityTerm) -> None:
         """Remove an affinity term from the index."""
         self._without_value.pop(term, None)
         for value in self._values_of.pop(term, ()):
@@ -120,7 +120,7 @@ class TermIndex:
             if not terms:
                 del self._by_value[value]
 
-    def candidates(self, labels: Mapping[str, str]) -> Iterator[ExistingTerm]:
+    def candidates(self, labels: Mapping[str, str]) -> Iterator[ExistingAffinityTerm]:
         """Yield the terms that may match a pod with these labels, each once; no other term matches the pod."""
         yield from self._without_value
         for value in labels.items():
@@ -141,8 +141,8 @@ class AffinityGroups:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, bytes], AffinityGroup] = {}
-        self._terms: dict[tuple[str, bytes], tuple[ExistingTerm, ...]] = {}
-        self._index = TermIndex()
+        self._terms: dict[tuple[str, bytes], tuple[ExistingAffinityTerm, ...]] = {}
+        self._index = AffinityTermIndex()
 
     def __iter__(self) -> Iterator[AffinityGroup]:
         """The groups, in the order of their first pods."""
@@ -163,11 +163,11 @@ class AffinityGroups:
             for term in self._terms.pop(key):
                 self._index.remove_term(term)
 
-    def renumber(self, numbers: list[int]) -> None:
+    def renumber_nodes(self, numbers: list[int]) -> None:
         """Update the node indexes of all affinity groups: node i becomes node numbers[i]."""
         for group in self._groups.values():
-            group.renumber(numbers)
+            group.renumber_nodes(numbers)
 
-    def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingTerm]:
+    def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingAffinityTerm]:
         """Return the terms that may match a pending pod with these labels; no other term matches the pod."""
         return self._index.candidates(labels)

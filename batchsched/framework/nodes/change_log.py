@@ -60,7 +60,7 @@ class NodeChangeLog:
             self._latest = key, np.asarray(sorted(moved), np.int32)
         return self._latest[1]
 
-    def renumber(self, numbers: list[int], size: int) -> None:
+    def renumber_nodes(self, numbers: list[int], size: int) -> None:
         """Update the node indexes of the log: node i becomes node numbers[i], or NO_NODE if it was removed.
 
         NO_NODE stays NO_NODE.

@@ -70,7 +70,7 @@ T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
-def no_gang(_pod: Pod) -> GangPodCounts | None:
+def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
     """Return None for every pod; a node table uses this function until a session sets `NodeTable.gang_of`."""
     return None
 
@@ -104,7 +104,7 @@ class NodeTable:
         """Log of added nodes and of changed Node objects."""
         self.moves = NodeChangeLog(len(self.nodes))
         """Log of what `changes` has, and of nodes to which pods were added or from which they were removed."""
-        self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang
+        self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang_pod_counts
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = AssumedVolumes(snapshot)
@@ -162,9 +162,9 @@ class NodeTable:
         self.allocatable = reindexed(self.allocatable, source)
         self.requested, self.nonzero = reindexed(self.requested, source), reindexed(self.nonzero, source)
         self._labels.clear()
-        self.pods.renumber(numbers.tolist(), len(names))
-        self.changes.renumber(numbers.tolist(), len(names))
-        self.moves.renumber(numbers.tolist(), len(names))
+        self.pods.renumber_nodes(numbers.tolist(), len(names))
+        self.changes.renumber_nodes(numbers.tolist(), len(names))
+        self.moves.renumber_nodes(numbers.tolist(), len(names))
         self._node_values.reindex(source)
         return source
 

@@ -207,7 +207,7 @@ class PodTable:
             del self.with_affinity[pod.key]
         self.affinity_groups.change_count(pod, affinity, node, by)
 
-    def renumber(self, numbers: list[int], nodes: int) -> None:
+    def renumber_nodes(self, numbers: list[int], nodes: int) -> None:
         """Replace the node indexes of all pods after nodes were added or removed. Nodes that are removed have no pods.
 
         Args:
@@ -219,7 +219,7 @@ class PodTable:
         size = len(self._keys)
         self._node_at[:size] = np.asarray(numbers, np.int32)[self._node_at[:size]]
         self._on = _renumbered(self._on, numbers)
-        self.affinity_groups.renumber(numbers)
+        self.affinity_groups.renumber_nodes(numbers)
         self.with_affinity = {key: (pod, numbers[node]) for key, (pod, node) in self.with_affinity.items()}
         self.ports_on = _renumbered(self.ports_on, numbers)
         self.disks_on = _renumbered(self.disks_on, numbers)

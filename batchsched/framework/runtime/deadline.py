@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.errors import PluginDeadlineExceeded
-from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import (
     SKIP,
@@ -96,7 +96,7 @@ class DeadlinePlugin:
 
     def __init__(self, plugin: object, deadline: PluginDeadline) -> None:
         self.plugin = plugin
-        self.name = name_of(plugin)
+        self.name = plugin_name(plugin)
         self.overdue: ExceededDeadline | None = deadline.exceeded_deadline(self.name)
         self._deadline = deadline
         # Only existing methods are copied: the pipeline finds extension points by their methods.

@@ -23,7 +23,7 @@ from batchsched.framework.filter_result import FilterResult, no_refusals
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin, name_of
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin, plugin_name
 from batchsched.framework.runtime.result_cache import (
     CachedVerdict,
     ClassResults,
@@ -119,7 +119,7 @@ class Pipeline:
         )
         """PreFilter plugins with AddPod and RemovePod, which the dry runs of preemption call."""
         self._read_traits()
-        self._names = {plugin: name_of(plugin) for plugin in (*self._scope, *self._following)}
+        self._names = {plugin: plugin_name(plugin) for plugin in (*self._scope, *self._following)}
         self._prefiltering = PreFilterStage(self.prefilters, self._lasts)
         # Filters and scores are bound to their scope once: the scope does not change after construction.
         scorers = [
@@ -356,7 +356,7 @@ class Pipeline:
 
         Return None if a Filter must be called for each pod.
         """
-        filters = [one for one in self.moving if name_of(one) not in state.skip_filter]
+        filters = [one for one in self.moving if plugin_name(one) not in state.skip_filter]
         if not all(one in self._bulk for one in filters):
             return None
         return all(
@@ -372,18 +372,18 @@ class Pipeline:
         """Call again, for one node, the Filters that depend on placed pods; return the first refusal, or Success."""
         nodes = table.node_view(node)
         for plugin in self.moving:
-            if name_of(plugin) in state.skip_filter:
+            if plugin_name(plugin) in state.skip_filter:
                 continue
             verdict = self._filter(plugin, pod, state, nodes)
             if verdict.refused.any():
-                return verdict.status_at(0, name_of(plugin))
+                return verdict.status_at(0, plugin_name(plugin))
         return SUCCESS
 
     def run_add_pod(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
         """Call AddPod of all plugins, which updates the cycle state of a pod class after a pod was placed."""
         for plugin in self.prefilters:
             following = self._following.get(plugin)
-            if following is not None and name_of(plugin) not in state.skip_filter:
+            if following is not None and plugin_name(plugin) not in state.skip_filter:
                 self.timings.ask(plugin, "AddPod", following.add_pod, pod, added, node, table, state)
 
     def score(
@@ -418,7 +418,7 @@ class Pipeline:
         nodes = table.all_nodes_view()
         rows: list[ConstraintRow] = []
         for plugin in self.constrains:
-            if name_of(plugin) in without:
+            if plugin_name(plugin) in without:
                 continue
             answer = self.timings.ask(plugin, "Constrain", plugin.constrain, batch, nodes)
             rows.extend(answers.checked_constraint_rows(plugin, answer, batch, len(nodes)))
@@ -500,4 +500,4 @@ class Pipeline:
 
 def plugin_names(plugins: Iterable[object]) -> tuple[str, ...]:
     """Return the names of plugins, in the given order."""
-    return tuple(name_of(plugin) for plugin in plugins)
+    return tuple(plugin_name(plugin) for plugin in plugins)

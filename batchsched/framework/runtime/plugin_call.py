@@ -35,11 +35,11 @@ def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args,
         raise
     except Exception as error:
         raise PluginError(
-            name_of(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
+            plugin_name(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
         ) from error
 
 
-def name_of(plugin: object) -> str:
+def plugin_name(plugin: object) -> str:
     """Return the name of a plugin, or the name of its class if the plugin has none."""
     name = getattr(plugin, "name", None)
     return name if isinstance(name, str) else type(plugin).__name__
@@ -73,7 +73,7 @@ async def await_plugin(
         raise
     except Exception as error:
         raise PluginError(
-            name_of(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
+            plugin_name(plugin), point, f"{type(error).__name__}: {error}", _raised_at(error, plugin)
         ) from error
 
 
@@ -106,5 +106,5 @@ class SampledPluginCalls:
     ) -> T:
         """Call a plugin and measure the call, even if the plugin fails."""
         assert self._telemetry is not None
-        with self._telemetry.time_call(name_of(plugin), point):
+        with self._telemetry.time_call(plugin_name(plugin), point):
             return call_plugin(plugin, point, call, *args, **kwargs)

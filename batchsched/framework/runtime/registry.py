@@ -35,7 +35,7 @@ from batchsched.errors import InvalidInput
 from batchsched.framework.extender_chain import ExtenderChain
 from batchsched.framework.runtime.deadline import is_builtin, with_deadline
 from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
-from batchsched.framework.runtime.plugin_call import call_plugin, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.traits import traits_of
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
 
@@ -67,7 +67,7 @@ def _merged(
     )
 
 
-def enabled_names(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str, ...]:
+def enabled_plugin_names(multi: Iterable[EnabledPlugin], changes: Plugins) -> tuple[str, ...]:
     """Return the names of all plugins that are enabled at any extension point, those of multiPoint first."""
     names = dict.fromkeys(one.name for one in multi)
     for point in PROTOCOLS:
@@ -95,7 +95,7 @@ def plugins_by_point(
     sorting = chosen["queue_sort"]
     if len(sorting) > 1:
         raise InvalidInput(
-            f"{' and '.join(name_of(one) for one in sorting)} all sort the queue, and only one may; disable the others",
+            f"{' and '.join(map(plugin_name, sorting))} all sort the queue, and only one may; disable the others",
             field="profiles[].plugins.queueSort",
         )
     return chosen
@@ -160,7 +160,7 @@ class Registry:
         self.weights = dict(weights)
         self._classes: dict[str, type] = {}
         for plugin in plugins:
-            name = name_of(plugin)
+            name = plugin_name(plugin)
             if self._classes.setdefault(name, plugin) is not plugin:
                 raise InvalidInput(
                     f"two plugins are named {name}; rename one of them", object=f"plugin {name}"
@@ -199,7 +199,7 @@ class Registry:
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
             name: with_deadline(_make(self._classes[name], profile.arguments(name)), outside.deadline)
-            for name in enabled_names(multi, profile.plugins)
+            for name in enabled_plugin_names(multi, profile.plugins)
             if name in self._classes
         }
         plugins_at = plugins_by_point(multi, profile.plugins, made)
@@ -218,7 +218,7 @@ class Registry:
         multi = merge_multi_point([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
             name
-            for name in enabled_names(multi, profile.plugins)
+            for name in enabled_plugin_names(multi, profile.plugins)
             if name in self._classes and not is_builtin(self._classes[name])
         )
 
@@ -227,7 +227,7 @@ class Registry:
 
         batchsched does not have these plugins.
         """
-        enabled = {name for _, names in profile.plugins.enabled_by_path() for name in names}
+        enabled = {name for _, names in profile.plugins.enabled_plugins_by_path() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
 
@@ -265,10 +265,10 @@ def _make(plugin: type, arguments: Mapping[str, Any]) -> object:
     if model is None:
         if arguments:
             raise InvalidInput(
-                "the plugin takes no arguments", object=f"plugin {name_of(plugin)}", field="args"
+                "the plugin takes no arguments", object=f"plugin {plugin_name(plugin)}", field="args"
             )
         return _built(plugin)
-    return _built(plugin, _validated(model, arguments, name_of(plugin)))
+    return _built(plugin, _validated(model, arguments, plugin_name(plugin)))
 
 
 def _built(plugin: type, *arguments: object) -> object:

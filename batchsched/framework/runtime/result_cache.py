@@ -16,7 +16,7 @@ from batchsched.framework.interface import ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, name_of
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, plugin_name
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.traits import ResultScope
 
@@ -48,7 +48,7 @@ class WeightedScorePlugin:
         The weight is 1 if `weights` has none for the plugin's name.
         """
         normalizing = plugin if isinstance(plugin, points.NormalizeScorePlugin) else None
-        name = name_of(plugin)
+        name = plugin_name(plugin)
         return cls(plugin, name, scope, weights.get(name, 1), normalizing)
 
 

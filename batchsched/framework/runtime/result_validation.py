@@ -14,7 +14,7 @@ import numpy as np
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import ALL_NODES, EVERY_NODE, CandidateSet, ConstraintRow, RowRelief
 from batchsched.framework.plugin_support.scores import MAX_SCORE
-from batchsched.framework.runtime.plugin_call import call_plugin, name_of
+from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.status import (
     SUCCESS,
     Code,
@@ -104,7 +104,7 @@ def checked_verdict(plugin: object, answer: object, count: int) -> Verdict:
             and (not count or refused.dtype == unresolvable.dtype == np.bool_)
         ):
             return answer
-    raise PluginError(name_of(plugin), "Filter", f"expected a Verdict over {count} nodes")
+    raise PluginError(plugin_name(plugin), "Filter", f"expected a Verdict over {count} nodes")
 
 
 def checked_postfilter_answer(plugin: object, answer: object, nodes: Container[str]) -> PostFilterAnswer:
@@ -122,7 +122,7 @@ def checked_postfilter_answer(plugin: object, answer: object, nodes: Container[s
     if not isinstance(victims, tuple) or not all(isinstance(one, str) for one in victims):
         raise _nonsense(plugin, "PostFilter", "a tuple of namespace/name", victims)
     return PostFilterAnswer(
-        Status(checked.code, checked.reasons, name_of(plugin)), answer.node, answer.victims
+        Status(checked.code, checked.reasons, plugin_name(plugin)), answer.node, answer.victims
     )
 
 
@@ -130,7 +130,7 @@ def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
     """Check that the answer of a Score plugin has one whole number for each of `count` nodes, and return it [n]."""
     scores = call_plugin(plugin, "Score", np.asarray, answer)
     if scores.shape != (count,) or (count and scores.dtype.kind not in "iu"):
-        raise PluginError(name_of(plugin), "Score", f"expected {count} whole numbers")
+        raise PluginError(plugin_name(plugin), "Score", f"expected {count} whole numbers")
     return scores
 
 
@@ -142,7 +142,7 @@ def checked_scores(plugin: object, point: str, answer: object, count: int) -> In
         # As an unsigned number, a negative score is very large: one comparison checks both bounds.
         if not count or np.maximum.reduce(made.view(np.uint64)) <= MAX_SCORE:
             return made
-    raise PluginError(name_of(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
+    raise PluginError(plugin_name(plugin), point, f"expected {count} whole numbers from 0 to {MAX_SCORE}")
 
 
 def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
@@ -206,7 +206,7 @@ def checked_constraint_rows(
 
 def with_plugin_name(unsigned: Status, plugin: object) -> Status:
     """Return a status with the name of the plugin, unless the status already names a plugin."""
-    return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, name_of(plugin))
+    return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, plugin_name(plugin))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,5 +265,7 @@ def _sorted(keys: Sequence[Any]) -> list[int]:
 def _nonsense(plugin: object, point: str, expected: str, answer: object) -> PluginError:
     text = repr(answer)
     return PluginError(
-        name_of(plugin), point, f"expected {expected}, not {text if len(text) <= 60 else text[:57] + '...'}"
+        plugin_name(plugin),
+        point,
+        f"expected {expected}, not {text if len(text) <= 60 else text[:57] + '...'}",
     )

@@ -13,7 +13,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, name_of
+from batchsched.framework.runtime.plugin_call import SampledPluginCalls, plugin_name
 from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, WeightedScorePlugin
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 from batchsched.framework.traits import ResultScope
@@ -44,7 +44,7 @@ class PreFilterStage:
     """
 
     def __init__(self, plugins: Sequence[points.PreFilterPlugin], lasting: Callable[[object], bool]) -> None:
-        self._plugins = tuple((one, name_of(one), lasting(one)) for one in plugins)
+        self._plugins = tuple((one, plugin_name(one), lasting(one)) for one in plugins)
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
     def run(
@@ -130,7 +130,7 @@ class ScoreStage:
         scorers: Sequence[WeightedScorePlugin],
         lasting: Callable[[object], bool],
     ) -> None:
-        self._prescores = tuple((one, name_of(one), lasting(one)) for one in prescores)
+        self._prescores = tuple((one, plugin_name(one), lasting(one)) for one in prescores)
         self._fleeting = tuple(one for one in self._prescores if not one[2])
         self._scorers = tuple(scorers)
 

@@ -156,7 +156,7 @@ def format_amounts(amounts: Mapping[str, int]) -> dict[str, str]:
 _DEFAULTS: Final[Mapping[str, object]] = {"weight": 1.0, "priority": 0}
 
 
-def new_queue(name: str, **fields: Any) -> dict[str, Any]:
+def queue_manifest(name: str, **fields: Any) -> dict[str, Any]:
     """Return the manifest of a batchsched Queue with these fields in its spec.
 
     Empty fields and defaults are left out.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from batchsched.config.extenders import parse_duration
-from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, new_queue
+from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, queue_manifest
 
 _CONVERTED: Final = ("parentQueue", "resources", "priority", "reclaimMinRuntime")
 _REMARKS: Final = {
@@ -58,7 +58,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
             if guarantee.get(name, 0) > limit[name]:
                 queue.warn(f"{field}.quota", "is above the limit; the limit is the guarantee")
                 guarantee[name] = limit[name]
-    return new_queue(
+    return queue_manifest(
         queue.name,
         parent=spec.get("parentQueue"),
         weight=_weight(queue, weights),

@@ -17,7 +17,7 @@ from batchsched.manifests.conversion.converted import (
     as_mapping,
     format_amounts,
     mappings_in,
-    new_queue,
+    queue_manifest,
 )
 
 _LARGEST_PRIORITY: Final = 10**9
@@ -123,7 +123,7 @@ class _Tree:
             limits = _limits(quota)
         if cohort is not None:
             cohort.warn_of_unconverted_fields(("parent", "parentName", "resourceGroups", "fairSharing"), {})
-        return new_queue(
+        return queue_manifest(
             name,
             parent=parent or None,
             weight=_weight(cohort) if cohort is not None else 1.0,
@@ -226,7 +226,7 @@ def _convert_cluster_queue(queue: SourceObject, quota: _Quota) -> dict[str, Any]
             "spec.namespaceSelector", "is missing, so that the queue selects no namespace, as in Kueue"
         )
         selector = _NO_NAMESPACE
-    return new_queue(
+    return queue_manifest(
         queue.name,
         parent=parent or None,
         weight=_weight(queue),

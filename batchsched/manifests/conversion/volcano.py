@@ -6,7 +6,7 @@ Source: `QueueSpec` of volcano.sh/apis, and the annotations of its plugin drf fo
 from collections.abc import Sequence
 from typing import Any, Final
 
-from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, new_queue
+from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, queue_manifest
 
 _HIERARCHY: Final = "volcano.sh/hierarchy"
 _WEIGHTS: Final = "volcano.sh/hierarchy-weights"
@@ -78,7 +78,7 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
     weight = queue.parse_number("spec.weight", spec.get("weight"), 1.0) or 1.0
     if as_mapping(queue.metadata.get("annotations")).get(_HIERARCHY):
         parent, weight = _add_parents(queue, parents)
-    return new_queue(
+    return queue_manifest(
         queue.name,
         parent=parent,
         weight=weight,
@@ -109,7 +109,7 @@ def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tup
     parent = None
     for depth in range(1, len(path) - 1):
         name = "-".join(path[1 : depth + 1])
-        outer_queue = new_queue(name, parent=parent, weight=weights[depth])
+        outer_queue = queue_manifest(name, parent=parent, weight=weights[depth])
         if parents.setdefault(name, outer_queue) != outer_queue:
             queue.warn(
                 f"metadata.annotations[{_WEIGHTS}]",

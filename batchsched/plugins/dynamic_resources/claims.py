@@ -154,7 +154,7 @@ def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -
     return tuple(resolved)
 
 
-def check_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
+def check_claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
     """Check that the requests of an unallocated ResourceClaim are of known kinds and name existing DeviceClasses.
 
     Raises:

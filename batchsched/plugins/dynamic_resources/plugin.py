@@ -71,8 +71,8 @@ from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     NOT_OFFERED,
     claims_of_class,
-    have_devices,
     may_use_devices,
+    nodes_have_devices_for_pods,
     nodes_with_access,
     nodes_without_resources,
     preference_score,
@@ -180,7 +180,7 @@ class DynamicResources(
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         """Return True if each node has devices for all its pods; False also if only single pods can be judged."""
         try:
-            return have_devices(pod.pod, table, nodes, counts)
+            return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
         except (ClaimRefused, NodeRefused, AllocationError):
             return False  # the Filter states the reason, or the failure
 

@@ -28,7 +28,7 @@ from batchsched.plugins.dynamic_resources.claims import (
     ClaimRefused,
     ClassClaims,
     PodClaim,
-    check_requests,
+    check_claim_requests,
     claims_with_allocations,
     device_preparation_failed,
 )
@@ -108,13 +108,13 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     claims = claims_with_allocations(pod, table.device_ledger, of_class=True)
     for pod_claim in claims:
         if pod_claim.allocation is None:
-            check_requests(pod_claim.claim, objects.classes)
+            check_claim_requests(pod_claim.claim, objects.classes)
     served = resources_served_by_devices(pod, objects.class_of_resource)
     other_resources = other_extended_resources(pod, objects.class_of_resource) if served else ()
     return ClassClaims(claims, served, other_resources)
 
 
-def have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
     """Return whether each nodes[i] has devices for counts[i] pods of a class at the same time, given one of its pods.
 
     The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.

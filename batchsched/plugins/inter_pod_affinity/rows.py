@@ -26,7 +26,7 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     TermCounts,
     affinity_of,
     anti_affinity_of,
-    combined_selection,
+    combined_selector,
     pending_pod,
     resolve_terms,
     term_matches,
@@ -219,7 +219,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
             sets.setdefault(selector_key, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
         affinity_matches = TermCounts(candidates.table)
-        selection = combined_selection(terms)
+        selection = combined_selector(terms)
         counts = candidates.table.pods.count_selected(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)

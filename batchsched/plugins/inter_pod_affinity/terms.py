@@ -20,7 +20,7 @@ from batchsched.api.core.metadata import EMPTY_LABELS
 from batchsched.api.core.pod import Pod, PodAffinity, PodAffinityTerm
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.constrain import sum_by_domain
-from batchsched.framework.nodes.affinity_groups import AffinityGroup, ExistingTerm
+from batchsched.framework.nodes.affinity_groups import AffinityGroup, ExistingAffinityTerm
 from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import IntArray
@@ -107,7 +107,7 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
     return inside and term.label_selector.matches(incoming.pod.labels)
 
 
-def matches_all(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
+def all_terms_match(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
     """Return True if every affinity term matches a pod; False if there are no terms."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
 
@@ -217,7 +217,7 @@ class RequiredTermState:
         for raw_term in anti_affinity_of(pod).required:
             if term_matches(raw_term, pod.namespace, self.incoming):
                 self.existing_matches.add_at_node(raw_term.topology_key, node, by)
-        if matches_all(self.affinity, pod):
+        if all_terms_match(self.affinity, pod):
             for key in topology_keys(self.affinity):
                 self.affinity_matches.add_at_node(key, node, by)
         for term in self.anti_affinity:
@@ -252,7 +252,7 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
         TermCounts(table),
     )
     if affinity:
-        counts = table.pods.count_selected(combined_selection(affinity))
+        counts = table.pods.count_selected(combined_selector(affinity))
         for key in topology_keys(affinity):
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
@@ -269,11 +269,11 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
         affinity_matches,
         anti_affinity_matches,
         existing_matches,
-        matches_all(affinity, pod),
+        all_terms_match(affinity, pod),
     )
 
 
-def combined_selection(terms: tuple[AffinityTerm, ...]) -> PodSelector:
+def combined_selector(terms: tuple[AffinityTerm, ...]) -> PodSelector:
     """Combine affinity terms into one selection by namespaces and labels, which selects pods that match every term."""
     if any(term.selection.selectors is None for term in terms):
         return PodSelector(None)
@@ -311,7 +311,7 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
     return tally if matched else None
 
 
-def _score_weight(existing: ExistingTerm, hard_weight: int) -> int | None:
+def _score_weight(existing: ExistingAffinityTerm, hard_weight: int) -> int | None:
     """Return the weight of a term of existing pods in the score; None if the term does not count."""
     if existing.preference is not None:
         return -existing.preference if existing.is_anti_affinity else existing.preference

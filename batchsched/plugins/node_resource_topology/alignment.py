@@ -72,7 +72,7 @@ def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: 
     available = zones.available[node]
     counts = Counter(_parts(demands, zones, node))
     counts = Counter(
-        {part: count for part, count in counts.items() if fits_alone(part, available, zones.listed[node])}
+        {part: count for part, count in counts.items() if fits_in_zone(part, available, zones.listed[node])}
     )
     for part in counts:
         other_parts = counts - Counter({part: 1})
@@ -95,7 +95,7 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
                 yield tuple(part.tolist())
 
 
-def fits_alone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
+def fits_in_zone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
     """Return whether a zone of a node has the amounts of a part; resources that no zone lists are ignored.
 
     Args:

@@ -124,7 +124,7 @@ def count_matching_pods_by_domain(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreferredSpread:
+class ScheduleAnywayConstraint:
     """A ScheduleAnyway spread constraint of one pod class, with its penalty for each node.
 
     Args:
@@ -137,16 +137,16 @@ class PreferredSpread:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreferredSpreads:
+class ScheduleAnywayConstraints:
     """All ScheduleAnyway spread constraints of a pod class, and the nodes without a score: `ignored` [N]."""
 
-    each: tuple[PreferredSpread, ...]
+    each: tuple[ScheduleAnywayConstraint, ...]
     ignored: BoolArray
 
 
 def compute_schedule_anyway_penalties(
     nodes: Nodes, pod: Pod, constraints: tuple[SpreadConstraint, ...], *, all_keys: bool
-) -> PreferredSpreads:
+) -> ScheduleAnywayConstraints:
     """Return the ScheduleAnyway spread constraints of a pod with the penalty of each node.
 
     The penalty grows with the number of matching pods.
@@ -162,14 +162,14 @@ def compute_schedule_anyway_penalties(
     fitting = np.zeros(len(table.nodes), np.bool_)
     fitting[nodes.where] = True
     fitting &= ~ignored
-    return PreferredSpreads(
+    return ScheduleAnywayConstraints(
         tuple(_preference(table, pod, one, fitting, ~ignored) for one in constraints), ignored
     )
 
 
 def _preference(
     table: NodeTable, pod: Pod, constraint: SpreadConstraint, fitting: BoolArray, labelled: BoolArray
-) -> PreferredSpread:
+) -> ScheduleAnywayConstraint:
     codes, values = table.label_values(constraint.topology_key)
     matching = matching_pod_counts(table, constraint)
     if constraint.topology_key == HOSTNAME_LABEL:
@@ -184,4 +184,4 @@ def _preference(
         counts = sum_by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
     weight = math.log(size + 2)
     cost = counts.astype(np.float64) * weight + (constraint.max_skew - 1)
-    return PreferredSpread(codes >= 0, cost)
+    return ScheduleAnywayConstraint(codes >= 0, cost)

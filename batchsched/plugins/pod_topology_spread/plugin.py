@@ -56,7 +56,7 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     label_selectors_of_constraint,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
-    PreferredSpreads,
+    ScheduleAnywayConstraints,
     SpreadCounts,
     compute_schedule_anyway_penalties,
     count_matching_pods_by_domain,
@@ -67,7 +67,7 @@ NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
 SPREADS: Final = StateKey[tuple[SpreadCounts, ...]]("PreFilterPodTopologySpread")
-PREFERENCES: Final = StateKey[PreferredSpreads]("PreScorePodTopologySpread")
+PREFERENCES: Final = StateKey[ScheduleAnywayConstraints]("PreScorePodTopologySpread")
 
 
 class PodTopologySpread(

@@ -37,7 +37,7 @@ class PodClaims:
     delayed: tuple[PersistentVolumeClaim, ...]
 
 
-def claims_of(pod: Pod, storage: VolumeLister) -> PodClaims | None:
+def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodClaims | None:
     """Return the PersistentVolumeClaims of a pod, None if it has none.
 
     Raises:

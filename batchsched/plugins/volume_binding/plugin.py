@@ -63,7 +63,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.volume_binding.claims import NAME, ClaimRefused, PodClaims, claims_of
+from batchsched.plugins.volume_binding.claims import NAME, ClaimRefused, PodClaims, claims_of_pod
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, find_pod_volumes
 from batchsched.ports.cluster import SelectedNode, volume_binding_of
 
@@ -130,7 +130,7 @@ class VolumeBinding(
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         try:
-            claims = claims_of(pod.pod, storage_objects(nodes.table))
+            claims = claims_of_pod(pod.pod, storage_objects(nodes.table))
         except ClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
@@ -145,7 +145,7 @@ class VolumeBinding(
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         try:
-            claims = claims_of(pod.pod, storage_objects(table))
+            claims = claims_of_pod(pod.pod, storage_objects(table))
         except ClaimRefused:
             return not counts.any()
         if claims is None:
@@ -177,7 +177,7 @@ class VolumeBinding(
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         storage = storage_objects(cycle.table)
         try:
-            claims = claims_of(pod, storage)
+            claims = claims_of_pod(pod, storage)
         except ClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
@@ -199,7 +199,7 @@ class VolumeBinding(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
-            claims = claims_of(pod, storage_objects(nodes))
+            claims = claims_of_pod(pod, storage_objects(nodes))
         except ClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:

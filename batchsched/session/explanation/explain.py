@@ -17,17 +17,17 @@ from batchsched.session.explanation.gangs_ahead import (
     find_preceding_gangs,
     list_order_positions,
 )
-from batchsched.session.explanation.job_options import job_options
-from batchsched.session.explanation.node_options import node_options
+from batchsched.session.explanation.job_options import gang_change_options
+from batchsched.session.explanation.node_options import node_change_options
 from batchsched.session.explanation.options import ChangeOption
-from batchsched.session.explanation.queue_options import SnapshotRequests, queue_options
+from batchsched.session.explanation.queue_options import SnapshotRequests, queue_change_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
-    ahead_sentence,
     changes_sentence,
     find_limit_exceeded_in_empty_cluster,
-    names_text,
+    format_names,
+    preceding_gangs_sentence,
     quota_increase,
 )
 from batchsched.session.explanation.verification import (
@@ -36,11 +36,11 @@ from batchsched.session.explanation.verification import (
     OutOfBudget,
     PlacementVerifier,
     decide_assignments,
-    emptied_cluster,
     estimate_decision_work,
     first_attempt_budget,
-    require_work,
+    require_budget,
     session_budget,
+    snapshot_with_only_pods,
 )
 from batchsched.session.feasibility_report import snapshot_after_decision
 from batchsched.session.refusals import OUTBID
@@ -172,10 +172,10 @@ class RefusalVerifier:
           OutOfBudget: too little of the budget remains.
         """
         if self._after is None:
-            require_work(budget, self._decided.estimated_work)
+            require_budget(budget, self._decided.estimated_work)
             after = snapshot_after_decision(self._decided.snapshot, self._decided.decision, "")
             self._pause()
-            require_work(budget, estimate_decision_work(after))
+            require_budget(budget, estimate_decision_work(after))
             self._after = build_session_tables(after, self._decided.profile, self._decided.now, self._pause)
             budget.spend(estimate_decision_work(after))  # the tables cost about as much as a decision
         return self._after
@@ -213,7 +213,7 @@ class RefusalVerifier:
                 )
             )
         self._pause()
-        empty_cluster = emptied_cluster(decided.snapshot, verifier.members)
+        empty_cluster = snapshot_with_only_pods(decided.snapshot, verifier.members)
         budget.spend(estimate_decision_work(empty_cluster))
         emptied = GangView.from_snapshot(empty_cluster, decided.profile, decided.now, key, self._pause)
         if emptied is None:  # the gang has no pending pod that anything could place
@@ -278,10 +278,12 @@ class RefusalVerifier:
         snapshot, key = self._decided.snapshot, refusal.pod_group
 
         def node_options_after(changes: Sequence[InputChange]) -> Sequence[ChangeOption]:
-            return self._nodes_after(changes, key, verifier) if changes else node_options(view, emptied)
+            return (
+                self._nodes_after(changes, key, verifier) if changes else node_change_options(view, emptied)
+            )
 
         self._pause()
-        jobs, queues = job_options(emptied, snapshot), queue_options(view, self._requested)
+        jobs, queues = gang_change_options(emptied, snapshot), queue_change_options(view, self._requested)
         search = ChangeSearch(verifier)
         search.search(jobs, queues, node_options_after)
         self._pause()
@@ -319,10 +321,10 @@ class RefusalVerifier:
         self._pause()
         full = GangView.from_snapshot(after, decided.profile, decided.now, key, self._pause)
         self._pause()
-        emptied = emptied_cluster(changed, verifier.members)
+        emptied = snapshot_with_only_pods(changed, verifier.members)
         verifier.budget.spend(estimate_decision_work(after) + estimate_decision_work(emptied))
         empty = GangView.from_snapshot(emptied, decided.profile, decided.now, key, self._pause)
-        return node_options(full, empty) if full is not None and empty is not None else ()
+        return node_change_options(full, empty) if full is not None and empty is not None else ()
 
 
 def _not_verified(refusal: Refusal) -> Refusal:
@@ -346,8 +348,8 @@ def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
     noun = "node" if len(nodes) == 1 else "nodes"
     leaving = "the pods that are being deleted there have left"
     if victims:
-        leaving = f"{names_text(victims)} {'has' if len(victims) == 1 else 'have'} left"
-    return f"waits for its nominated {noun} {names_text(sorted(nodes))}: it starts when {leaving}"
+        leaving = f"{format_names(victims)} {'has' if len(victims) == 1 else 'have'} left"
+    return f"waits for its nominated {noun} {format_names(sorted(nodes))}: it starts when {leaving}"
 
 
 def _message(
@@ -360,7 +362,7 @@ def _message(
         sentence = refusal.message if exceeded is None else exceeded.sentence
         # Missing pods or a missing queue may still appear.
         return NEVER + sentence if refusal.reason in EXCEEDING_REASONS else sentence
-    sentence = ahead_sentence(ahead, refusal.reason)
+    sentence = preceding_gangs_sentence(ahead, refusal.reason)
     if not sentence:
         return refusal.message
     message = refusal.message.rstrip(".")

@@ -19,7 +19,7 @@ from batchsched.framework.plugin_support.node_selection import (
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
-from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
+from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
 from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.problem import UNLIMITED
@@ -143,7 +143,7 @@ class GangView:
     @cached_property
     def limits(self) -> QueueLimits:
         """The limits of all queues, with the amounts that each limit still allows."""
-        return measure_limits(self.tables, self.scheduler_name)
+        return compute_remaining_limits(self.tables, self.scheduler_name)
 
     @cached_property
     def queue_limit_indexes(self) -> list[int]:

@@ -30,7 +30,7 @@ MILLICORES: Final = 1000
 MEBIBYTE: Final = 2**20
 
 
-def job_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
+def gang_change_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
     """Return options that change the gang: tolerations, node selector, constraints, topology level, size, queue."""
     return [
         *_tolerations(view),

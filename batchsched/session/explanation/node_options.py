@@ -15,7 +15,7 @@ from batchsched.session.explanation.options import MAX_ALTERNATIVES, ChangeOptio
 MAX_COPIES: Final = 4096
 
 
-def node_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
+def node_change_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     """Return options that add nodes like existing ones, the node types that fit most of the gang's pods first.
 
     Args:

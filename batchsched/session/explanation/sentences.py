@@ -26,7 +26,7 @@ MAX_NAMED = 3
 """Maximum number of gangs, taints or values that one sentence names."""
 
 
-def names_text(names: Sequence[str], *, complete: bool = True) -> str:
+def format_names(names: Sequence[str], *, complete: bool = True) -> str:
     """Return the first names of a list as text, and the number of further names if the list is complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
@@ -222,7 +222,7 @@ _RIGHTS = {
 _USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
-def ahead_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
+def preceding_gangs_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
     """Return the clause that names the gangs which precede a refused gang, and why; "" if there are none.
 
     Args:
@@ -236,7 +236,7 @@ def ahead_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
         names = [entry.pod_group for entry in entries]
         is_running_in_queue = right == "Running" and reason == "QueueLimit"
         verbs = _USES_LIMIT if is_running_in_queue else _RIGHTS[right]
-        parts.append(f"{names_text(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
+        parts.append(f"{format_names(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
     return "; ".join(parts)
 
 

@@ -154,7 +154,7 @@ class OutOfBudget(Exception):
     """Raised if the remaining budget does not suffice to verify whether a change admits a gang."""
 
 
-def require_work(budget: ExplanationBudget, units: float) -> None:
+def require_budget(budget: ExplanationBudget, units: float) -> None:
     """Raise `OutOfBudget` unless the budget for explanations allows a further amount of computing work.
 
     Raises:
@@ -189,11 +189,11 @@ class PlacementVerifier:
         self.budget = budget
         self._decisions = 0
         self._answers: dict[tuple[str, bytes], bool] = {}
-        require_work(budget, estimate_cluster_work(decided.snapshot))
+        require_budget(budget, estimate_cluster_work(decided.snapshot))
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_depends_on_pods, pods))
-        self.startable = self._places(emptied_cluster(decided.snapshot, self.members))
+        self.startable = self._places(snapshot_with_only_pods(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
 
     def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
@@ -233,7 +233,7 @@ class PlacementVerifier:
         if (
             not self.startable
             and not self._needs_others
-            and not self._places(emptied_cluster(changed, self.members))
+            and not self._places(snapshot_with_only_pods(changed, self.members))
         ):
             return False
         self._decisions += 1
@@ -248,13 +248,13 @@ class PlacementVerifier:
           OutOfBudget: too little of the budget remains.
         """
         decided, work = self._decided, estimate_decision_work(snapshot)
-        require_work(self.budget, work)
+        require_budget(self.budget, work)
         decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
         self.budget.spend(work + decision.solver_work)
         return any(entry.pod_key in self.members for entry in decision.assignments)
 
 
-def emptied_cluster(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
+def snapshot_with_only_pods(snapshot: Snapshot, members: frozenset[str]) -> Snapshot:
     """Return the Snapshot with only the given pods; waiting gangs, reservations and past usage are removed."""
     pods = tuple(pod for pod in snapshot.pods if pod.key in members)
     gangs = {gang_identity(pod) for pod in pods}

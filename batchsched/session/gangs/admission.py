@@ -152,7 +152,7 @@ class Admission:
         if not (specs.has_refused_specs or tables.lacks_columns):
             return None
         for pod in chain.from_iterable(part.pods for part in gang.parts):
-            info = specs.spec_values_of(pod)
+            info = specs.spec_info_of(pod)
             if info.exceeded_limit:
                 message = f"pod {pod.key}: {info.exceeded_limit}"
                 return Refusal(pod_group=gang.key, reason="PodSpecLimit", message=message)

@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.entitlements import children_of
-from batchsched.queues.external_policy import check_keys
+from batchsched.queues.external_policy import check_policy_keys
 from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, order_gangs
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import SharingPolicy
@@ -313,7 +313,7 @@ class FairShareOrder:
         position = row - self._spans[parent][0]
         siblings = self._siblings[parent].repeat_sibling(position, before, np.array(heads))
         policy = self._policies[parent]
-        checked = check_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
+        checked = check_policy_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
         keys = checked.reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]

@@ -118,7 +118,7 @@ def _reduced(remaining: IntArray, used: IntArray) -> IntArray:
     return np.where(remaining < UNLIMITED, np.maximum(np.minimum(remaining, 0), remaining - used), remaining)
 
 
-def measure_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
+def compute_remaining_limits(tables: SessionTables, scheduler_name: str) -> QueueLimits:
     """Return the limits of all queues with the amounts that each limit still allows.
 
     Args:

@@ -12,7 +12,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.plugin_call import name_of
+from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
@@ -79,11 +79,11 @@ class FeasibilityByClass:
         self._tables = tables
         self._scores = scores
         pipeline = tables.pipeline
-        self._steady_filters = frozenset(name_of(plugin) for plugin in pipeline.steady)
+        self._steady_filters = frozenset(plugin_name(plugin) for plugin in pipeline.steady)
         """Filters that keep refusing a node whatever pod lands; capacity is not among them."""
-        self._lasting_filters = self._steady_filters - {name_of(plugin) for plugin in pipeline.moving}
+        self._lasting_filters = self._steady_filters - {plugin_name(plugin) for plugin in pipeline.moving}
         """Filters that no pod on any node affects."""
-        self._shrinking_filters = frozenset(name_of(plugin) for plugin in pipeline.never_reopening)
+        self._shrinking_filters = frozenset(plugin_name(plugin) for plugin in pipeline.never_reopening)
         # The class is part of the value: its id may be used again once it is gone.
         self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
 
@@ -214,7 +214,7 @@ def age_factor(created: float, youngest: float) -> float:
     return 1.0 + AGE_BONUS * min(1.0, max(0.0, youngest - created) / SECONDS_PER_DAY)
 
 
-def formulate(
+def formulate_problem(
     context: SessionContext,
     gangs: Sequence[PendingGang],
     youngest: float,
@@ -442,7 +442,7 @@ def problem_at_later_time(context: SessionContext, gang: PendingGang) -> Problem
     cached = cache.problem_at_later_time
     if cached is not None and cached[0] is cache.pending and not context.quotas.limits:
         return cached[1]
-    formulation = formulate(context, [gang], gang.created, lasting=True)
+    formulation = formulate_problem(context, [gang], gang.created, lasting=True)
     problem = formulation.problem
     # Rows and quotas depend on other gangs, and a mask that is not steady on pods that land: neither may be cached.
     steady = not formulation.failures and all(

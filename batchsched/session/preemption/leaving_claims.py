@@ -58,7 +58,7 @@ class DeletedPodsWithClaims:
         self._uids = []
 
 
-class LeavingClaims:
+class SoonReleasedClaims:
     """A context manager: within it, devices of ResourceClaims that will be released soon count as free.
 
     Args:

@@ -29,7 +29,7 @@ from batchsched.session.joint.formulation import (
     FeasibilityByClass,
     Formulation,
     SessionContext,
-    formulate,
+    formulate_problem,
     problem_at_later_time,
 )
 from batchsched.session.joint.proposal import JointPlacer
@@ -292,7 +292,9 @@ class VictimSelection:
         failed attempt rolls back the gang first, and then restores the victims that were removed for it.
         """
         units_of_pods = [[pod for pod, _ in option.unit.pods] for option in options]
-        formulation = formulate(self._context, [gang], gang.created, lasting=True, units=units_of_pods)
+        formulation = formulate_problem(
+            self._context, [gang], gang.created, lasting=True, units=units_of_pods
+        )
         if formulation.failures:
             return False
         constraints = EvictionConstraints(options, self._budgets)
@@ -344,7 +346,7 @@ class VictimSelection:
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.
-        return all_fit_elsewhere(self._context_after(units, [placement]), units)
+        return all_gangs_fit_elsewhere(self._context_after(units, [placement]), units)
 
     def _context_after(
         self, units: Iterable[EvictionUnit], placements: Sequence[GangPlacement] = ()
@@ -412,7 +414,10 @@ class VictimSelection:
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
         context = self._context_after(option.unit for option in chosen)
         outcome = JointPlacer(
-            formulate(context, [gang], gang.created), self._context.profile.solver, self._seed, NoTelemetry()
+            formulate_problem(context, [gang], gang.created),
+            self._context.profile.solver,
+            self._seed,
+            NoTelemetry(),
         ).solve_and_place(self._statement)
         if outcome.placements:
             return outcome.placements[0]
@@ -491,7 +496,7 @@ def list_consolidation_options(
     ]
 
 
-def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
+def all_gangs_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
     """Return True if all gangs that consolidation would move still fit on the free resources of nodes.
 
     Args:
@@ -499,7 +504,7 @@ def all_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) ->
       units: the gangs to move, each as a single unit.
     """
     gangs = [context.tables.pending_gang(_as_pending(unit)) for unit in units]
-    formulation = formulate(context, gangs, min(gang.created for gang in gangs))
+    formulation = formulate_problem(context, gangs, min(gang.created for gang in gangs))
     solution = solve_greedy(formulation.problem)
     placed = int(solution.counts.sum())
     # All pods, not the minimum only: a moved gang must not lose pods that it had.

@@ -17,7 +17,7 @@ import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.gang_order import HeadroomPolicy
-from batchsched.session.joint.formulation import Formulation, formulate
+from batchsched.session.joint.formulation import Formulation, formulate_problem
 from batchsched.session.joint.proposal import planned_pods_by_gang
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import (
@@ -251,7 +251,7 @@ class InOrderSelection:
             return self._full_or_stuck(gang)
         if head_reservation is not None and shape in self._delays_head:
             return AttemptResult.IN_THE_WAY
-        formulation = formulate(self._context, [gang], gang.created)
+        formulation = formulate_problem(self._context, [gang], gang.created)
         solution = solve_single_gang(formulation.problem)
         if not len(solution.counts):
             if self._room_only_shrinks(gang, formulation):
@@ -307,7 +307,7 @@ class InOrderSelection:
         if self._leaves_room(formulation, solution, head_reservation):
             return solution
         problem = formulation.problem
-        free = np.minimum(problem.nodes.free, head_reservation.capacity_beside_head())
+        free = np.minimum(problem.nodes.free, head_reservation.capacity_left_by_head())
         restricted = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=free)))
         if len(restricted.counts) and not self._leaves_room(formulation, restricted, head_reservation):
             allowed = np.zeros_like(problem.gangs.allowed)

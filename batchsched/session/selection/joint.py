@@ -6,7 +6,7 @@ The first gang that waits for running gangs to end gets a reservation, which the
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate
+from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_rescued_gang
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
@@ -106,8 +106,8 @@ class JointSelection:
             for gang in gangs:
                 with telemetry.time_gang(gang.key):
                     context.feasibility.precompute(part.pod_class for part in gang.parts)
-        with telemetry.time_stage("formulate"):
-            formulation = formulate(context, gangs, run.tables.pending_gangs.latest_submission())
+        with telemetry.time_stage("formulate_problem"):
+            formulation = formulate_problem(context, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         placer = JointPlacer(formulation, settings, run.seed, telemetry, run.tables.pipeline.workers)
@@ -140,7 +140,7 @@ class JointSelection:
             if rejected.final or gang.members.identity in placed:
                 continue
             # Pod by pod, no rule would keep the gang off the room that is reserved for the head.
-            if head is not None and head.restricts(gang):
+            if head is not None and head.restricts_gang(gang):
                 continue
             if placer.place_gang(gang) is None:
                 outcome = add_rescued_gang(formulation, outcome, number, placer.placements[-1])

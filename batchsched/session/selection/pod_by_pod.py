@@ -110,7 +110,7 @@ class AllowedDomains:
 
 
 @dataclass(slots=True)
-class GangTrial:
+class GangPlacementAttempt:
     """One attempt to place a gang pod by pod in the topology domains that are allowed for it.
 
     Args:
@@ -181,7 +181,7 @@ class PodByPodPlacer:
         """
         if field := _slices_field(gang):
             return Refusal(pod_group=gang.key, reason="UnsupportedField", message=f"{field}: {_NO_SLICES}")
-        reported_trial: GangTrial | None = None
+        reported_trial: GangPlacementAttempt | None = None
         for fence in self._fences(gang):
             trial = self._try_fence(gang, fence)
             if self._statement.keep_if_complete(trial.placement):
@@ -196,7 +196,7 @@ class PodByPodPlacer:
                 break
         return no_domain_refusal(gang) if reported_trial is None else self._refuse(gang, reported_trial)
 
-    def _refuse(self, gang: PendingGang, trial: GangTrial) -> Refusal:
+    def _refuse(self, gang: PendingGang, trial: GangPlacementAttempt) -> Refusal:
         """Return the refusal of a gang; first try to make room for the one pod that it lacks."""
         preemption, stuck = self._preemption, trial.stuck
         if preemption is None:
@@ -228,10 +228,10 @@ class PodByPodPlacer:
         yield AllowedDomains.from_gang(self._context, gang)
         yield from AllowedDomains.from_gang(self._context, gang).list_alternatives()
 
-    def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangTrial:
+    def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangPlacementAttempt:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
         no_requests = np.zeros(len(self._tables.node_table.resources), np.int64)
-        trial = GangTrial(GangPlacement(gang), fence, no_requests)
+        trial = GangPlacementAttempt(GangPlacement(gang), fence, no_requests)
         trial.queue = self._exceeded_queue(gang, no_requests, int(gang.has_no_bound_pod))
         if trial.queue:
             return trial
@@ -252,7 +252,7 @@ class PodByPodPlacer:
             return ""
         return self._quotas.first_exceeded_queue(self._tables, gang.members.queue_and_user, used, gangs)
 
-    def _place_pod(self, trial: GangTrial, part: GangPart, pod: Pod) -> bool:
+    def _place_pod(self, trial: GangPlacementAttempt, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
         pipeline, table = self._tables.pipeline, self._tables.node_table
         used = trial.used + part.pod_class.requests
@@ -352,7 +352,7 @@ def _slices_field(gang: PendingGang) -> str:
     return "" if number is None else f"spec.subGroups[{number}].topology.slices"
 
 
-def _refusal(gang: PendingGang, trial: GangTrial, postfilter_message: str) -> Refusal:
+def _refusal(gang: PendingGang, trial: GangPlacementAttempt, postfilter_message: str) -> Refusal:
     if trial.failure is not None:
         return plugin_failure_refusal(gang, trial.failure)
     if trial.placement.final:

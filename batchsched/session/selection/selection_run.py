@@ -13,7 +13,7 @@ from batchsched.queues.gang_order import GangOrderPolicy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.gangs.queue_limits import measure_limits
+from batchsched.session.gangs.queue_limits import compute_remaining_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
 from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
@@ -77,7 +77,7 @@ class SelectionRun:
 
     def context(self) -> SessionContext:
         """Return what the solver needs of the session now; placed gangs count against the limits of their queues."""
-        free_quotas = measure_limits(self.tables, self.profile.scheduler_name)
+        free_quotas = compute_remaining_limits(self.tables, self.profile.scheduler_name)
         context = SessionContext(
             self.tables,
             self.profile,

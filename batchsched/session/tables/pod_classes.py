@@ -74,7 +74,7 @@ class PodSpecIndex:
         self.has_refused_specs = False
         """True if some spec is refused."""
 
-    def spec_values_of(self, pod: Pod) -> PodSpecInfo:
+    def spec_info_of(self, pod: Pod) -> PodSpecInfo:
         """Return the values computed from a pod's spec; the requests do not include in-place resizes.
 
         Raises:
@@ -93,7 +93,7 @@ class PodSpecIndex:
         If the spec is invalid, return `NO_SIGNATURE`.
         """
         try:
-            return self.spec_values_of(pod).signature
+            return self.spec_info_of(pod).signature
         except InvalidQuantity:
             return NO_SIGNATURE
 
@@ -134,13 +134,13 @@ class PodSpecIndex:
     def requests_of(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
         if not may_be_resized(pod):
-            return self.spec_values_of(pod).requests
+            return self.spec_info_of(pod).requests
         return pod_requests(pod, self._pipeline.release.resized_request_rule)
 
     def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
         """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
         if not may_be_resized(pod):
-            return self.spec_values_of(pod).nonzero
+            return self.spec_info_of(pod).nonzero
         return nonzero_requests(pod, self._pipeline.release.resized_request_rule)
 
 
@@ -257,7 +257,7 @@ class PodClassTable:
         if id(pod.spec) in self._recorded_specs:
             return False
         # Classes are kept across sessions, so a label that nothing read before may have been left out of them.
-        info = self._specs.spec_values_of(pod)
+        info = self._specs.spec_info_of(pod)
         self._recorded_specs.add(id(info.spec))
         if info.selector_label_keys <= self._label_keys:
             return False
@@ -277,7 +277,7 @@ class PodClassTable:
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not may_be_resized(pod):
             return cached
-        info = self._specs.spec_values_of(pod)
+        info = self._specs.spec_info_of(pod)
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests_of(pod).items():
@@ -292,7 +292,7 @@ class PodClassTable:
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
         """Return the pod class of a pod; pods that are equal to every plugin share a class."""
-        info = self._specs.spec_values_of(pod)
+        info = self._specs.spec_info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
         kind = (pod.metadata.namespace, info.signature, visible_metadata, self.claim_states.state_of(pod))
         identity = (*kind, priority, own_gang)

@@ -71,14 +71,14 @@ class ParallelStepSolver(StepSolver):
         for later in ahead:
             self._submit(later)
         key = _key(step)
-        if key not in self._pending or self._pending[key].withdraw():
+        if key not in self._pending or self._pending[key].cancel_if_not_started():
             self._pending.pop(key, None)
             return self._results.pop(key, None) or solve_step(self._shared, step)
         for later in ahead:
             if self._pending[key].is_finished():
                 break
             other = self._pending.get(_key(later))
-            if other is not None and other.withdraw():
+            if other is not None and other.cancel_if_not_started():
                 del self._pending[_key(later)]
                 self._results[_key(later)] = solve_step(self._shared, later)
         result = self._pending.pop(key).wait(step.budget.guard_seconds)
@@ -93,7 +93,7 @@ class ParallelStepSolver(StepSolver):
     def discard(self) -> None:
         """Withdraw the coming steps that have not started, and discard the results of the others."""
         for pending in self._pending.values():
-            pending.withdraw()
+            pending.cancel_if_not_started()
         self._pending.clear()
         self._results.clear()
 
@@ -101,7 +101,7 @@ class ParallelStepSolver(StepSolver):
         key = _key(step)
         if key in self._pending or key in self._results:
             return
-        self._input = self._input or self._workers.share(self._shared)
+        self._input = self._input or self._workers.share_input(self._shared)
         self._pending[key] = self._input.submit(solve_step, step)
 
 

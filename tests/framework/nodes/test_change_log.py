@@ -41,7 +41,7 @@ def test_changes_follow_renumbered_nodes_and_omit_deleted_ones():
     moves = NodeChangeLog(3)
     for node in (0, 1, NO_NODE):
         moves.record(node)
-    moves.renumber([2, NO_NODE, 1, NO_NODE], 3)
+    moves.renumber_nodes([2, NO_NODE, 1, NO_NODE], 3)
     assert moves.nodes_changed_since(0).tolist() == [2]
     assert moves.generation == 4
 
@@ -76,7 +76,7 @@ def test_array_follows_renumbered_nodes():
     cache = NodeValueCache(changes, 2)
     cache.cached_array("squares", squares)
     squares.numbers = [3, 2]
-    changes.renumber([-1, 1, -1], 2)
+    changes.renumber_nodes([-1, 1, -1], 2)
     cache.reindex(np.asarray([-1, 1], np.int32))
     changes.record(0)
     assert cache.cached_array("squares", squares).tolist() == [9, 4]

@@ -4,13 +4,13 @@ from msgspec.structs import replace
 from batchsched.api.core.volume import PersistentVolumeClaimStatus
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_objects
-from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of
+from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of_pod
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored
 
 
 def sorted_claims(one, *objects):
-    return claims_of(one, storage_objects(stored([node("a")], *objects)))
+    return claims_of_pod(one, storage_objects(stored([node("a")], *objects)))
 
 
 def names(claims):

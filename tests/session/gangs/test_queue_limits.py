@@ -9,7 +9,7 @@ import pytest
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL
 from batchsched.api.snapshot import Snapshot
 from batchsched.queues.tree import NO_USER
-from batchsched.session.gangs.queue_limits import QueueLimits, measure_limits
+from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.solver.problem import UNLIMITED
 from tests.session.clusters import on
@@ -93,7 +93,7 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
 
 def test_without_limits_no_queue_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
-    found = measure_limits(there.context.tables, "batchsched")
+    found = compute_remaining_limits(there.context.tables, "batchsched")
     assert found.limits == ()
     assert (
         found.first_exceeded_queue(
