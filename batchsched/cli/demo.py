@@ -220,7 +220,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
     print_side_by_side([(outcome,) for outcome in outcomes], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.\n")
-    sentences = trade_offs(outcomes)
+    sentences = trade_off_sentences(outcomes)
     for sentence in sentences:
         out.print(sentence)
     out.print(
@@ -244,7 +244,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
-def trade_offs(outcomes: Sequence["Outcome"]) -> tuple[str, ...]:
+def trade_off_sentences(outcomes: Sequence["Outcome"]) -> tuple[str, ...]:
     """Return one sentence for each baseline: what the last policy gains over it, and what that costs."""
     from batchsched.lab.conclusion import trade_off_sentence
     from batchsched.lab.measures import summarize

@@ -326,14 +326,14 @@ def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
 
 
 def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> None:
-    from batchsched.lab.pairs import compare_pairs, nonzero_measures, verdict_text
+    from batchsched.lab.pairs import compare_pairs, format_verdict, nonzero_measures
 
     base_name, base = next(iter(policies.items()))
     columns = {policy: compare_pairs(base, outcomes) for policy, outcomes in policies.items()}
     rows: dict[str, list[str]] = {comparison.measure.title: [] for comparison in columns[base_name]}
     for policy, comparisons in columns.items():
         for comparison in comparisons:
-            difference = "" if policy == base_name else f"\n{verdict_text(comparison)}"
+            difference = "" if policy == base_name else f"\n{format_verdict(comparison)}"
             rows[comparison.measure.title].append(
                 comparison.measure.show(comparison.other.value) + difference
             )
@@ -518,7 +518,7 @@ def _measures_data(measures: Sequence["PairedComparison"]) -> dict[str, Any]:
 
 
 def _print_measures(title: str, contest: PolicyComparison) -> None:
-    from batchsched.lab.pairs import difference_text
+    from batchsched.lab.pairs import format_difference
 
     made = new_table(title, "", contest.base, contest.other, "Difference", "")
     for compared in contest.measures:
@@ -528,7 +528,7 @@ def _print_measures(title: str, contest: PolicyComparison) -> None:
             texts = (
                 show(compared.base.value),
                 show(compared.other.value),
-                difference_text(compared),
+                format_difference(compared),
                 verdict,
             )
             add_row(made, compared.measure.title, *texts)

@@ -83,7 +83,7 @@ class SchedulerNameClaims:
 
     async def _check(self, name: str, claim: LeaseElection) -> None:
         try:
-            await claim.claim_once()
+            await claim.acquire_or_renew_once()
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             if isinstance(error, ApiError) and error.status == _CONFLICT_STATUS:
                 return  # another deployment wrote first; the next check sees it

@@ -42,12 +42,12 @@ def api_resource_of_group(group: TreeGroup) -> ApiResource:
     return ApiResource(group.api_version, _PLURALS[group.kind], group.kind, namespaced=True)
 
 
-def condition_type(group: TreeGroup) -> str:
+def scheduled_condition_type(group: TreeGroup) -> str:
     """Return the condition type that states whether a PodGroup or CompositePodGroup was scheduled."""
     return COMPOSITE_CONDITION if group.is_composite else UPSTREAM_CONDITIONS[group.api_version]
 
 
-def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
+def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
     """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup its minimum of such groups.
 
     Args:
@@ -57,7 +57,7 @@ def has_minimum(group: TreeGroup, placed: Mapping[str, int], children: Children)
     """
     if not group.is_composite:
         return placed.get(group.subgroup, 0) >= group.minimum
-    return sum(has_minimum(child, placed, children) for child in children(group.key)) >= group.minimum
+    return sum(has_minimum_placed(child, placed, children) for child in children(group.key)) >= group.minimum
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class GangTreeState:
 
         A group beyond the minimum of its tree has no condition until it is placed as well.
         """
-        if self.counts.was_whole and not has_minimum(group, self.placed, children):
+        if self.counts.was_whole and not has_minimum_placed(group, self.placed, children):
             return None
         desired = desired_upstream_condition(
-            self.gang, condition_type(group), self.counts, self.verdict, before, self.now
+            self.gang, scheduled_condition_type(group), self.counts, self.verdict, before, self.now
         )
         if desired is not None and group.metadata.generation:
             desired["observedGeneration"] = group.metadata.generation
@@ -218,7 +218,9 @@ class DisruptionTargetWriter:
         after = Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in remaining)
         before = after + Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in evicted.values())
         for part in tree:
-            if has_minimum(part, before, trees.children) and not has_minimum(part, after, trees.children):
+            if has_minimum_placed(part, before, trees.children) and not has_minimum_placed(
+                part, after, trees.children
+            ):
                 meta = part.metadata
                 yield DisruptedGroup(
                     api_resource_of_group(part), part.namespace, part.name, meta.uid, meta.generation

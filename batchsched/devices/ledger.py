@@ -170,7 +170,7 @@ class DeviceLedger:
         )
         return replace(devices, allocations=open_allocations)
 
-    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
+    def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
         """Return a copy with the reservations of some pods and their claims, which no session changes."""
         excerpt = type(self)({})
         for pod in pods:

@@ -77,7 +77,7 @@ class Selector:
     def __init__(self, expression: str) -> None:
         if len(expression.encode()) > MAX_EXPRESSION_LENGTH:
             raise SelectorError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} bytes")
-        self.work = estimate_work(expression)
+        self.work = estimate_evaluation_work(expression)
         """The estimated work of one evaluation, in steps of a search for devices."""
         self.names = attributes_read_by_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
@@ -129,7 +129,7 @@ def compile_selector(expression: str) -> Selector:
     return Selector(expression)
 
 
-def estimate_work(expression: str) -> int:
+def estimate_evaluation_work(expression: str) -> int:
     """Return an upper estimate of the cost to evaluate a CEL expression once, in steps of about a microsecond.
 
     The CEL library limits the iterations of macros such as `all`, but not the time, and it does not count the cost. The

@@ -133,7 +133,7 @@ class LeaseElection:
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             _LOG.warning("the Lease was not released: %s", error)
 
-    async def claim_once(self) -> bool:
+    async def acquire_or_renew_once(self) -> bool:
         """Acquire or renew the Lease once, without waiting. Return whether this replica holds it.
 
         Raises:

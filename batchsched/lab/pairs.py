@@ -133,7 +133,7 @@ def _verdict(measure: Measure, difference: MeanInterval) -> str:
     return "better" if (difference.value < 0) == (measure.better == "lower") else "worse"
 
 
-def difference_text(comparison: PairedComparison) -> str:
+def format_difference(comparison: PairedComparison) -> str:
     """Format the mean difference of two policies with its interval, such as `-3.2 min ± 0.7 min`.
 
     `same` if they do not differ. Differences of percentages are in percentage points: `+2.8 pp ± 4.3 pp`.
@@ -148,9 +148,9 @@ def difference_text(comparison: PairedComparison) -> str:
     return f"{sign}{value} ± {half_width}"
 
 
-def verdict_text(comparison: PairedComparison) -> str:
+def format_verdict(comparison: PairedComparison) -> str:
     """Format the verdict of a comparison with the mean difference, such as `better: -3.2 min ± 0.7 min`."""
-    text = difference_text(comparison)
+    text = format_difference(comparison)
     return text if comparison.verdict == "same" else f"{comparison.verdict}: {text}"
 
 

@@ -32,7 +32,7 @@ from batchsched.lab.measures import (
 from batchsched.lab.pairs import (
     PairedComparison,
     compare_pairs,
-    difference_text,
+    format_difference,
     group_by_workload,
     nonzero_measures,
 )
@@ -342,7 +342,7 @@ def _cell(text: str, comparison: PairedComparison) -> TableCell:
     verdict = comparison.verdict
     return TableCell(
         text,
-        difference_text(comparison),
+        format_difference(comparison),
         "better" if verdict == "better" else "worse" if verdict == "worse" else "",
     )
 

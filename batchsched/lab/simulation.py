@@ -35,7 +35,7 @@ from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import HOUR, GeneratorSettings, generate_workload
 from batchsched.simulator.result import RunResult
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
-from batchsched.simulator.workload import Workload, draw_outages, workload_of_snapshot
+from batchsched.simulator.workload import Workload, sample_outages, workload_of_snapshot
 
 _YOUNG_OBJECTS: Final = 50_000
 """Objects between two collections of the youngest generation; reference counts free most objects of a run."""
@@ -164,7 +164,7 @@ def create_workload_of_run(run: PlannedRun) -> Workload:
     last = max(arrival.time + arrival.runtime for arrival in made.arrivals)
     between, repair = failures.hours_between * HOUR, failures.hours_to_repair * HOUR
     period = (made.arrivals[0].time, last)
-    return replace(made, outages=draw_outages(cluster.nodes, between, repair, period, run.seed))
+    return replace(made, outages=sample_outages(cluster.nodes, between, repair, period, run.seed))
 
 
 def _named_source(run: PlannedRun) -> Workload:
@@ -257,7 +257,9 @@ def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Seque
         raise InvalidInput("no job of the trace is in the period and in the virtual clusters of the workload")
     start = window.start
     if start is None:
-        start = draw_window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
+        start = (
+            sample_window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
+        )
     kept = rows[start : None if window.jobs is None else start + window.jobs]
     if not kept:
         raise InvalidInput(
@@ -267,7 +269,7 @@ def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Seque
     return kept
 
 
-def draw_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
+def sample_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
     """Return `count` row numbers of a trace, drawn from the seed, at which simulated parts of the trace begin.
 
     They are from 0 to `below` - 1, and they may repeat.

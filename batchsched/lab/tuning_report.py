@@ -10,7 +10,7 @@ from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.definitions import ReportSettings
 from batchsched.lab.document import Section, Table, TableCell, TableRow
 from batchsched.lab.figure import Figure, axis, format_number, policy_color
-from batchsched.lab.pairs import difference_text
+from batchsched.lab.pairs import format_difference
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.report import sweep_document
 from batchsched.lab.scenario import Scenario, TuningParameter, policy_with_settings
@@ -58,7 +58,7 @@ def _of_compared_policies(
 
 def tuning_verdict(tuned: TuningResult) -> str:
     """Return the sentences that state whether a search improved its objective, and what became worse."""
-    name, difference = tuned.measure.title.lower(), difference_text(tuned.objective_comparison)
+    name, difference = tuned.measure.title.lower(), format_difference(tuned.objective_comparison)
     is_equal = tuned.objective_comparison.verdict == "same"
     result = f"{name} {'is the same' if is_equal else f'differs by {difference}'} on these seeds."
     if tuned.is_better_on_held_out_seeds:
@@ -70,7 +70,7 @@ def tuning_verdict(tuned: TuningResult) -> str:
         if tuned.seeds_to_detect_gain is not None:
             text += f" About {tuned.seeds_to_detect_gain} seeds are needed to confirm a gain this small (tune.heldOut)."
     costs = ", ".join(
-        f"{cost.measure.title.lower()} {difference_text(cost)}" for cost in tuned.worse_measures
+        f"{cost.measure.title.lower()} {format_difference(cost)}" for cost in tuned.worse_measures
     )
     return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
 

@@ -16,7 +16,7 @@ from batchsched.api.core.selector import parse_go_integer
 from batchsched.api.crd.base import LARGEST_INT32
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroupSpec
 from batchsched.api.crd.validation import field_errors
-from batchsched.api.external.annotations import KUEUE_GROUP, topology_of_annotations
+from batchsched.api.external.annotations import KUEUE_GROUP, topology_from_annotations
 from batchsched.api.owner_keys import (
     MIN_MEMBER,
     PREFERRED,
@@ -281,12 +281,12 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
     Parts that state one group of Kueue are in one domain together.
     """
     spec_fields = dict(shape.spec_fields)
-    of_owner = topology_of_annotations(annotations)
+    of_owner = topology_from_annotations(annotations)
     if of_owner:
         spec_fields["topology"] = {**of_owner, **spec_fields.get("topology", {})}
     parts, groups = [], {group.name: group for group in shape.groups}
     for part in shape.parts:
-        stated_topology = topology_of_annotations(part.template_annotations)
+        stated_topology = topology_from_annotations(part.template_annotations)
         group = text_or_empty(part.template_annotations.get(KUEUE_GROUP))
         if group and stated_topology and not part.parent:
             groups[group] = PartGroup(group, stated_topology)

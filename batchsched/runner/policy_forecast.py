@@ -45,7 +45,7 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.simulator.result import GangRecord
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
-from batchsched.simulator.workload import Arrival, Workload
+from batchsched.simulator.workload import GangArrival, Workload
 
 MAX_PENDING_GANGS: Final = 512
 """Maximum number of pending gangs in a forecast, the first by submission."""
@@ -292,7 +292,7 @@ def _nodes(frozen: ForecastInput) -> Iterator[Node]:
         )
 
 
-def _running_arrivals(frozen: ForecastInput) -> Iterator[Arrival]:
+def _running_arrivals(frozen: ForecastInput) -> Iterator[GangArrival]:
     for number, gang in enumerate(frozen.running):
         demand = ForecastGang(
             f"default/running-{number:05d}", frozen.now, gang.remaining, gang.requests, "", "", 0.0
@@ -310,7 +310,7 @@ def _bound_pod(pod: Pod, node: str, now: int) -> Pod:
     )
 
 
-def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> Arrival:
+def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> GangArrival:
     """Return the arrival of a gang as one pod."""
     namespace, _, name = key.partition("/")
     timestamp = format_timestamp(created)
@@ -333,4 +333,4 @@ def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> Arrival
             priority_class_name=gang.priority_class,
         ),
     )
-    return Arrival(time, gang.runtime, group, (pod,))
+    return GangArrival(time, gang.runtime, group, (pod,))

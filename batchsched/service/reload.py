@@ -90,7 +90,7 @@ class ConfigReload:
             loaded, warnings = await asyncio.to_thread(load_with_warnings, file)
             for warning in warnings:
                 log_warning(_LOG, warning)
-            in_force = merge_reloadable(self.configuration, loaded)
+            in_force = merge_reloadable_fields(self.configuration, loaded)
             if in_force != self.configuration:
                 self._apply(in_force)
         except BatchschedError as error:
@@ -105,7 +105,7 @@ class ConfigReload:
         self._on_reload(True)
 
 
-def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
+def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
     """Return the current configuration with the reloadable fields, which need no restart, from a new configuration."""
     changed = {}
     for name, path in _fields(now, above):
@@ -113,7 +113,7 @@ def merge_reloadable(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
         if path in RELOADABLE_FIELDS:
             changed[name] = new
         elif isinstance(value, BaseModel):
-            changed[name] = merge_reloadable(value, new, f"{path}.")
+            changed[name] = merge_reloadable_fields(value, new, f"{path}.")
     return now.model_copy(update=changed)
 
 

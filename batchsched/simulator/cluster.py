@@ -19,7 +19,7 @@ from batchsched.api.template_claims import create_claims_from_templates
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import GangRecord
-from batchsched.simulator.workload import Arrival, Workload
+from batchsched.simulator.workload import GangArrival, Workload
 
 RUNNING: Final = "Running"
 
@@ -80,7 +80,7 @@ class SimulatedGang:
     """
 
     number: int
-    arrival: Arrival
+    arrival: GangArrival
     gpus: int
     pending: dict[str, Pod] = field(default_factory=dict)
     bound: dict[str, Pod] = field(default_factory=dict)

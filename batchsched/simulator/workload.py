@@ -41,7 +41,7 @@ DEFAULT_PODS_PER_NODE: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class GangArrival:
     """The arrival of one gang in a simulation, with its PodGroup, its pods and its run time.
 
     Args:
@@ -73,7 +73,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class NodeOutage:
     """A failure of a simulated node and its repair, in seconds since 1970.
 
     The node is not repaired if `until` is None.
@@ -97,8 +97,8 @@ class Workload:
 
     name: str
     cluster: Snapshot
-    arrivals: tuple[Arrival, ...]
-    outages: tuple[Outage, ...] = ()
+    arrivals: tuple[GangArrival, ...]
+    outages: tuple[NodeOutage, ...] = ()
 
 
 def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
@@ -147,7 +147,7 @@ class TraceGang:
     priority_class: str = ""
 
 
-def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
+def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> GangArrival:
     """Create the arrival of a gang that cannot start without all of its pods."""
     created = format_timestamp(time)
     size = sum(count for _, count in shape.pods)
@@ -171,7 +171,7 @@ def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> Arrival:
                 creation_timestamp=created,
             )
             pods.append(Pod(metadata=meta, spec=spec))
-    return Arrival(time, runtime, group, tuple(pods))
+    return GangArrival(time, runtime, group, tuple(pods))
 
 
 def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
@@ -218,23 +218,23 @@ def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: s
     return Workload(name, cluster, tuple(arrivals))
 
 
-def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> Arrival:
+def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> GangArrival:
     expected_runtime = group.spec.expected_runtime_seconds if group is not None else None
     whole = runtime if expected_runtime is None else expected_runtime
     bound = [pod for pod in pods if pod.node]
     if bound:
         since = min(parse_timestamp(pod.status.start_time, float(begin)) for pod in bound)
         remaining = max(0, ceil(since + whole - begin))
-        return Arrival(begin, remaining, group, tuple(pods))
+        return GangArrival(begin, remaining, group, tuple(pods))
     created = (
         group.creation_time if group is not None else parse_timestamp(pods[0].metadata.creation_timestamp)
     )
-    return Arrival(max(begin, ceil(created)), whole, group, tuple(pods))
+    return GangArrival(max(begin, ceil(created)), whole, group, tuple(pods))
 
 
-def draw_outages(
+def sample_outages(
     nodes: Sequence[Node], between: float, repair: float, period: tuple[int, int], seed: int
-) -> tuple[Outage, ...]:
+) -> tuple[NodeOutage, ...]:
     """Return random outages of nodes in a period, ordered by time.
 
     Nodes fail independently, at exponential intervals.
@@ -258,7 +258,7 @@ def draw_outages(
         failure = first + random.exponential(between)
         while failure <= last:
             repaired = failure + max(1.0, random.exponential(repair))
-            outages.append(Outage(node.name, int(failure), int(np.ceil(repaired))))
+            outages.append(NodeOutage(node.name, int(failure), int(np.ceil(repaired))))
             failure = np.ceil(repaired) + random.exponential(between)
     return tuple(sorted(outages, key=lambda outage: (outage.time, outage.node)))
 

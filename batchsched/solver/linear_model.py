@@ -136,7 +136,7 @@ class LinearModel:
         self.row_upper.extend(np.minimum(np.asarray(upper, np.int64), HIGHEST).tolist())
         self._nonzeros += len(columns)
 
-    def set_bounds(
+    def set_variable_bounds(
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
     ) -> None:
         """Set the lower and upper bounds [n] of the variables with these indices [n]."""

@@ -49,17 +49,17 @@ class CapacityRequest:
 class Neighbourhood(Protocol[Move]):
     """One kind of move of the local search: it frees capacity for a pod by moving other pods of the session.
 
-    `LocalSearch` draws moves from `propose`, calls `apply` for each, and undoes those that fail.
+    `LocalSearch` draws moves from `propose_moves`, calls `apply_move` for each, and undoes those that fail.
     """
 
-    def propose(self, request: CapacityRequest) -> Iterator[Move]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[Move]:
         """Yield moves of placed pods that may free capacity for the requested pods.
 
         The packing changes between two moves.
         """
         ...
 
-    def apply(self, request: CapacityRequest, move: Move) -> int | None:
+    def apply_move(self, request: CapacityRequest, move: Move) -> int | None:
         """Make one move of the local search, and place requested pods in the capacity that it frees.
 
         Returns:
@@ -178,13 +178,13 @@ class RelocationNeighbourhood:
         self._packing, self._placed = packing, placed
         self._small_first = _small_first(packing)
 
-    def propose(self, request: CapacityRequest) -> Iterator[RelocationMove]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[RelocationMove]:
         """Yield moves that relocate 1, 2 or 3 pods of another pod class from each of several nodes."""
         for pods_per_node in range(1, MAX_PODS_PER_MOVE + 1):
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
 
-    def apply(self, request: CapacityRequest, move: RelocationMove) -> int | None:
+    def apply_move(self, request: CapacityRequest, move: RelocationMove) -> int | None:
         """Relocate pods away from as many nodes as needed, and place one requested pod on each of these nodes."""
         packing, room = self._packing, self._packing.room
         other, each = move
@@ -264,7 +264,7 @@ class ClearingNeighbourhood:
         self._empty = free_with_plugin_limits(packing.problem)  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
 
-    def propose(self, request: CapacityRequest) -> Iterator[ClearingMove]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[ClearingMove]:
         """Yield nodes to clear: those where the requested pod would fit without this session's pods.
 
         The nodes with the fewest pods of this session come first.
@@ -293,7 +293,7 @@ class ClearingNeighbourhood:
                 return
             yield ClearingMove(int(nodes[column]), pods[:, column])
 
-    def apply(self, request: CapacityRequest, move: ClearingMove) -> int | None:
+    def apply_move(self, request: CapacityRequest, move: ClearingMove) -> int | None:
         """Place the requested pod on the node if all pods of this session on it find other nodes."""
         room, class_index = self._packing.room, request.class_index
         node = np.array([move.node])
@@ -368,7 +368,7 @@ class SwapNeighbourhood:
         self._rebuilds = 0
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
-    def propose(self, request: CapacityRequest) -> Iterator[SwapMove]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[SwapMove]:
         """Yield exchanges of nodes between pairs of pods with different requests, in several passes over all pairs."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
@@ -399,7 +399,7 @@ class SwapNeighbourhood:
                     helped = self._helped(demand, leaving, sources, partial)
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
-    def apply(self, request: CapacityRequest, move: SwapMove) -> int | None:
+    def apply_move(self, request: CapacityRequest, move: SwapMove) -> int | None:
         """Exchange as many pairs of pods as needed, then place the requested pods on the nodes where they fit."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move
@@ -511,7 +511,7 @@ class RepackingNeighbourhood:
         self._packing, self._placed = packing, placed
         self._repacking = Repacking(packing, budget)
 
-    def propose(self, request: CapacityRequest) -> Iterator[RepackingMove]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[RepackingMove]:
         """Yield one new placement of the pods on the requested nodes, if more pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
@@ -519,7 +519,7 @@ class RepackingNeighbourhood:
         if move is not None:
             yield move
 
-    def apply(self, request: CapacityRequest, move: RepackingMove) -> int | None:
+    def apply_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
         """Replace the placements on the nodes of the move."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
@@ -580,10 +580,10 @@ class LocalSearch:
         # Before the first move is drawn: a generator computes it at once.
         if self._remaining_moves <= 0:
             return
-        for move in neighbourhood.propose(request):
+        for move in neighbourhood.propose_moves(request):
             self._remaining_moves -= 1
             mark = room.checkpoint()
-            placed = neighbourhood.apply(request, move)
+            placed = neighbourhood.apply_move(request, move)
             if placed is None:
                 room.roll_back_to(mark)
             else:

@@ -50,7 +50,7 @@ def _place_all(subset: GangSubset, budget: CpSatBudget, units: float) -> Solutio
     model = NodeModel(subset.problem)
     switches = model.taken[model.taken >= 0]
     ones = np.ones(len(switches), np.int64)
-    model.set_bounds(switches, ones, ones)
+    model.set_variable_bounds(switches, ones, ones)
     answer = budget.maximise(model, np.zeros(model.variable_count, np.int64), max(1e-4, units))
     if answer.values is None:
         return None

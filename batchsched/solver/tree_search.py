@@ -116,7 +116,7 @@ def _search(
     model = NodeModel(merged, fits)
     taken = int(model.taken[0])
     if taken != NONE:
-        model.set_bounds(np.array([taken]), np.ones(1, np.int64), np.ones(1, np.int64))
+        model.set_variable_bounds(np.array([taken]), np.ones(1, np.int64), np.ones(1, np.int64))
     nothing = np.zeros(model.variable_count, np.int64)
     answer = budget.maximise(model, nothing, budget.remaining * (1 - IMPROVE_SHARE))
     if answer.values is None:

@@ -85,9 +85,11 @@ def test_readme_shows_the_table_and_the_trade_offs_that_the_demo_prints(command,
     ]
     assert readme == [row for row in printed if row[0] != "Gangs done"]
     assert f"| | {' | '.join(contender.name for contender in DEMO_POLICIES)} |" in README
-    trade_offs = re.findall(r"\w+ instead of [^.]*(?:\.\d[^.]*)*\.(?= |\n)", " ".join(README.split()))
-    assert len(trade_offs) == 2
-    assert all(sentence in " ".join(sentences.split()) for sentence in trade_offs)
+    trade_off_sentences = re.findall(
+        r"\w+ instead of [^.]*(?:\.\d[^.]*)*\.(?= |\n)", " ".join(README.split())
+    )
+    assert len(trade_off_sentences) == 2
+    assert all(sentence in " ".join(sentences.split()) for sentence in trade_off_sentences)
 
 
 @pytest.mark.parametrize("file", ["README.md", "docs/index.md"])

@@ -95,7 +95,7 @@ def tables(session: Session) -> dict[str, Any]:
                 str(limit.name),
                 str(limit.pod_groups),
                 *limits.remaining_amounts[at, columns].tolist(),
-                int(limits.remaining_starts[at]),
+                int(limits.remaining_gang_starts[at]),
             )
             for at, limit in enumerate(limits.limits)
         ),

@@ -8,10 +8,10 @@ from batchsched.lab.measures import MEASURES, Outcome
 from batchsched.lab.pairs import (
     MeanInterval,
     compare_pairs,
-    difference_text,
+    format_difference,
+    format_verdict,
     group_by_policy,
     t_quantile,
-    verdict_text,
 )
 from batchsched.simulator.result import ClusterSeries, RunResult
 
@@ -80,12 +80,12 @@ def test_policies_keep_their_order():
     ids=["less", "same", "more", "hours", "one unit"],
 )
 def test_differences_are_written_with_their_interval(other, text):
-    assert difference_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+    assert format_difference(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
 
 
 def test_differences_of_percentages_are_percentage_points():
     found = one(compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6)), "utilisation")
-    assert difference_text(found) == "+10.0 pp ± 0.0 pp"
+    assert format_difference(found) == "+10.0 pp ± 0.0 pp"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_differences_of_percentages_are_percentage_points():
     ids=["better", "same", "unclear"],
 )
 def test_a_verdict_is_written_before_the_difference(other, text):
-    assert verdict_text(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+    assert format_verdict(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
 
 
 @pytest.mark.parametrize(

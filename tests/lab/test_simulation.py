@@ -18,9 +18,9 @@ from batchsched.lab.scenario import (
 )
 from batchsched.lab.simulation import (
     create_workload_of_run,
-    draw_window_starts,
     map_runs,
     rows_in_window,
+    sample_window_starts,
     simulate_run,
 )
 from batchsched.lab.workers import open_workers
@@ -180,7 +180,7 @@ def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):
 
 
 def test_windows_start_at_rows_drawn_from_the_seed():
-    assert draw_window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
+    assert sample_window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
 
 
 @pytest.mark.parametrize(

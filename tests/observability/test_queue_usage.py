@@ -16,7 +16,7 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.queue_positions import queue_status_inputs
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.http.status_page import cluster_view, pod_counts
+from batchsched.observability.http.status_page import build_cluster_view, pod_counts_by_gang
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder
 from batchsched.session.gangs.queue_limits import compute_remaining_limits, usage_by_queue
@@ -161,7 +161,9 @@ def in_metrics(state: ClusterState) -> Usage:
 
 
 def in_page(state: ClusterState) -> Mapping[str, str]:
-    page = cluster_view(state.snapshot(), {}, state.queue_usage.to_table(), pod_counts(state.gangs))
+    page = build_cluster_view(
+        state.snapshot(), {}, state.queue_usage.to_table(), pod_counts_by_gang(state.gangs)
+    )
     return {row.name: row.allocated for row in page.queues if row.allocated}
 
 

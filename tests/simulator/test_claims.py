@@ -13,7 +13,7 @@ from batchsched.simulator.cluster import with_claims
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
     NAMESPACE,
-    Outage,
+    NodeOutage,
     TraceGang,
     Workload,
     create_nodes,
@@ -68,7 +68,7 @@ def test_gangs_share_the_devices_of_a_node():
 
 
 def test_a_gang_that_lost_its_node_gets_devices_of_another_node():
-    lost = Outage("node-0", 4, 100)
+    lost = NodeOutage("node-0", 4, 100)
     assert spans(workload([(0, 10, 2)], nodes=2, outages=(lost,))) == [(4, 14)]
 
 

@@ -7,7 +7,7 @@ from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, simulate_workload
 from batchsched.simulator.workload import (
-    Outage,
+    NodeOutage,
     TraceGang,
     create_nodes,
     create_pod_spec,
@@ -116,7 +116,7 @@ def test_a_run_records_what_each_queue_allocates_and_requests():
 
 
 def test_a_gang_on_a_failed_node_loses_its_work_and_finishes_later():
-    workload = gangs_of([(0, 10, 3)], slots=4, outages=[Outage("node-0", 4, 6)])
+    workload = gangs_of([(0, 10, 3)], slots=4, outages=[NodeOutage("node-0", 4, 6)])
     result = simulate_workload(workload, FirstComeScheduler, RunSettings("fcfs"))
     assert rows(result.queues)[-1][2:] == ((0,), (0,))
     assert (result.gangs[0].restarts, result.gangs[0].lost, result.gangs[0].evicted) == (1, 4, 0)

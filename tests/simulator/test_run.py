@@ -10,7 +10,7 @@ from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
 from batchsched.session.session import Session
 from batchsched.simulator.run import RunSettings, simulate_workload
-from batchsched.simulator.workload import Outage
+from batchsched.simulator.workload import NodeOutage
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 from tests.simulator.easy import KEYS, easy_starts
 
@@ -79,7 +79,7 @@ def test_a_session_interval_lets_arrivals_gather():
 
 
 def test_a_failing_node_kills_the_gangs_on_it_whole_and_they_run_again_from_the_start():
-    outage = Outage("node-0", time=6, until=20)
+    outage = NodeOutage("node-0", time=6, until=20)
     result, made = played([(0, 10, 4), (0, 10, 1)], outages=(outage,))
     first, second = result.gangs
     assert (first.started, first.ended, first.restarts) == (20, 30, 1)
@@ -89,12 +89,12 @@ def test_a_failing_node_kills_the_gangs_on_it_whole_and_they_run_again_from_the_
 
 
 def test_gangs_on_other_nodes_continue_when_a_node_fails():
-    result, _ = played([(0, 10, 1), (0, 10, 1)], outages=(Outage("node-0", time=5),))
+    result, _ = played([(0, 10, 1), (0, 10, 1)], outages=(NodeOutage("node-0", time=5),))
     assert spans(result) == [(5, 15), (0, 10)]
 
 
 def test_gangs_that_wait_for_a_node_without_a_repair_are_unfinished():
-    result, _ = played([(0, 10, 4)], outages=(Outage("node-3", time=5),))
+    result, _ = played([(0, 10, 4)], outages=(NodeOutage("node-3", time=5),))
     assert spans(result) == [(None, None)]
     assert result.gangs[0].restarts == 1
 
@@ -233,7 +233,7 @@ PROFILES = {
     failing=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 30), st.integers(1, 9)), max_size=2),
 )
 def test_following_event_by_event_decides_as_a_fresh_look_at_the_cluster(profile, rows, failing):
-    outages = tuple(Outage(f"node-{node}", at, at + time) for node, at, time in failing)
+    outages = tuple(NodeOutage(f"node-{node}", at, at + time) for node, at, time in failing)
     chosen = Profile.model_validate(PROFILES[profile])
     result = simulate_workload(
         gangs_of(rows, 6, outages=outages), lambda snapshot: Doubted(snapshot, chosen), RunSettings(profile)
@@ -244,7 +244,7 @@ def test_following_event_by_event_decides_as_a_fresh_look_at_the_cluster(profile
 def test_following_decides_as_a_fresh_look_where_the_solver_chooses_by_weight():
     rows = [(0, 10, 4), (0, 12, 3), (2, 5, 2), (4, 9, 6), (4, 3, 1), (11, 4, 5)]
     result = simulate_workload(
-        gangs_of(rows, 6, outages=(Outage("node-2", 6, 14),)),
+        gangs_of(rows, 6, outages=(NodeOutage("node-2", 6, 14),)),
         lambda snapshot: Doubted(snapshot, Profile()),
         SETTINGS,
     )

@@ -17,8 +17,8 @@ from batchsched.simulator.workload import (
     create_nodes,
     create_pod_spec,
     create_rigid_arrival,
-    draw_outages,
     open_text,
+    sample_outages,
     split_gpus_into_pods,
     workload_of_snapshot,
 )
@@ -97,13 +97,13 @@ NODES = create_nodes(20, {"cpu": "1"})
 
 
 def test_outages_of_a_seed_repeat_and_are_ordered_by_time():
-    drawn = draw_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
-    assert drawn == draw_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
+    drawn = sample_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
+    assert drawn == sample_outages(NODES, 1000.0, 100.0, (0, 10_000), 4)
     assert [outage.time for outage in drawn] == sorted(outage.time for outage in drawn)
 
 
 def test_a_node_is_repaired_before_it_fails_again():
-    drawn = draw_outages(NODES, 50.0, 100.0, (0, 10_000), 4)
+    drawn = sample_outages(NODES, 50.0, 100.0, (0, 10_000), 4)
     for node in NODES:
         outages = [outage for outage in drawn if outage.node == node.name]
         assert all((before.until or 0) <= after.time for before, after in itertools.pairwise(outages))
@@ -111,14 +111,14 @@ def test_a_node_is_repaired_before_it_fails_again():
 
 
 def test_nodes_fail_at_the_stated_rate_and_only_in_the_period():
-    drawn = draw_outages(NODES, 900.0, 100.0, (5_000, 105_000), 1)
+    drawn = sample_outages(NODES, 900.0, 100.0, (5_000, 105_000), 1)
     assert len(drawn) == pytest.approx(20 * 100, rel=0.1)
     assert all(5_000 <= outage.time <= 105_000 for outage in drawn)
 
 
 def test_a_mean_time_of_zero_is_refused():
     with pytest.raises(InvalidInput, match="mean time"):
-        draw_outages(NODES, 0.0, 1.0, (0, 1), 0)
+        sample_outages(NODES, 0.0, 1.0, (0, 1), 0)
 
 
 def test_a_trace_is_the_same_text_gzipped_or_plain_under_any_name(tmp_path):

@@ -51,7 +51,7 @@ def test_rows_and_bounds_added_later_apply_in_the_next_solve():
     assert maximise(model, worth, EFFORT).objective == 8
     model.set_row_bounds(extra, -HIGHEST, 1)
     assert maximise(model, worth, EFFORT).objective == 10
-    model.set_bounds(np.array([1]), np.array([0]), np.array([0]))
+    model.set_variable_bounds(np.array([1]), np.array([0]), np.array([0]))
     assert maximise(model, worth, EFFORT).objective == 9
     fresh = model.add_variables(np.array([0]), np.array([1]))
     values = maximise(model, np.append(worth, 5), EFFORT).values
@@ -65,7 +65,7 @@ def test_a_row_with_a_switch_holds_only_if_the_switch_is_on():
     model.add_row(columns[:1], np.ones(1, np.int64), upper=4, when=1)
     model.add_row(columns[:1], np.ones(1, np.int64), upper=6, when=~2)
     assert maximise(model, np.array([1, 0, 0]), EFFORT).objective == 9
-    model.set_bounds(columns[2:], np.array([0]), np.array([0]))
+    model.set_variable_bounds(columns[2:], np.array([0]), np.array([0]))
     assert maximise(model, np.array([1, 0, 0]), EFFORT).objective == 6
     assert maximise(model, np.array([1, 3, 0]), EFFORT).objective == 7
     assert model.is_satisfied_by(np.array([4, 1, 0]))

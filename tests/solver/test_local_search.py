@@ -46,11 +46,11 @@ class EndlessMoves:
     def __init__(self) -> None:
         self.tried = 0
 
-    def propose(self, request):
+    def propose_moves(self, request):
         while True:
             yield None
 
-    def apply(self, request, move):
+    def apply_move(self, request, move):
         self.tried += 1
 
 

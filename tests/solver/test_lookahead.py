@@ -12,7 +12,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement import lookahead
 from batchsched.solver.improvement.lookahead import ParallelStepSolver
 from batchsched.solver.improvement.search import improve_solution
-from batchsched.solver.improvement.step import SearchInput, SearchStep, StepResult
+from batchsched.solver.improvement.step import SearchStep, SharedSearchInput, StepResult
 from batchsched.solver.problem import Budget, Problem, Solution
 from bench.solver.instances import generate
 from bench.solver.problems import to_problem
@@ -119,13 +119,13 @@ def test_a_step_that_no_process_has_started_is_solved_by_the_session_itself(monk
     solution = solve_greedy(problem)
     solved: list[int] = []
 
-    def solve(shared: SearchInput, step: SearchStep) -> StepResult:
+    def solve(shared: SharedSearchInput, step: SearchStep) -> StepResult:
         solved.append(step.number)
         return StepResult(None, 0.0, False, 0.0, 0, 0)
 
     monkeypatch.setattr(lookahead, "solve_step", solve)
     processes = FakeProcesses(2, starts=False)
-    ahead = ParallelStepSolver(SearchInput(problem, 0), processes)
+    ahead = ParallelStepSolver(SharedSearchInput(problem, 0), processes)
     steps = [SearchStep(number, 0, solution, None, Budget()) for number in range(4)]  # type: ignore[arg-type]
 
     def coming(number: int) -> Iterator[SearchStep]:

@@ -88,7 +88,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
         == []
     )
     assert packing.place_gang(0) is None
-    assert np.array_equal(packing.domain_nodes(0, 7), [])
+    assert np.array_equal(packing.nodes_of_domain(0, 7), [])
 
 
 def best(problem: Problem) -> list[int]:

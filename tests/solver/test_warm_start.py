@@ -22,7 +22,7 @@ from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.prices import add_price_rows, pool_keys
 from batchsched.solver.tiered.tier_solver import TierSolver
 from batchsched.solver.verify import verify_solution
-from batchsched.solver.warm_start.packing import StartPlacements
+from batchsched.solver.warm_start.packing import WarmStartPlacements
 from batchsched.solver.warm_start.solve import WarmAnswer, solve_from_start
 from bench.solver.instances import fill_lean, fill_noisy, generate
 from bench.solver.problems import to_problem
@@ -93,7 +93,7 @@ def test_a_session_with_any_start_is_no_worse_than_its_baselines(problem: Proble
     problem = replace(problem, cuts=())
     start = random_start(problem, seed)
     solution = solve(problem, AGGREGATED, start=start)
-    placements = StartPlacements(problem, start)
+    placements = WarmStartPlacements(problem, start)
     kept = placements.place_pods(placements.pods, moving=False).to_solution("greedy")
     assert verify_solution(problem, solution) == ()
     assert_bounds_hold(solution, brute(problem).tiers)
@@ -184,7 +184,7 @@ def test_a_planned_gang_keeps_its_nodes_and_the_pods_that_no_longer_fit_move():
         [[8, 8], [0, 0], [8, 8]], [{"pods": 4, "demand": [2, 2]}, {"pods": 2, "demand": [2, 2]}]
     )
     start = planned([0, 0], [1, 2], [2, 2])
-    placements = StartPlacements(problem, start)
+    placements = WarmStartPlacements(problem, start)
     kept = placements.place_pods(placements.pods, moving=False).to_solution("greedy")
     of_first = dict(
         zip(kept.nodes[kept.classes == 0].tolist(), kept.counts[kept.classes == 0].tolist(), strict=True)
@@ -200,7 +200,7 @@ def test_a_planned_gang_with_a_required_level_stays_in_its_domain():
         levels=[[0, 0, 1, 1]],
     )
     start = planned([0], [2], [1])
-    placements = StartPlacements(problem, start)
+    placements = WarmStartPlacements(problem, start)
     kept = placements.place_pods(np.array([2]), moving=False).to_solution("greedy")
     assert set(kept.nodes.tolist()) <= {2, 3}
     assert kept.taken.all()

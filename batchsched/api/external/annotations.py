@@ -24,7 +24,7 @@ _LEVELS: Final = (
 )
 
 
-def topology_of_annotations(annotations: Mapping[str, object]) -> dict[str, Any]:
+def topology_from_annotations(annotations: Mapping[str, object]) -> dict[str, Any]:
     """Return the topology that annotations of Kueue or KAI state, as fields of a PodGroup or subGroup.
 
     Slices without a valid size are left out; the annotation then counts as unsupported.

@@ -110,7 +110,7 @@ class AssumedVolumes:
         claims = self._snapshot.persistent_volume_claims
         return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
 
-    def excerpt_for_pods(self, pods: Iterable[Pod]) -> Self:
+    def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
         """Return a copy of what some pods have reserved."""
         excerpt = type(self)()
         for pod in pods:

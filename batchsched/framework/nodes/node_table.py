@@ -31,9 +31,9 @@ class PodReservations:
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
-    def excerpt_for_pods(self, pods: Sequence[Pod]) -> Self:
+    def copy_for_pods(self, pods: Sequence[Pod]) -> Self:
         """Return a copy of what some pods have reserved, which no session changes."""
-        return type(self)(self.volumes.excerpt_for_pods(pods), self.devices.excerpt_for_pods(pods))
+        return type(self)(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound

@@ -34,7 +34,7 @@ class BindingCycle:
     @classmethod
     def for_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
         """Return the cycle of pods that a session has placed. Call this method before the next session begins."""
-        return cls(table, binder, table.reservations.excerpt_for_pods(pods))
+        return cls(table, binder, table.reservations.copy_for_pods(pods))
 
 
 async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:

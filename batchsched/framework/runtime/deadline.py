@@ -119,7 +119,7 @@ class DeadlinePlugin:
             raise
 
 
-def with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
+def wrap_with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
     """Wrap a plugin so that each call of the plugin has a deadline.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.

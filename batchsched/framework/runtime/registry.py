@@ -33,7 +33,7 @@ from batchsched.config.plugins import (
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.runtime.deadline import is_builtin, with_deadline
+from batchsched.framework.runtime.deadline import is_builtin, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.traits import traits_of
@@ -198,7 +198,7 @@ class Registry:
         multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
-            name: with_deadline(_make(self._classes[name], profile.arguments(name)), outside.deadline)
+            name: wrap_with_deadline(_make(self._classes[name], profile.arguments(name)), outside.deadline)
             for name in enabled_plugin_names(multi, profile.plugins)
             if name in self._classes
         }

@@ -329,7 +329,7 @@ class ClassResults:
         stored = self._prefilter
         return stored[1] if stored is not None and stored[0] == table.changes.generation else None
 
-    def keep_prefilter_state(self, table: NodeTable, state: CycleState) -> None:
+    def store_prefilter_state(self, table: NodeTable, state: CycleState) -> None:
         """Cache the cycle state that PreFilter plugins wrote for a pod class.
 
         It is valid until a Node object changes.
@@ -343,7 +343,7 @@ class ClassResults:
             return None
         return stored[2]
 
-    def keep_prescore_state(self, table: NodeTable, feasible: IndexArray, state: CycleState) -> None:
+    def store_prescore_state(self, table: NodeTable, feasible: IndexArray, state: CycleState) -> None:
         """Cache the cycle state that PreScore plugins wrote for the given feasible nodes.
 
         It is valid until a Node object changes.

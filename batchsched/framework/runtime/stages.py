@@ -73,7 +73,7 @@ class PreFilterStage:
         answer = self._ask(self._plugins, pod, nodes, (state, lasting), timings)
         state.copy_values_from(lasting)
         if answer.status.ok and answer.allowed is None:
-            results.keep_prefilter_state(nodes.table, lasting)
+            results.store_prefilter_state(nodes.table, lasting)
         return answer
 
     def _ask(
@@ -173,7 +173,7 @@ class ScoreStage:
         # Cache the PreScores' own values only: values from below belong to one pod.
         kept = CycleState()
         kept.copy_values_from(lasting)
-        results.keep_prescore_state(nodes.table, feasible, kept)
+        results.store_prescore_state(nodes.table, feasible, kept)
 
     def _ask(
         self,

@@ -101,7 +101,7 @@ class DelegatedAccess:
         """
         if not authorization:
             return ANONYMOUS
-        token = token_of(authorization)
+        token = token_of_authorization_header(authorization)
         # The API server issues ASCII tokens only, and no review can carry other bytes.
         if not token.isascii() or not token:
             return None
@@ -146,7 +146,7 @@ def basic_auth_challenge() -> web.Response:
     return refusal
 
 
-def token_of(authorization: str) -> str:
+def token_of_authorization_header(authorization: str) -> str:
     """Return the token in an Authorization header: a bearer token, or the password of basic authentication.
 
     Return "" if the header has neither.
@@ -196,7 +196,7 @@ class StaticTokenAccess:
         """
         if self._digest is None:
             return await handler(request)
-        token = token_of(request.headers.get("Authorization", ""))
+        token = token_of_authorization_header(request.headers.get("Authorization", ""))
         # Digests have the same length, and compare_digest takes constant time: the answer time reveals nothing.
         if not hmac.compare_digest(_digest(token), self._digest):
             return basic_auth_challenge()

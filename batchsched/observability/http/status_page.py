@@ -140,7 +140,7 @@ class ClusterView:
     topologies: tuple[TopologyView, ...]
 
 
-def pending_rows(
+def build_pending_rows(
     profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
 ) -> dict[str, PendingRow]:
     """Return the rows of the status page for pending gangs and single pods, by `namespace/name`.
@@ -166,12 +166,12 @@ def pending_rows(
     return rows
 
 
-def pod_counts(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
+def pod_counts_by_gang(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
     """Return the number of bound pods and the number of all pods of each gang, by `namespace/name`."""
     return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
 
-def cluster_view(
+def build_cluster_view(
     snapshot: Snapshot,
     waits: Mapping[str, PendingRow],
     usage: ResourceUsage,
@@ -183,7 +183,7 @@ def cluster_view(
       snapshot: The cluster.
       waits: The pending gangs, by `namespace/name`.
       usage: The allocated and pending amounts of each queue.
-      counts: Bound pods and all pods of each gang, as `pod_counts` returns them.
+      counts: Bound pods and all pods of each gang, as `pod_counts_by_gang` returns them.
     """
     resources = _resources(snapshot.nodes)
     access = QueueAccess(snapshot.queues, snapshot.namespaces)
@@ -387,11 +387,11 @@ class StatusPage:
         """Return the status page as HTML for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
-        pending = pending_rows(service.profile_schedulers, observation.refusals)
+        pending = build_pending_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.to_table()
-        counts = pod_counts(service.cache.gangs)
-        view_of_cluster = await asyncio.to_thread(cluster_view, snapshot, pending, usage, counts)
+        counts = pod_counts_by_gang(service.cache.gangs)
+        view_of_cluster = await asyncio.to_thread(build_cluster_view, snapshot, pending, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
         return _template().render(
             version=__version__,

@@ -72,7 +72,9 @@ class ClassClaims:
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
 
 
-def named_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> tuple[tuple[ResourceClaim, bool], ...]:
+def claims_named_by_pod(
+    pod: Pod, claims: Mapping[str, ResourceClaim]
+) -> tuple[tuple[ResourceClaim, bool], ...]:
     """Return a pod's ResourceClaims; each is paired with True if a template created it for this pod alone.
 
     Raises:
@@ -146,7 +148,7 @@ def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -
       ClaimRefused: the pod cannot be placed now.
     """
     resolved = []
-    for claim, own in named_claims(pod, ledger.claims):
+    for claim, own in claims_named_by_pod(pod, ledger.claims):
         allocation = claim.status.allocation
         if allocation is None and not (own and of_class):
             allocation = ledger.assumed_allocation(claim.key)

@@ -129,7 +129,7 @@ def extended_claim_key(pod: Pod) -> str:
     return f"{pod.key}/{pod.metadata.uid}/{IN_MEMORY_NAME}"
 
 
-def earlier_claim(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
+def claim_of_earlier_attempt(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
     """Return the ResourceClaim that an earlier attempt to bind the pod created for its extended resources."""
     for claim in claims.values():
         if claim.is_for_extended_resources:

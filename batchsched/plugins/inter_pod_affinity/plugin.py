@@ -195,7 +195,7 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
     for key in topology_keys(terms_state.affinity):
         codes = nodes.label_values(key)[0]
         unlabelled |= codes < 0
-        missing |= terms_state.affinity_matches.counts_of(key)[codes] <= 0
+        missing |= terms_state.affinity_matches.counts_by_domain(key)[codes] <= 0
     if missing.any() and terms_state.allows_first_pod():
         return unlabelled
     return unlabelled | missing

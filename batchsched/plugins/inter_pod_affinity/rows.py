@@ -104,7 +104,9 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
                     tally.add_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
-                    tally.counts_of(raw_term.topology_key)[candidates.domain_codes(raw_term.topology_key)]
+                    tally.counts_by_domain(raw_term.topology_key)[
+                        candidates.domain_codes(raw_term.topology_key)
+                    ]
                     > 0,
                 )
 
@@ -119,7 +121,7 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
             if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
-                    tally.counts_of(term.topology_key)[candidates.domain_codes(term.topology_key)] > 0,
+                    tally.counts_by_domain(term.topology_key)[candidates.domain_codes(term.topology_key)] > 0,
                 )
 
 
@@ -237,7 +239,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
             codes = candidates.domain_codes(key)
             if not (codes >= 0).any():
                 continue
-            right = np.where(affinity_matches.counts_of(key)[:-1] > 0, _count(bound), 0)
+            right = np.where(affinity_matches.counts_by_domain(key)[:-1] > 0, _count(bound), 0)
             yield _row(
                 ConstraintDomains.from_nodes(candidates.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],

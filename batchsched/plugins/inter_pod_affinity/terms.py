@@ -124,7 +124,7 @@ class TermCounts:
     table: NodeTable
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
-    def counts_of(self, key: str) -> IntArray:
+    def counts_by_domain(self, key: str) -> IntArray:
         """Return the counts [D+1] of the D domains of a topology key; the last is 0, for nodes without the label."""
         counts = self.by_key.get(key)
         if counts is None:
@@ -141,7 +141,7 @@ class TermCounts:
         sums[-1] = 0
         if not sums.any():
             return False
-        self.counts_of(key)[:] += weight * sums
+        self.counts_by_domain(key)[:] += weight * sums
         return True
 
     def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
@@ -154,14 +154,14 @@ class TermCounts:
         inside = codes >= 0
         if not inside.any():
             return False
-        np.add.at(self.counts_of(key), codes[inside], weight * pods[inside])
+        np.add.at(self.counts_by_domain(key), codes[inside], weight * pods[inside])
         return True
 
-    def add_at_node(self, key: str, node: int, by: int) -> None:
+    def add_to_domain_of_node(self, key: str, node: int, by: int) -> None:
         """Add a number to the count of the topology domain that one node is in."""
         code = int(self.table.label_values(key)[0][node])
         if code >= 0:
-            self.counts_of(key)[code] += by
+            self.counts_by_domain(key)[code] += by
 
     def has_nonzero_count(self) -> bool:
         """Return True if the count of any topology domain is not zero."""
@@ -216,13 +216,13 @@ class RequiredTermState:
         """
         for raw_term in anti_affinity_of(pod).required:
             if term_matches(raw_term, pod.namespace, self.incoming):
-                self.existing_matches.add_at_node(raw_term.topology_key, node, by)
+                self.existing_matches.add_to_domain_of_node(raw_term.topology_key, node, by)
         if all_terms_match(self.affinity, pod):
             for key in topology_keys(self.affinity):
-                self.affinity_matches.add_at_node(key, node, by)
+                self.affinity_matches.add_to_domain_of_node(key, node, by)
         for term in self.anti_affinity:
             if term.selection.matches(pod.namespace, pod.labels):
-                self.anti_affinity_matches.add_at_node(term.topology_key, node, by)
+                self.anti_affinity_matches.add_to_domain_of_node(term.topology_key, node, by)
 
 
 def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:

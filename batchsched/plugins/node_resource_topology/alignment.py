@@ -35,7 +35,7 @@ def zones_with_room(requests: IntArray, free: IntArray, listed: BoolArray) -> Bo
 
 def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
     """Return a mask [n] of nodes with scope `pod` that have a zone with enough of all resources for the pod."""
-    fits = zones_with_room(zones.vector(demand.total), zones.available[nodes], zones.listed[nodes])
+    fits = zones_with_room(zones.request_vector(demand.total), zones.available[nodes], zones.listed[nodes])
     return np.asarray(fits.any(axis=1))
 
 
@@ -46,11 +46,11 @@ def nodes_fitting_containers(
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:
-        init_fits &= zones_with_room(zones.vector(requests), free, listed).any(axis=1)
+        init_fits &= zones_with_room(zones.request_vector(requests), free, listed).any(axis=1)
     fits = np.ones(len(nodes), np.bool_)
     rows = np.arange(len(nodes))
     for requests in demand.running:
-        amounts = zones.vector(requests)
+        amounts = zones.request_vector(requests)
         fitting_zones = zones_with_room(amounts, free, listed)
         fits &= fitting_zones.any(axis=1)
         # The first zone has the lowest number. Rows without a zone are refused already.
@@ -90,7 +90,7 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
     listed = zones.listed[node]
     for demand in demands:
         for requests in demand.parts(pod_scope=bool(zones.pod_scope[node])):
-            part = np.where(listed, zones.vector(requests), 0)
+            part = np.where(listed, zones.request_vector(requests), 0)
             if part.any():
                 yield tuple(part.tolist())
 

@@ -57,7 +57,7 @@ def zone_rows(
 def _parts(demand: AlignedDemand, zones: ZoneTable, *, pod_scope: bool) -> list[Amounts]:
     """Return the amounts that a pod needs at the same time, each in a single zone."""
     parts = (demand.total,) if pod_scope else demand.running
-    return [tuple(zones.vector(part).tolist()) for part in parts]
+    return [tuple(zones.request_vector(part).tolist()) for part in parts]
 
 
 def _sizes(parts: Iterable[Sequence[Amounts]]) -> list[Amounts]:

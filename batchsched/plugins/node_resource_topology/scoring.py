@@ -91,7 +91,7 @@ def _free_amounts(zones: ZoneTable, nodes: Nodes, indexes: list[int]) -> IntArra
     free = zones.available[indexes].copy()
     for position, node in enumerate(indexes):
         for demand in zones.uncounted_demands(node, nodes.table):
-            used = zones.vector(demand.total)
+            used = zones.request_vector(demand.total)
             free[position] = np.where(free[position] == ABSENT, ABSENT, np.maximum(free[position] - used, 0))
     return free
 
@@ -168,7 +168,7 @@ def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode
     parts = (demand.total,) if topology.pod_scope else (*demand.init, *demand.running)
     most, nearest = 0, True
     for requests in parts:
-        amounts = np.where(listed, zones.vector(requests), 0)
+        amounts = np.where(listed, zones.request_vector(requests), 0)
         if not amounts.any():
             continue
         chosen = _fewest_zones(amounts, free, costs)

@@ -66,7 +66,7 @@ class NumaNode:
         return frozenset(name for zone in self.zones for name in zone.available)
 
 
-def read_topology(topology: NodeResourceTopology) -> NumaNode:
+def read_numa_node(topology: NodeResourceTopology) -> NumaNode:
     """Return the NUMA zones of a node with the policy and scope of its topology manager.
 
     Zones of other types, and without a valid number, are ignored.
@@ -152,7 +152,7 @@ class ZoneTable:
         )
 
     @property
-    def is_of_least_size(self) -> bool:
+    def has_minimal_size(self) -> bool:
         """True if some node has the greatest number of zones, and some zone lists each resource."""
         widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
         return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
@@ -191,7 +191,7 @@ class ZoneTable:
             self._uncounted[node] = demands
         return demands
 
-    def vector(self, requests: Requests) -> IntArray:
+    def request_vector(self, requests: Requests) -> IntArray:
         """Return requests as an array [K], without the resources that no zone of any node lists."""
         amounts = np.zeros(len(self.columns), np.int64)
         for name, amount in requests.items():
@@ -238,7 +238,7 @@ class _ZoneReader:
         for topology in topologies:
             numa_entry = before.pop(topology.name, None)
             if numa_entry is None or numa_entry[0] is not topology:
-                numa_entry = topology, read_topology(topology)
+                numa_entry = topology, read_numa_node(topology)
                 changed_names.append(topology.name)
             self._read[topology.name] = numa_entry
         return [*changed_names, *before]
@@ -254,4 +254,4 @@ class _ZoneReader:
             return False
         for index, node in changed.items():
             zones.replace_node(index, node)
-        return zones.is_of_least_size
+        return zones.has_minimal_size

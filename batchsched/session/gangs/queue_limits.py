@@ -43,7 +43,7 @@ class QueueLimits:
         return np.maximum(0, self.remaining)
 
     @property
-    def remaining_starts(self) -> IntArray:
+    def remaining_gang_starts(self) -> IntArray:
         """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
         return np.maximum(0, self.remaining_gangs)
 

@@ -336,7 +336,7 @@ def formulate_problem(
         quotas=ProblemQuotas(
             covers=context.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
             free=context.quotas.remaining_amounts,
-            gangs=context.quotas.remaining_starts,
+            gangs=context.quotas.remaining_gang_starts,
         ),
         rows=rows,
         pod_resource=0,

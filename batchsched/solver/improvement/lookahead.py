@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from typing_extensions import override
 
 from batchsched.ports.workers import PendingResult, SharedInput, SolverWorkers
-from batchsched.solver.improvement.step import SearchInput, SearchStep, StepResult, solve_step
+from batchsched.solver.improvement.step import SearchStep, SharedSearchInput, StepResult, solve_step
 
 STEPS_PER_PROCESS: Final = 2
 """Steps that are submitted for each process, so that none waits for the search to take a result."""
@@ -30,7 +30,7 @@ class StepSolver(Protocol):
         """
         ...
 
-    def discard(self) -> None:
+    def discard_results(self) -> None:
         """Discard the results of coming steps: the solution has changed, or the search ends."""
         ...
 
@@ -38,7 +38,7 @@ class StepSolver(Protocol):
 class SequentialStepSolver(StepSolver):
     """Solves each step when it is needed, in this process."""
 
-    def __init__(self, shared: SearchInput) -> None:
+    def __init__(self, shared: SharedSearchInput) -> None:
         self._shared = shared
 
     @override
@@ -47,7 +47,7 @@ class SequentialStepSolver(StepSolver):
         return solve_step(self._shared, step)
 
     @override
-    def discard(self) -> None:
+    def discard_results(self) -> None:
         """Do nothing: no result is kept."""
 
 
@@ -57,7 +57,7 @@ class ParallelStepSolver(StepSolver):
     This process also solves coming steps that no other one has started, rather than wait.
     """
 
-    def __init__(self, shared: SearchInput, workers: SolverWorkers) -> None:
+    def __init__(self, shared: SharedSearchInput, workers: SolverWorkers) -> None:
         self._shared, self._workers = shared, workers
         self._input: SharedInput | None = None
         self._pending: dict[tuple[int, int], PendingResult[StepResult]] = {}
@@ -85,12 +85,12 @@ class ParallelStepSolver(StepSolver):
         if result is None:
             # A process ended or does not run: this one solves all further steps.
             self._lost = True
-            self.discard()
+            self.discard_results()
             return solve_step(self._shared, step)
         return result
 
     @override
-    def discard(self) -> None:
+    def discard_results(self) -> None:
         """Withdraw the coming steps that have not started, and discard the results of the others."""
         for pending in self._pending.values():
             pending.cancel_if_not_started()

@@ -14,7 +14,7 @@ from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import UNITS_PER_PAIR, estimate_solve_work
 from batchsched.solver.improvement.lookahead import ParallelStepSolver, SequentialStepSolver, StepSolver
 from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
-from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchInput, SearchStep, StepResult
+from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Budget, Problem, Solution
 from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
@@ -71,12 +71,12 @@ def improve_solution(
       for the tiers below a tier that gained.
     """
     search = _Search(problem, solution, units, budget, seed)
-    shared = SearchInput(problem, seed)
+    shared = SharedSearchInput(problem, seed)
     steps = SequentialStepSolver(shared) if workers is None else ParallelStepSolver(shared, workers)
     try:
         search.run(steps)
     finally:
-        steps.discard()
+        steps.discard_results()
     return search.solution
 
 
@@ -217,7 +217,7 @@ class _Search:
             variables=self.solution.variables + result.variables,
         )
         if result.better is not None:
-            steps.discard()
+            steps.discard_results()
             spent = self.solution
             better = replace(result.better, guard=spent.guard, effort=spent.effort, variables=spent.variables)
             self._complete(better)

@@ -63,14 +63,14 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SearchInput:
+class SharedSearchInput:
     """What all steps of a search share: the problem, without rows and cuts, and the seed of CP-SAT."""
 
     problem: Problem
     seed: int
 
 
-def solve_step(shared: SearchInput, step: SearchStep) -> StepResult:
+def solve_step(shared: SharedSearchInput, step: SearchStep) -> StepResult:
     """Place the gangs of a neighbourhood again, while all other gangs keep their placements."""
     part = NeighbourhoodProblem(shared.problem, step.solution, step.neighbourhood)
     answer = part.solve(step.budget, shared.seed, NoTelemetry())

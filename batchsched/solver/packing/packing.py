@@ -229,12 +229,12 @@ class Packing:
             domain = self.domain_of.get(gang, int(problem.gangs.pinned[gang]))
             if domain == NONE:
                 return None, False
-            nodes = self.domain_nodes(level, domain)
+            nodes = self.nodes_of_domain(level, domain)
         if part.required != NONE:
             domain = self.domain_of_subgroup.get(part.index, part.pinned)
             if domain == NONE:
                 return nodes, False
-            inner = self.domain_nodes(part.required, domain)
+            inner = self.nodes_of_domain(part.required, domain)
             nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
         return nodes, True
 
@@ -406,7 +406,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ domains
 
-    def domain_nodes(self, level: int, domain: int) -> IntArray:
+    def nodes_of_domain(self, level: int, domain: int) -> IntArray:
         """Return the nodes of a topology domain, ascending."""
         if level not in self._nodes_of:
             ids = self.problem.nodes.levels[level]
@@ -416,9 +416,9 @@ class Packing:
 
     def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
         """Return the nodes of some topology domains, ascending; if `cell` is given, only the nodes in `cell`."""
-        nodes = self.domain_nodes(level, domains[0])
+        nodes = self.nodes_of_domain(level, domains[0])
         if len(domains) > 1:
-            nodes = np.sort(np.concatenate([self.domain_nodes(level, d) for d in domains]))
+            nodes = np.sort(np.concatenate([self.nodes_of_domain(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
     def count_fitting_pods_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:

@@ -136,7 +136,7 @@ class DomainRows:
     def _domains_of(self, gang: int, level: int) -> list[int]:
         pinned = int(self._problem.gangs.pinned[gang])
         if pinned != NONE:
-            return [pinned] if self._packing.domain_nodes(level, pinned).size else []
+            return [pinned] if self._packing.nodes_of_domain(level, pinned).size else []
         members = self._packing.members_of_gang(gang)
         return self._supply.domains_with_room(members, self._packing.needs[gang], level, None)
 

@@ -117,7 +117,7 @@ class CandidateDomains:
         """The domains that may hold a minimum: the pinned one, or those chosen for `chooser`, a gang and a part."""
         required, pinned = level
         if pinned != NONE:
-            return [pinned] if self._packing.domain_nodes(required, pinned).size else []
+            return [pinned] if self._packing.nodes_of_domain(required, pinned).size else []
         fitting = self._supply.domains_with_room(members, need, required, nodes)
         if chooser is None:
             return fitting
@@ -163,7 +163,7 @@ class CandidateDomains:
             return [DomainCell((), nodes)]
         cells = []
         for domain in domains:
-            nodes, areas = self._packing.domain_nodes(level, domain), self.enclosing_domains(level, domain)
+            nodes, areas = self._packing.nodes_of_domain(level, domain), self.enclosing_domains(level, domain)
             if outer is not None:
                 nodes = np.intersect1d(nodes, outer.nodes, assume_unique=True)
                 areas = tuple(dict.fromkeys(areas + outer.areas))
@@ -324,7 +324,7 @@ class TieredModel(LinearModel):
         return list(zip(switches.tolist(), cells, strict=True))
 
     def _close(self, switch: int) -> None:
-        self.set_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.set_variable_bounds(np.array([switch]), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     def _add_load(self, class_index: int, switch: int, cell: int) -> Load:
         """Add the pods of a class under a switch: a rigid gang uses the switch itself, others a new variable."""
@@ -415,7 +415,7 @@ class TieredModel(LinearModel):
                     inside.setdefault(area, []).append(load)
         for area in sorted(inside):
             loads = np.array(inside[area], np.int64)
-            self._levels(loads, self.packing.domain_nodes(*area))
+            self._levels(loads, self.packing.nodes_of_domain(*area))
 
     def _levels(self, loads: IntArray, nodes: IntArray) -> None:
         """Add the slot rows of one domain that can be violated at all."""

@@ -229,9 +229,9 @@ class TieredStage:
         lower, upper = (side.copy() for side in full.bounds())
         chosen = top.values[self._loose.aggregate.y]
         most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
-        full.set_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
+        full.set_variable_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)
         peak = self._full.maximise_tiers(hint, [], top)
-        full.set_bounds(y, lower[y], upper[y])
+        full.set_variable_bounds(y, lower[y], upper[y])
         return peak
 
     # ------------------------------------------------------------------------------------ realising

@@ -192,18 +192,18 @@ class TierSolver:
         every = np.concatenate(self._variables)
         # A row of a plugin may need pods of a lower tier; otherwise they only take room.
         if not aggregate.problem.rows:
-            aggregate.set_bounds(every, lower[every], lower[every])
+            aggregate.set_variable_bounds(every, lower[every], lower[every])
         complete = True
         for t in range(tiers):
             own = self._variables[t]
-            aggregate.set_bounds(own, lower[own], upper[own])
+            aggregate.set_variable_bounds(own, lower[own], upper[own])
             complete = self._ascend_tier(t, ascent, placed_above)
             if not complete:
                 break
         if complete and placed_above is None:
             ascent.values, ascent.split = self._ties(ascent.values, ascent.split)
         self._release()
-        aggregate.set_bounds(every, lower[every], upper[every])
+        aggregate.set_variable_bounds(every, lower[every], upper[every])
         return TieredSolution(ascent.values, ascent.split, ascent.bound) if complete else None
 
     def _ascend_tier(self, t: int, ascent: _Ascent, placed_above: IntArray | None) -> bool:
@@ -243,7 +243,7 @@ class TierSolver:
         if self._chooses_domains and ascent.solved:
             # Other gangs with the same value are rare, and the lower tiers are far easier with fixed gangs above.
             gangs = self.aggregate.y[self.aggregate.problem.gangs.tier == t]
-            self.aggregate.set_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
+            self.aggregate.set_variable_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
 
     def _value_of_all_pods(self, weights: IntArray) -> int:
         return int(weights @ count_pods_of_allowed_gangs(self.aggregate.problem))
@@ -323,9 +323,9 @@ class TierSolver:
         closed = self._switches[values[self._switches] == 0]
         upper = model.bounds()[1][closed].copy()
         lower = model.bounds()[0][closed].copy()
-        model.set_bounds(closed, lower, lower)
+        model.set_variable_bounds(closed, lower, lower)
         fitting = self._cut_until_fitting(objective, values)
-        model.set_bounds(closed, lower, upper)
+        model.set_variable_bounds(closed, lower, upper)
         return choice if fitting.values is None else replace(fitting, bound=choice.bound)
 
     def _no_pods(self) -> PoolSplit:

@@ -53,7 +53,7 @@ class TreeVictimModel(NodeModel):
     def _require_gang(self) -> None:
         taken = self.taken[:1]
         if taken[0] != NONE:
-            self.set_bounds(taken, np.ones(1, np.int64), np.ones(1, np.int64))
+            self.set_variable_bounds(taken, np.ones(1, np.int64), np.ones(1, np.int64))
 
     @override
     def _share(self) -> None:
@@ -161,7 +161,7 @@ def choose_tree_victims(
 def _least_counts(model: TreeVictimModel, values: IntArray, budget: CpSatBudget) -> IntArray:
     """The counts of the placement without pods that the minimum does not need: no unit is evicted for those."""
     units = model.leave
-    model.set_bounds(units, values[units], values[units])
+    model.set_variable_bounds(units, values[units], values[units])
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = -1
     answer = budget.maximise(model, objective, max(budget.remaining, 0.01), hint=values)

@@ -16,7 +16,7 @@ from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.rounding import GangEjection, place_withdrawn_gangs_again, withdraw_broken_gangs
 
 
-class StartPlacements:
+class WarmStartPlacements:
     """The placements of a start in a problem, which may have other gangs, nodes and free amounts."""
 
     def __init__(self, problem: Problem, start: WarmStart) -> None:
@@ -58,7 +58,7 @@ class StartPlacements:
 class _PlanPlacement:
     """Places the gangs of one plan."""
 
-    def __init__(self, problem: Problem, start: StartPlacements, planned_pods: IntArray) -> None:
+    def __init__(self, problem: Problem, start: WarmStartPlacements, planned_pods: IntArray) -> None:
         self._problem, self._start = problem, start
         self._planned_pods = np.minimum(planned_pods, problem.classes.count)
         self._packing = Packing(problem)

@@ -31,7 +31,7 @@ from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.prices import add_price_rows
 from batchsched.solver.tiered.tier_solver import TieredSolution, TierSolver
-from batchsched.solver.warm_start.packing import StartPlacements
+from batchsched.solver.warm_start.packing import WarmStartPlacements
 
 SEARCH_UNITS: Final = 0.05
 """Units of the search after a start: one step, with all gangs that require no level."""
@@ -87,7 +87,7 @@ class _Steps:
         self._start = start
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         with telemetry.time_stage("start"):
-            self._placements = StartPlacements(problem, start)
+            self._placements = WarmStartPlacements(problem, start)
             packing = self._placements.place_pods(self._placements.pods, moving=False)
             self.best = packing.to_solution("aggregated")
 

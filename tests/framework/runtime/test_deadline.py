@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.runtime.deadline import with_deadline
+from batchsched.framework.runtime.deadline import wrap_with_deadline
 from batchsched.ports.external import ExceededDeadline
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -41,7 +41,7 @@ class Exceeded:
 def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
     made = table([node(f"n{at}") for at in range(3)])
     pod_class, nodes, state = class_of(made, pod("p")), made.all_nodes_view(), CycleState()
-    plugin: Any = with_deadline(Refusing(), Exceeded())
+    plugin: Any = wrap_with_deadline(Refusing(), Exceeded())
     assert plugin.filter(pod_class, nodes, state).feasible_mask.tolist() == [True] * 3
     assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.normalize(np.array([1, 2, 3]), pod_class, nodes, state).tolist() == [0] * 3

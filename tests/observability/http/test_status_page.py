@@ -12,9 +12,9 @@ from batchsched.observability.http.status_page import (
     PendingRow,
     ResourceShare,
     StatusPage,
-    cluster_view,
-    pending_rows,
-    pod_counts,
+    build_cluster_view,
+    build_pending_rows,
+    pod_counts_by_gang,
 )
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town, service_of
@@ -25,14 +25,16 @@ def seen(snapshot, waits=None):
     state = ClusterState(["batchsched"])
     for found in (*snapshot.pod_groups, *snapshot.pods):
         state.put(found)
-    return cluster_view(snapshot, waits or {}, state.queue_usage.to_table(), pod_counts(state.gangs))
+    return build_cluster_view(
+        snapshot, waits or {}, state.queue_usage.to_table(), pod_counts_by_gang(state.gangs)
+    )
 
 
 async def test_pending_gangs_are_first_and_have_their_reason():
     town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
     await town.turns(2)
     refusals = {one.pod_group: one for one in town.decisions[-1].refusals}
-    found = seen(town.cache.snapshot(), pending_rows([town.profile_scheduler], refusals))
+    found = seen(town.cache.snapshot(), build_pending_rows([town.profile_scheduler], refusals))
     first, second = found.gangs
     assert (first.key, first.placed, first.pods, first.least) == ("team/big", 0, 3, 3)
     assert first.waiting is not None
@@ -56,7 +58,7 @@ async def test_page_shows_the_text_of_refusals_that_commands_print():
 async def test_pod_alone_is_shown_while_it_waits():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(2)
-    found = seen(town.cache.snapshot(), pending_rows([town.profile_scheduler], {}))
+    found = seen(town.cache.snapshot(), build_pending_rows([town.profile_scheduler], {}))
     assert [(one.key, one.pods) for one in found.gangs] == [("team/solo-1", 1)]
 
 

@@ -35,7 +35,7 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     return (
         int(found.remaining_amounts[at, column[GPU]]),
         int(found.remaining_amounts[at, column["cpu"]]),
-        int(found.remaining_starts[at]),
+        int(found.remaining_gang_starts[at]),
     )
 
 
@@ -84,7 +84,7 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     assert found.first_exceeded_queue(tables, ("free", ""), 2 * gpus, 0) == "org"
     assert found.first_exceeded_queue(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, remaining_gangs=np.zeros_like(found.remaining_starts)).first_exceeded_queue(
+        replace(found, remaining_gangs=np.zeros_like(found.remaining_gang_starts)).first_exceeded_queue(
             tables, ("team", ""), 0 * gpus, 1
         )
         == "org"
@@ -219,4 +219,4 @@ def test_running_pods_count_for_their_own_users_and_their_gang_once():
         limit.user: int(found.remaining_amounts[at, column]) for at, limit in enumerate(found.limits)
     }
     assert free_by_user == {"": UNLIMITED, NO_USER: 1, "u": 0, "v": 1}
-    assert int(found.remaining_starts[[limit.user for limit in found.limits].index("")]) == 1
+    assert int(found.remaining_gang_starts[[limit.user for limit in found.limits].index("")]) == 1
