@@ -15,6 +15,7 @@ from batchsched.api.core.device import (
     ResourceClaimStatus,
 )
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
+from batchsched.api.core.volume import ObjectReference, PersistentVolumeClaim
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -128,6 +129,8 @@ class Server:
         pod = self.pods.get(key)
         if pod is None:
             raise BindFailed(f"binding {key}: the pod is gone")
+        if binding.uid not in ("", pod.metadata.uid):
+            raise BindFailed(f"binding {key}: another pod has its name")
         if pod.node and pod.node != binding.node:
             raise BindFailed(f"binding {key}: it is bound to {pod.node} already")
         self.keep(
@@ -135,7 +138,38 @@ class Server:
         )
 
     async def bind_volume(self, binding: VolumeBinding) -> None:
-        raise AssertionError
+        """Bind the volume and its claim as the API server shows them at once."""
+        await self._write()
+        key = f"{binding.namespace}/{binding.claim}"
+        await self._hang_or_fail(key)
+        volume, claim = self.cache.get("persistent_volumes", binding.volume), self._volume_claim(key)
+        owner = volume.spec.claim_ref
+        if owner is not None and owner.uid != binding.uid:
+            raise BindFailed(f"volume {binding.volume} is bound to another claim")
+        owner = ObjectReference(namespace=binding.namespace, name=binding.claim, uid=binding.uid)
+        bound = {"pv.kubernetes.io/bind-completed": "yes"}
+        self.cache.put(
+            msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=owner))
+        )
+        self.cache.put(
+            msgspec.structs.replace(
+                claim,
+                metadata=msgspec.structs.replace(claim.metadata, annotations=bound),
+                spec=msgspec.structs.replace(claim.spec, volume_name=binding.volume),
+            )
+        )
+
+    def _volume_claim(self, key: str) -> PersistentVolumeClaim:
+        claim: PersistentVolumeClaim = self.cache.get("persistent_volume_claims", key)
+        return claim
+
+    async def _hang_or_fail(self, key: str) -> None:
+        """Wait for `go`, or raise the error that `failing` states."""
+        if self.failing.get(key, self) is None:
+            await self.go.wait()
+        fault = self.failing.get(key)
+        if isinstance(fault, BaseException):
+            raise fault
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
         raise AssertionError
@@ -148,12 +182,10 @@ class Server:
         """Reserve and allocate as the API server shows it at once."""
         await self._write()
         key = reservation.claim_key
-        if self.failing.get(key, self) is None:
-            await self.go.wait()
-        fault = self.failing.get(key)
-        if isinstance(fault, BaseException):
-            raise fault
-        one = self.claims[key]
+        await self._hang_or_fail(key)
+        one = self.claims.get(key)
+        if one is None or one.metadata.uid != reservation.uid:
+            raise BindFailed(f"claim {key} is gone")
         if one.status.allocation is None and reservation.allocation is None:
             raise BindFailed("the claim lost its devices meanwhile")
         if one.status.allocation is not None and one.is_reserved_for(reservation.pod_uid):
@@ -181,7 +213,9 @@ class Server:
         await self._write()
         if not is_wanted():
             return
-        one = self.claims[release.claim_key]
+        one = self.claims.get(release.claim_key)
+        if one is None or one.metadata.uid != release.uid:
+            return
         left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.pod_uids)
         self.keep_claim(one, None if release.allocation and not left else one.status.allocation, left or None)
 
@@ -201,7 +235,8 @@ class Server:
         self.cache.put(kept)
 
     async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        raise AssertionError
+        """Return at once whether the claims have their volumes."""
+        return all(self._volume_claim(key).spec.volume_name for key in claims)
 
     # As a Connection and a Writer
 
