@@ -54,11 +54,11 @@ class PacedWorker:
         """Repeat the work until cancelled."""
         while True:
             await self._clock.sleep(self._period_seconds)
-            with self.isolate_errors(f"the {self._name} failed"):
+            with self.log_and_ignore_errors(f"the {self._name} failed"):
                 await self._run_once()
 
     @contextmanager
-    def isolate_errors(self, failure: str) -> Iterator[None]:
+    def log_and_ignore_errors(self, failure: str) -> Iterator[None]:
         """Log an exception that a piece of work raises, and continue.
 
         Args:

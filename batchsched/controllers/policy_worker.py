@@ -92,7 +92,7 @@ class PolicyWorker:
                 continue
             frozen, chooser.due_forecast = chooser.due_forecast, None
             profile = profile_scheduler.profile.scheduler_name
-            with self._worker.isolate_errors(f"the forecast of profile {profile} failed"):
+            with self._worker.log_and_ignore_errors(f"the forecast of profile {profile} failed"):
                 await self._forecast(profile, chooser, frozen)
 
     async def _forecast(self, profile: str, chooser: PolicyChooser, frozen: ForecastInput) -> None:

@@ -371,7 +371,7 @@ class PreemptionHandle:
         objects and requests.
         """
         together: Sequence[int] = ()
-        if self.pipeline.depends_on_requests_only(self.scan.state):
+        if self.pipeline.filters_read_requests_only(self.scan.state):
             waited_for = {
                 node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
             }

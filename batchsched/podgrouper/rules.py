@@ -256,7 +256,7 @@ def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
     annotations = mapping_or_empty(metadata.get("annotations"))
     annotated, problem = _annotated_fields(manifest)
     return GangNeeds(
-        with_stated_topology(shape, annotations).without_templates() if shape is not None else None,
+        with_stated_topology(shape, annotations).without_pod_templates() if shape is not None else None,
         _queue_of_pods(shape.parts) if shape is not None else "",
         annotated,
         {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},

@@ -117,7 +117,7 @@ class OwnerShape:
         """The number of pods of one gang of the owner that have not finished, whether they exist yet or not."""
         return sum(part.pods - part.finished for part in self.parts)
 
-    def without_templates(self) -> "OwnerShape":
+    def without_pod_templates(self) -> "OwnerShape":
         """Return the shape without the pod templates of its parts, which are large."""
         return replace(
             self,

@@ -17,8 +17,8 @@ from batchsched.runner.policy_forecast import (
     Forecast,
     ForecastGang,
     ForecastInput,
+    build_forecast_input,
     forecast_candidate,
-    forecast_input,
     to_forecast_gang,
 )
 from batchsched.session.session import Session
@@ -145,7 +145,7 @@ class PolicyChooser:
         """Return the input of a forecast that begins now, and reset the number of gangs that arrived meanwhile."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
-        return forecast_input(session, cluster, recent, now)
+        return build_forecast_input(session, cluster, recent, now)
 
     def forecast_all(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None

@@ -151,7 +151,7 @@ def to_forecast_gang(tables: SessionTables, members: PodGroupState) -> ForecastG
     )
 
 
-def forecast_input(
+def build_forecast_input(
     session: Session, cluster: Snapshot, recent: Sequence[ForecastGang], now: float
 ) -> ForecastInput:
     """Return the input of forecasts from the tables of a session. Call this between two sessions only."""

@@ -181,7 +181,7 @@ class RefusalMessages:
             f"{resource} {format_quantity(resource, amount)}" for resource, amount in amounts.items()
         )
 
-    def relaxation_message(self, change: Relaxation | None) -> str:
+    def smallest_change_message(self, change: Relaxation | None) -> str:
         """Return in words the smallest change that would admit a refused gang; "" if none is known."""
         match change:
             case None:
@@ -201,7 +201,7 @@ class RefusalMessages:
             case AddedPods(_, count):
                 return f"{count} more pods"
             case CombinedChange(parts):
-                return " and ".join(text for part in parts if (text := self.relaxation_message(part)))
+                return " and ".join(text for part in parts if (text := self.smallest_change_message(part)))
 
     def _limit(self, quota: int, amounts: Sequence[int], gangs: int) -> str:
         """Return by how much the limits of a queue would have to rise, including present usage above them."""
@@ -435,7 +435,7 @@ def _refusal(
         reason=REASON_OF[evidence.cause],
         message=wording.message(evidence) + (wording.proof_message(proof) if proof is not None else ""),
         missing=wording.missing_resources(evidence),
-        relaxation=wording.relaxation_message(evidence.relaxation),
+        relaxation=wording.smallest_change_message(evidence.relaxation),
     )
 
 

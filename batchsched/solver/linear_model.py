@@ -71,7 +71,7 @@ class LinearModel:
         """
         return self.add_row(columns, np.ones(len(columns), np.int64), lower, upper)
 
-    def add_switched_sum(
+    def add_sum_with_switch(
         self,
         columns: NDArray[np.integer],
         switch: int,

@@ -86,7 +86,7 @@ def test_suggested_nodes_may_form_a_new_domain():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
     wording = RefusalMessages(there.context, there.joint())
     change = NodeChange(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
-    assert wording.relaxation_message(change) == (
+    assert wording.smallest_change_message(change) == (
         "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
     )
 
@@ -96,10 +96,10 @@ def test_combined_changes_are_joined_without_empty_parts():
     wording = RefusalMessages(there.context, there.joint())
     nothing = QuotaChange(0, (0, 0, 0, 0, 0), 3)
     both = CombinedChange((nothing, AddedPods(0, 2), NodeChange(1, like=0)))
-    assert wording.relaxation_message(both) == (
+    assert wording.smallest_change_message(both) == (
         "2 more pods and 1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
     )
-    assert wording.relaxation_message(None) == ""
+    assert wording.smallest_change_message(None) == ""
 
 
 def test_refusal_for_a_limit_names_the_queue_and_the_missing_amount():

@@ -120,7 +120,7 @@ class AffinityTermIndex:
             if not terms:
                 del self._by_value[value]
 
-    def candidates(self, labels: Mapping[str, str]) -> Iterator[ExistingAffinityTerm]:
+    def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterator[ExistingAffinityTerm]:
         """Yield the terms that may match a pod with these labels, each once; no other term matches the pod."""
         yield from self._without_value
         for value in labels.items():
@@ -170,4 +170,4 @@ class AffinityGroups:
 
     def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingAffinityTerm]:
         """Return the terms that may match a pending pod with these labels; no other term matches the pod."""
-        return self._index.candidates(labels)
+        return self._index.terms_that_may_match(labels)

@@ -182,7 +182,7 @@ class Pipeline:
         """
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
-    def depends_on_requests_only(self, state: CycleState) -> bool:
+    def filters_read_requests_only(self, state: CycleState) -> bool:
         """Return True if the Filters for a pod class read only Node objects and the requests on each node.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the

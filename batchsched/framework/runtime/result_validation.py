@@ -185,7 +185,7 @@ def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str
     return frozenset(answer)
 
 
-def checked_order(plugin: object, keys: Sequence[Any]) -> list[int]:
+def sort_by_checked_keys(plugin: object, keys: Sequence[Any]) -> list[int]:
     """Sort the keys of a QueueSort plugin, and return their indexes; equal keys keep their order."""
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 

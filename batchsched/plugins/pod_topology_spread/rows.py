@@ -43,7 +43,7 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 
 @dataclass(slots=True, eq=False)
-class SharedConstraint:
+class SharedSpreadConstraint:
     """Pending pod classes with the same spread constraint: equal selectors, topology key, skew and eligible nodes.
 
     Args:
@@ -154,11 +154,11 @@ def _families(
     batch: CandidateSet,
     table: NodeTable,
     constrained: Iterable[tuple[CandidatePods, tuple[SpreadConstraint, ...]]],
-) -> Iterable[SharedConstraint]:
+) -> Iterable[SharedSpreadConstraint]:
     index = LabelIndex()
     for candidate in batch.candidates:
         index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
-    families: dict[Hashable, SharedConstraint] = {}
+    families: dict[Hashable, SharedSpreadConstraint] = {}
     for candidate, constraints in constrained:
         pod = candidate.pod_class.pod
         labelled = nodes_with_topology_keys(table, constraints) if constraints else None
@@ -182,13 +182,17 @@ def _families(
                 matching = tuple(
                     batch.candidates[number] for number in index.matching_label_sets(constraint.selection)
                 )
-                families[key] = SharedConstraint(constraint, codes, labelled & ~eligible, itself, matching)
+                families[key] = SharedSpreadConstraint(
+                    constraint, codes, labelled & ~eligible, itself, matching
+                )
             if candidate not in families[key].members[-1:]:  # stated twice
                 families[key].members.append(candidate)
     return families.values()
 
 
-def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint) -> Iterator[ConstraintRow]:
+def _family_rows(
+    batch: CandidateSet, table: NodeTable, family: SharedSpreadConstraint
+) -> Iterator[ConstraintRow]:
     inside = family.codes >= 0
     if not inside.any():
         return
@@ -209,7 +213,7 @@ def _family_rows(batch: CandidateSet, table: NodeTable, family: SharedConstraint
 
 
 def _upper(
-    family: SharedConstraint, levels: DomainCounts, domains: ConstraintDomains
+    family: SharedSpreadConstraint, levels: DomainCounts, domains: ConstraintDomains
 ) -> Iterator[ConstraintRow]:
     """Yield rows: no domain exceeds the highest possible minimum by more than maxSkew.
 
@@ -245,7 +249,7 @@ def _upper(
 
 
 def _lower(
-    family: SharedConstraint,
+    family: SharedSpreadConstraint,
     levels: DomainCounts,
     domains: ConstraintDomains,
     members: Sequence[CandidatePods],

@@ -175,7 +175,7 @@ class Admission:
         sort = sorts[0]
         created = [parse_timestamp(pod.metadata.creation_timestamp) for pod in pods]
         keys = call_plugin(sort, "QueueSort", _keys, sort, pods, priority, created)
-        return [pods[index] for index in answers.checked_order(sort, keys)]
+        return [pods[index] for index in answers.sort_by_checked_keys(sort, keys)]
 
 
 def _refuse_for_annotations(gang: PendingGang) -> Refusal | None:

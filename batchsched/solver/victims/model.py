@@ -118,7 +118,7 @@ class VictimModel(LinearModel):
             for c, cells in enumerate(self._cells):
                 if cells.of_site[site] >= 0:
                     count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
-                    self.add_switched_sum(count, switch, int(self._terms.most[c, site]), upper=0)
+                    self.add_sum_with_switch(count, switch, int(self._terms.most[c, site]), upper=0)
         return switch
 
     def _demand(self) -> None:
