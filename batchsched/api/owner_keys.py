@@ -24,6 +24,11 @@ REQUIRED: Final = f"{GROUP}/required-topology"
 PREFERRED: Final = f"{GROUP}/preferred-topology"
 OWNER_KEYS: Final = frozenset({QUEUE_LABEL, MIN_MEMBER, PRIORITY_CLASS, TOPOLOGY, REQUIRED, PREFERRED})
 """Keys that batchsched reads from owners, as a label or as an annotation."""
+SPARK_ROLE: Final = "spark-role"
+"""Label of drivers and executors of Spark."""
+SPARK_DRIVER: Final = "driver"
+SPARK_APPLICATION: Final = "sparkoperator.k8s.io/app-name"
+"""Label by which the Spark operator names the SparkApplication of drivers and executors."""
 _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, LAST_CHECKPOINT})
 """Keys that controllers copy from pod templates to owners that they create, such as ReplicaSets."""
 
@@ -40,6 +45,26 @@ def unknown_owner_keys(metadata: Mapping[str, object]) -> Iterator[str]:
             if key.startswith(f"{GROUP}/") and key not in OWNER_KEYS | _KEYS_OF_PODS:
                 advice = suggest_name(key, sorted(OWNER_KEYS))
                 yield f"metadata.{place}: unknown {place[:-1]} {key!r} has no effect; {advice}"
+
+
+def ineffective_template_keys(metadata: Mapping[str, object]) -> Iterator[str]:
+    """Yield a sentence for each label and annotation of a pod template that has an effect on its owner only, or none.
+
+    Args:
+      metadata: the metadata of the pod template; values of wrong types are passed over.
+    """
+    for place in ("labels", "annotations"):
+        keys = metadata.get(place)
+        for key in sorted(keys) if isinstance(keys, dict) else ():
+            if key in OWNER_KEYS - {QUEUE_LABEL}:
+                yield f"spec.template.metadata.{place}: {key!r} has no effect on pods; move it to metadata.{place}"
+    for sentence in unknown_owner_keys(metadata):
+        yield f"spec.template.{sentence}"
+
+
+def is_spark_driver(pod: Pod) -> bool:
+    """Return whether a pod is a driver of Spark that no SparkApplication owns. It is the owner of its executors."""
+    return pod.metadata.label(SPARK_ROLE) == SPARK_DRIVER and not pod.metadata.label(SPARK_APPLICATION)
 
 
 def title_of_controller(pod: Pod) -> str:

@@ -29,7 +29,7 @@ from batchsched.api.external.coscheduling import COSCHEDULING_LABEL
 from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.gang import gang_identity
-from batchsched.api.owner_keys import OWNER_KEYS, title_of_controller
+from batchsched.api.owner_keys import OWNER_KEYS, is_spark_driver, title_of_controller
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
@@ -200,8 +200,9 @@ def _misspelt_keys(
     first: dict[str, Pod] = {}
     for pod in pods:
         for key in (pod.metadata.labels if place == "label" else pod.metadata.annotations) or ():
-            counts[key] += 1
-            first.setdefault(key, pod)
+            if key not in OWNER_KEYS or not is_spark_driver(pod):  # a driver owns its executors
+                counts[key] += 1
+                first.setdefault(key, pod)
     other_place = "annotation" if place == "label" else "label"
     for key in sorted(counts.keys() - known_keys):
         more = f" and {counts[key] - 1} more" if counts[key] > 1 else ""

@@ -13,6 +13,7 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
+from batchsched.api.owner_keys import SPARK_APPLICATION, SPARK_ROLE, is_spark_driver
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,
@@ -24,7 +25,7 @@ from batchsched.podgrouper.rules import (
     read_gang_needs,
 )
 from batchsched.podgrouper.shape import OwnerShape
-from batchsched.podgrouper.spark_rules import APPLICATION, EXECUTOR, ROLE, is_spark_driver, spark_driver_shape
+from batchsched.podgrouper.spark_rules import EXECUTOR, spark_driver_shape
 from batchsched.podgrouper.workload_rules import LEADER_WORKER_SET
 from batchsched.ports.cluster import SetAsideObject
 from batchsched.runner.event_handlers import read_identity
@@ -236,14 +237,14 @@ def _find_owner_by_labels(pod: Pod, owner: OwnerReferenceKey | None) -> OwnerRef
         return OwnerReferenceKey("leaderworkerset.x-k8s.io", "LeaderWorkerSet", pod.namespace, name, "")
     if kind == "PodClique" and labels.get(POD_GANG) and labels.get(PART_OF):
         return OwnerReferenceKey("grove.io", "PodCliqueSet", pod.namespace, labels[PART_OF], "")
-    if ROLE not in labels:
+    if SPARK_ROLE not in labels:
         return None
-    if labels.get(APPLICATION) and kind in ("Pod", "SparkApplication"):
-        name = labels[APPLICATION]
+    if labels.get(SPARK_APPLICATION) and kind in ("Pod", "SparkApplication"):
+        name = labels[SPARK_APPLICATION]
         return OwnerReferenceKey("sparkoperator.k8s.io", "SparkApplication", pod.namespace, name, "")
     if is_spark_driver(pod) and pod.metadata.uid:
         return OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
-    return owner if owner is not None and owner.is_pod and labels[ROLE] == EXECUTOR else None
+    return owner if owner is not None and owner.is_pod and labels[SPARK_ROLE] == EXECUTOR else None
 
 
 Changed = Callable[[Owner | None, Owner | None], None]

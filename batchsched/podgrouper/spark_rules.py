@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_amount
+from batchsched.api.owner_keys import SPARK_DRIVER as DRIVER
+from batchsched.api.owner_keys import SPARK_ROLE as ROLE
 from batchsched.errors import InvalidQuantity
 from batchsched.podgrouper.shape import (
     Manifest,
@@ -19,11 +21,7 @@ from batchsched.podgrouper.shape import (
     text_or_empty,
 )
 
-ROLE: Final = "spark-role"
-DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
-APPLICATION: Final = "sparkoperator.k8s.io/app-name"
-"""Label by which the Spark operator names the SparkApplication of drivers and executors."""
 _MIB: Final = 1024 * 1024
 _LEAST_OVERHEAD: Final = 384 * _MIB
 """Bytes that Spark adds to the memory of a pod at least. Source: `spark.driver.memoryOverhead` of Spark."""
@@ -58,11 +56,6 @@ def spark_driver_shape(pod: Pod) -> OwnerShape:
     labels = {"metadata": {"labels": dict(pod.labels)}}
     parts = (OwnerPart(DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
     return OwnerShape(parts, (ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
-
-
-def is_spark_driver(pod: Pod) -> bool:
-    """Return whether a pod is a driver of Spark that no SparkApplication owns."""
-    return pod.metadata.label(ROLE) == DRIVER and not pod.metadata.label(APPLICATION)
 
 
 def _executors(spec: Manifest) -> int:

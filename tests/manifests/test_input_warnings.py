@@ -219,3 +219,18 @@ def test_configuration_among_the_input_files_causes_a_warning_that_names_the_opt
     other.write_text(json.dumps(pod("p0")))
     (warning,) = read_manifests([other, path]).warnings
     assert warning == f"{path}: {kind} is not read here; name the file with --config"
+
+
+def test_keys_of_owners_on_a_driver_of_spark_cause_no_warning(tmp_path):
+    minimum = {
+        "scheduling.batchsched.dev/min-member": "1",
+        "scheduling.batchsched.dev/required-topology": "rack",
+    }
+    driver = {"spark-role": "driver"}
+    assert warnings_of(tmp_path, marked("p0", driver, minimum)) == ()
+    executor = marked("p1", {"spark-role": "executor"}, minimum)
+    of_application = marked("p2", driver | {"sparkoperator.k8s.io/app-name": "pi"}, minimum)
+    assert [warning[:23] for warning in warnings_of(tmp_path, executor, of_application)] == [
+        "pod team-a/p1 and 1 mor",
+        "pod team-a/p1 and 1 mor",
+    ]
