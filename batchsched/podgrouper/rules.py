@@ -356,7 +356,7 @@ def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
     elif least:
         problem = (
             f"{MIN_MEMBER}: expected a whole number from 1 to {LARGEST_INT32}, "
-            f"found {least[:MAX_SHOWN_CHARACTERS]!r}"
+            f"found {least[:MAX_SHOWN_CHARACTERS]!r}; the default minimum applies"
         )
     levels = {
         "required": text_or_empty(marks.get(REQUIRED)),

@@ -93,13 +93,23 @@ def _names(reflectors: Sequence[Reflector]) -> str:
     return ", ".join(sorted({reflector.resource.plural for reflector in reflectors}))
 
 
-def list_set_aside(service: SchedulerApp) -> tuple[SetAside, ...]:
-    """Return all objects that a scheduler ignores as invalid, ordered by kind and name."""
+def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...]:
+    """Return all objects that a scheduler ignores as invalid, ordered by kind and name.
+
+    Args:
+      service: The scheduler.
+      file: The file from which its objects were read; "" for those of a live cluster.
+    """
     return tuple(
-        reflector.set_aside_objects[key].why
+        msgspec.structs.replace(_without_repeated_field(reflector.set_aside_objects[key].why), file=file)
         for reflector in service.reflectors
         for key in sorted(reflector.set_aside_objects)
     )
+
+
+def _without_repeated_field(why: SetAside) -> SetAside:
+    """Return the record of an object from a cluster, whose message starts with its field, without this start."""
+    return msgspec.structs.replace(why, message=why.message.removeprefix(f"{why.field}: "))
 
 
 def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
@@ -204,10 +214,8 @@ class WhatIfCluster:
         event_handler.handle_json(msgspec.json.encode(manifest))
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
-            why = refused.why
-            # The message of an object from a cluster starts with its field.
-            message = why.message.removeprefix(f"{why.field}: ")
-            raise InvalidInput(message, file=file, object=why.object, field=why.field)
+            why = _without_repeated_field(refused.why)
+            raise InvalidInput(why.message, file=file, object=why.object, field=why.field)
         if kind.type is Pod:
             self.pods.add(key)
         elif kind.type is PodGroup:
@@ -221,9 +229,6 @@ class WhatIfCluster:
         except msgspec.DecodeError as error:
             raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
         title = owner.title
-        if owner.needs.problem:
-            key, _, message = owner.needs.problem.partition(": ")
-            raise InvalidInput(message, file=file, object=title, field=key)
         _check_pod_counts(manifest, file, title)
         self.warnings += [f"{file}: {title}: {warning}" for warning in owner.warnings]
         shape = kind.rule(manifest)

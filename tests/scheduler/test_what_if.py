@@ -75,13 +75,15 @@ def test_minimum_above_the_number_of_pods_of_a_gang_causes_a_warning(suppose, nu
     assert [line.endswith(ending) for line in supposed.warnings] == [True] * warned
 
 
-def test_invalid_minimum_of_an_owner_is_refused_with_its_field(suppose, caplog):
-    with pytest.raises(
-        InvalidInput, match="expected a whole number from 1 to 2147483647, found 'two'"
-    ) as raised:
-        suppose(job(2, annotations={MIN_MEMBER: "two"}))
-    assert raised.value.field == MIN_MEMBER
-    assert raised.value.file.endswith("objects.json")
+def test_invalid_minimum_of_an_owner_is_ignored_with_a_warning_as_in_a_live_cluster(suppose, caplog):
+    supposed = suppose(job(2, annotations={MIN_MEMBER: "two"}))
+    (warning,) = supposed.warnings
+    assert "objects.json: Job " in warning
+    assert warning.endswith(
+        f"{MIN_MEMBER}: expected a whole number from 1 to 2147483647, found 'two'; the default minimum applies"
+    )
+    (group,) = supposed.service.cache.snapshot().pod_groups
+    assert group.spec.min_member == 2
     assert caplog.text == ""
 
 
