@@ -13,7 +13,12 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
-from batchsched.api.owner_keys import SPARK_APPLICATION, SPARK_ROLE, is_spark_driver
+from batchsched.api.owner_keys import (
+    SPARK_APPLICATION,
+    SPARK_ROLE,
+    ineffective_template_keys,
+    is_spark_driver,
+)
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,
@@ -24,7 +29,7 @@ from batchsched.podgrouper.rules import (
     no_gang_shape,
     read_gang_needs,
 )
-from batchsched.podgrouper.shape import OwnerShape
+from batchsched.podgrouper.shape import OwnerShape, mapping_or_empty, spec_of
 from batchsched.podgrouper.spark_rules import EXECUTOR, spark_driver_shape
 from batchsched.podgrouper.workload_rules import LEADER_WORKER_SET
 from batchsched.ports.cluster import SetAsideObject
@@ -130,6 +135,20 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     needs = read_gang_needs(kind.rule, manifest)
     template = needs.build_template({})
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
+
+
+def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
+    """Yield a sentence for each key without effect on an owner and in its pod template.
+
+    For owners without pods: the keys in a pod template are otherwise found on the pods.
+
+    Args:
+      owner: the owner.
+      raw: its JSON.
+    """
+    yield from owner.warnings
+    template = mapping_or_empty(spec_of(msgspec.json.decode(raw)).get("template"))
+    yield from ineffective_template_keys(mapping_or_empty(template.get("metadata")))
 
 
 POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)

@@ -37,11 +37,13 @@ class ClusterDump:
       time: when they were listed, seconds since 1970.
       items: the objects.
       warnings: messages for users about kinds that could not be listed.
+      file: the file from which the dump was read; "" for a new one.
     """
 
     time: float
     items: tuple[msgspec.Raw, ...]
     warnings: tuple[str, ...] = field(default=())
+    file: str = field(default="", compare=False)
 
     def encode(self, *, compress: bool) -> bytes:
         """Return the content of a dump file, gzipped if `compress` is true."""
@@ -73,4 +75,4 @@ def decode_dump(content: bytes, file: str) -> ClusterDump:
             file=file,
             field="dump.format",
         )
-    return ClusterDump(parse_timestamp(dump_file.dump.time), tuple(dump_file.items))
+    return ClusterDump(parse_timestamp(dump_file.dump.time), tuple(dump_file.items), file=file)

@@ -108,7 +108,7 @@ def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...
 
 
 def _without_repeated_field(why: SetAside) -> SetAside:
-    """Return the record of an object from a cluster, whose message starts with its field, without this start."""
+    """Return the record of an object from a cluster without the field at the start of the message."""
     return msgspec.structs.replace(why, message=why.message.removeprefix(f"{why.field}: "))
 
 

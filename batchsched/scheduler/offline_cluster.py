@@ -23,7 +23,7 @@ from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.manifests.unknown_fields import unknown_field_warnings
-from batchsched.podgrouper.owners import decode_owner, find_gang_owner
+from batchsched.podgrouper.owners import decode_owner, find_gang_owner, find_unused_keys
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
@@ -47,6 +47,8 @@ class OfflineCluster:
     """What no object states: held gangs, usage, reservations, and the objects that were set aside."""
     warnings: list[str] = field(init=False, default_factory=list)
     """Messages for users."""
+    dump_file: str = field(init=False, default="")
+    """The file of the dump that was loaded."""
 
     def __post_init__(self) -> None:
         clock, profiles = SystemClock(), [self.settings.profile]
@@ -66,11 +68,16 @@ class OfflineCluster:
             reservations=remainder.reservations,
             refused_evictions=remainder.refused_evictions,
             chosen_policy=remainder.chosen_policy,
-            set_aside=(*remainder.set_aside, *snapshot.set_aside, *list_set_aside(self.service)),
+            set_aside=(
+                *remainder.set_aside,
+                *snapshot.set_aside,
+                *list_set_aside(self.service, self.dump_file),
+            ),
         )
 
     def load_dump(self, dump: ClusterDump) -> None:
         """Load the objects of a dump as the reflectors load those of a live cluster."""
+        self.dump_file = dump.file
         reflectors: dict[tuple[str, str], list[Reflector]] = defaultdict(list)
         for reflector in self.service.reflectors:
             reflectors[reflector.resource.api_version, reflector.resource.kind].append(reflector)
@@ -79,7 +86,9 @@ class OfflineCluster:
             try:
                 items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
-                self.record_set_aside(InvalidInput(f"{EXPECTED}; {error}", object=f"(item {number})"))
+                self.record_set_aside(
+                    InvalidInput(f"{EXPECTED}; {error}", file=dump.file, object=f"(item {number})")
+                )
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         owner_kinds = self.service.grouper.kinds.by_group_and_name
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))
@@ -137,6 +146,9 @@ class OfflineCluster:
             ):
                 # ReplicaSets belong to Deployments, and affect the spread of pods.
                 new.append(document)
+            else:
+                unused = find_unused_keys(owner, bytes(document.raw))
+                self.warnings += [f"{document.file}: {owner.title}: {sentence}" for sentence in unused]
         self.load_snapshot(reading.snapshot)
         self._warn_of_missing_pods(reading)
         self._add(new)

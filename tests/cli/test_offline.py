@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.metadata import parse_timestamp
+from batchsched.api.crd.base import API_VERSION
 from batchsched.config.schema import CONFIG_API_VERSION
 from batchsched.record.dump import ClusterDump
 from tests.cli.conftest import NOW
@@ -313,6 +314,36 @@ def test_stateful_set_that_starts_pods_one_by_one_creates_none(command, write):
     assert (result.data["assignments"], result.err) == ([], "")
 
 
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_keys_without_effect_are_named_for_owners_whose_pods_are_not_created(command, write, kind):
+    minimum = "scheduling.batchsched.dev/min-member"
+    template = TEMPLATE | {"metadata": {"annotations": {minimum: "2"}}}
+    made = written(owner(kind, replicas=2, template=template, annotations={f"{minimum}s": "2"}))
+    file = write("c.jsonl", NODE, made)
+    result = command("decide", file, "--now", NOW, "-o", "json")
+    assert result.err == (
+        f"warning: {file}: {kind} team/train: metadata.annotations: unknown annotation '{minimum}s' has no effect; "
+        f"did you mean {minimum}?\n"
+        f"warning: {file}: {kind} team/train: spec.template.metadata.annotations: '{minimum}' has no effect on pods; "
+        "move it to metadata.annotations\n"
+    )
+
+
+def test_invalid_object_of_a_dump_is_set_aside_with_its_file(command, dump):
+    queue = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "train"}, "spec": {"weigth": 2}}
+    file = dump(NODE, queue)
+    result = command("decide", file, "-o", "json")
+    assert result.data["setAside"] == [
+        {
+            "file": str(file),
+            "object": "Queue train",
+            "field": "spec.weigth",
+            "message": "unknown field; did you mean weight?",
+        }
+    ]
+    assert f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?" in result.err
+
+
 def test_dump_is_decided_at_its_time_with_the_gangs_of_owners(command, dump):
     listed = job(2)
     file = dump(NODE, listed, member(listed, 0), member(listed, 1))
@@ -346,7 +377,7 @@ def test_edited_dump_with_unusable_objects_is_read_without_them(command, dump):
         "decide", dump(NODE, 5, config, config, {**member(job(1)), "kind": "Pod", "spec": {"containers": 5}})
     )
     assert result.code == 3
-    assert "set aside: (item 2): expected a Kubernetes object" in result.err
+    assert "dump.json.gz: (item 2): expected a Kubernetes object" in result.err
     assert "set aside: Pod team/train-0: spec.containers" in result.err
     assert "ConfigMap of v1 is not read: 2 passed over" in result.err
 
