@@ -378,7 +378,7 @@ def test_edited_dump_with_unusable_objects_is_read_without_them(command, dump):
     )
     assert result.code == 3
     assert "dump.json.gz: (item 2): expected a Kubernetes object" in result.err
-    assert "set aside: Pod team/train-0: spec.containers" in result.err
+    assert "dump.json.gz: Pod team/train-0: spec.containers: expected array" in result.err
     assert "ConfigMap of v1 is not read: 2 passed over" in result.err
 
 
