@@ -238,6 +238,20 @@ class DeviceLedger:
             if allocation is not None:
                 self._count(allocation, -1)
 
+    def find_extended_claim(self, pod: Pod) -> ResourceClaim | None:
+        """Return the ResourceClaim that an earlier attempt to bind a pod created for its extended resources."""
+        key = self._extended_claims.get((pod.metadata.name, pod.metadata.uid))
+        return self.claims[key] if key is not None else None
+
+    @cached_property
+    def _extended_claims(self) -> dict[tuple[str, str], str]:
+        """The claims for extended resources by name and UID of their pod, so that no pod searches all claims."""
+        return {
+            (owner.name, owner.uid): key
+            for key, claim in self.claims.items()
+            if claim.is_for_extended_resources and (owner := claim.metadata.controller) is not None
+        }
+
     # Changes of the cluster
 
     def update_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> bool:
@@ -252,7 +266,8 @@ class DeviceLedger:
         Returns:
           Whether the use of a device changed. It does not if a claim got the devices that pods had reserved for it.
         """
-        self.__dict__.pop("_claims_of_consumer", None)
+        for index in ("_claims_of_consumer", "_extended_claims"):
+            self.__dict__.pop(index, None)
         change_count = self.change_count
         for claim in changed:
             self._replace_claim(claim.key, claim)

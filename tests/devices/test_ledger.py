@@ -231,3 +231,22 @@ def test_a_reader_that_is_far_behind_reads_all_uses_again(monkeypatch):
     assert ledger.change_count == 8
     assert ledger.devices_changed_since(0) is None
     assert ledger.devices_changed_since(7) == [GPU]
+
+
+def test_the_claim_for_extended_resources_of_a_pod_is_found_by_the_uid_of_the_pod_as_claims_change():
+    metadata = {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "ownerReferences": [{"name": "x", "uid": "old", "controller": True}],
+    }
+    created = claim("x-extended-resources-1", metadata=metadata)
+    old, new = (
+        msgspec.convert({"metadata": {"name": "x", "namespace": "default", "uid": uid}}, Pod)
+        for uid in ("old", "new")
+    )
+    ledger = DeviceLedger({OPEN.key: OPEN})
+    assert ledger.find_extended_claim(old) is None
+    ledger.update_claims([created], ())
+    assert ledger.find_extended_claim(old) == created
+    assert ledger.find_extended_claim(new) is None
+    ledger.update_claims((), [created.key])
+    assert ledger.find_extended_claim(old) is None

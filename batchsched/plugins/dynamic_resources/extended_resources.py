@@ -129,14 +129,14 @@ def extended_claim_key(pod: Pod) -> str:
     return f"{pod.key}/{pod.metadata.uid}/{IN_MEMORY_NAME}"
 
 
-def claim_of_earlier_attempt(pod: Pod, claims: Mapping[str, ResourceClaim]) -> ResourceClaim | None:
-    """Return the ResourceClaim that an earlier attempt to bind the pod created for its extended resources."""
-    for claim in claims.values():
-        if claim.is_for_extended_resources:
-            owner = claim.metadata.controller
-            if owner is not None and (owner.name, owner.uid) == (pod.metadata.name, pod.metadata.uid):
-                return claim
-    return None
+def is_of_earlier_attempt(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether an earlier attempt to bind the pod created the ResourceClaim for its extended resources."""
+    owner = claim.metadata.controller
+    return (
+        claim.is_for_extended_resources
+        and owner is not None
+        and (owner.name, owner.uid) == (pod.metadata.name, pod.metadata.uid)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from batchsched.plugins.dynamic_resources.claims import (
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
-    claim_of_earlier_attempt,
     extended_claim_key,
     other_extended_resources,
     request_mappings,
@@ -148,7 +147,7 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
     served = resources_served_by_devices(pod, objects.class_of_resource)
     if not claims and not served:
         return None
-    if served and claim_of_earlier_attempt(pod, ledger.claims) is not None:
+    if served and ledger.find_extended_claim(pod) is not None:
         raise ClaimRefused("cannot schedule extended resource claim")
     _check_use(pod, claims, table.node_view(node), binding_seconds)
     to_allocate = {
