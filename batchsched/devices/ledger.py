@@ -155,7 +155,7 @@ class DeviceLedger:
 
     def devices_reserved_by_pod(self, pod: str, uid: str = "") -> PodDevices | None:
         """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
-        return self._by_pod.get(self._holder(pod, uid))
+        return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
     def list_reservations(self) -> tuple[ReservedPodDevices, ...]:
         """Return what all pods have reserved, sorted by pod, without the devices that claims have by now."""

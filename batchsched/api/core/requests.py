@@ -70,6 +70,25 @@ def requests_for_scoring(pod: Pod) -> dict[str, int]:
     return _total(pod, DEFAULTS, pod_level=False)
 
 
+def requests_and_nonzero(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
+    """Return `pod_requests` and `nonzero_requests` of a pod without amounts in its status.
+
+    Raises:
+      InvalidQuantity: an amount is not a quantity.
+    """
+    requests = pod_requests(pod)
+    containers = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    # Most pods request both everywhere: then no default applies, and the sums are not computed a second time.
+    if all(map(_requests_scored_resources, containers)):
+        return requests, (requests.get("cpu", 0), requests.get("memory", 0))
+    return requests, nonzero_requests(pod)
+
+
+def _requests_scored_resources(container: Container) -> bool:
+    requests = container.resources.requests if container.resources else None
+    return requests is not None and DEFAULTS.keys() <= requests.keys()
+
+
 def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
     """Return the defaults that scoring adds.
 

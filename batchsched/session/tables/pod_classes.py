@@ -11,7 +11,12 @@ import numpy as np
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec, PodStatus
 from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
-from batchsched.api.core.requests import may_be_resized, nonzero_requests, pod_requests
+from batchsched.api.core.requests import (
+    may_be_resized,
+    nonzero_requests,
+    pod_requests,
+    requests_and_nonzero,
+)
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
@@ -109,8 +114,7 @@ class PodSpecIndex:
         failures: list[PluginError] = []
         return PodSpecInfo(
             pod.spec,
-            pod_requests(pod),
-            nonzero_requests(pod),
+            *requests_and_nonzero(pod),
             # Only pending pods have classes. Each bound pod has a spec of its own, which names its node.
             NO_SIGNATURE if pod.node else self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),

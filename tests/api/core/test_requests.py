@@ -1,6 +1,7 @@
 """What pods count for, against the rules of k8s.io/component-helpers/resource."""
 
 import msgspec
+import pytest
 
 from batchsched.api.core.pod import (
     Container,
@@ -17,6 +18,7 @@ from batchsched.api.core.requests import (
     ResizedRequestRule,
     nonzero_requests,
     pod_requests,
+    requests_and_nonzero,
 )
 
 GI = 2**30
@@ -75,6 +77,25 @@ def test_nothing_requested_counts_for_nothing_and_scores_with_defaults():
         2 * NONZERO_CPU,
         2 * NONZERO_MEMORY,
     )
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        pod(container(cpu="1", memory="1Gi"), container(cpu="0", memory="2Gi"), overhead={"cpu": "1"}),
+        pod(container(cpu="1", memory="1Gi"), container(cpu="1")),
+        pod(container(cpu="1", memory="1Gi"), init=[container(memory="4Gi")]),
+        pod(
+            container(cpu="1", memory="1Gi"),
+            init=[container(restart="Always", cpu="1", memory="1Gi"), container(cpu="9", memory="1Gi")],
+        ),
+        pod(container(cpu="1"), resources=ResourceRequirements(requests={"memory": "8Gi"})),
+        pod(container(cpu="1", memory="1Gi"), resources=ResourceRequirements(requests={"cpu": "3"})),
+        pod(Container(name="c")),
+    ],
+)
+def test_requests_and_their_amounts_for_scores_are_those_that_are_computed_one_by_one(some: Pod):
+    assert requests_and_nonzero(some) == (pod_requests(some), nonzero_requests(some))
 
 
 def test_zero_requests_are_left_out():
