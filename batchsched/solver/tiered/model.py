@@ -9,7 +9,7 @@ A gang with a required level has candidate domains; a *cell* is the nodes of one
 the pods of one class under one switch. Their number is factor · value of the load's variable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -227,7 +227,7 @@ class TieredModel(LinearModel):
         incumbent: Solution | None,
         relaxed: bool = False,
         complete: bool = False,
-        rival_rows: Sequence[RivalRow] | None = None,
+        other: "TieredModel | None" = None,
     ) -> None:
         """Build the model.
 
@@ -237,13 +237,13 @@ class TieredModel(LinearModel):
           incumbent: a solution; its domains are among the candidates.
           relaxed: omit the choice of domains: a model for bounds only.
           complete: make every domain that holds a gang a candidate: then bounds of this model hold, too.
-          rival_rows: the rows over gangs that compete for domains, from another model of the same packing; computed if
-            None.
+          other: another model of the same packing, of which the slots and the rows over gangs that compete for domains
+            are used; both are computed if None.
         """
         super().__init__()
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
-        self.supply = SlotSupply(packing)
+        self.supply: SlotSupply = SlotSupply(packing) if other is None else other.supply
         self.cells: list[DomainCell] = []
         self._domains = CandidateDomains(packing, self.supply, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
@@ -265,10 +265,12 @@ class TieredModel(LinearModel):
         self._quotas()
         self._whole_rows()
         self._domain_rows()
-        if rival_rows is None:
-            rival_rows = tuple(DomainRows(packing, self.supply, self._domains.containments).rows())
-        self.rival_rows = rival_rows
-        for row in rival_rows:
+        self.rival_rows: tuple[RivalRow, ...] = (
+            tuple(DomainRows(packing, self.supply, self._domains.containments).rows())
+            if other is None
+            else other.rival_rows
+        )
+        for row in self.rival_rows:
             self.add_row(self.y[row.gangs], row.factors, upper=row.right)
 
     # ------------------------------------------------------------------------------------ variables

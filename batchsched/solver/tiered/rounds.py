@@ -79,13 +79,13 @@ class TieredStage:
             pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
             full = TieredModel(packing, pools, floors.best) if bound or uncut is not problem else None
-            rival_rows = full.rival_rows if full is not None else None
+            other = full
             if (
                 uncut is not problem
             ):  # bounds hold for the session, whatever the cuts have taken from the search
-                packing, rival_rows = Packing(uncut), None
+                packing, other = Packing(uncut), None
                 pools = build_pools(packing)
-            loose = TieredModel(packing, pools, None, relaxed=True, rival_rows=rival_rows)
+            loose = TieredModel(packing, pools, None, relaxed=True, other=other)
             self._loose = TierSolver(loose, self._spending)
             self._full = (
                 TierSolver(full, self._spending, chooses_domains=True) if full is not None else self._loose
@@ -294,9 +294,7 @@ class TieredStage:
         if _count_domain_choices(packing) > MAX_COMPLETE_VARIABLES:
             return
         loose_model = self._loose.aggregate
-        model = TieredModel(
-            packing, loose_model.pools, None, complete=True, rival_rows=loose_model.rival_rows
-        )
+        model = TieredModel(packing, loose_model.pools, None, complete=True, other=loose_model)
         if model.variable_count > MAX_COMPLETE_VARIABLES:
             return
         complete = TierSolver(model, self._spending)
