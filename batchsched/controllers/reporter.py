@@ -97,7 +97,7 @@ class Reporter:
         """The other deployments that use a scheduler name of this deployment, by scheduler name."""
         return self._claims.conflicts if self._claims is not None else {}
 
-    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+    def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record the Event of a successful or failed binding of a pod (a `binding.BindingCallback`)."""
         target = _pod_reference(pod)
         if problem:

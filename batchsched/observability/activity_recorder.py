@@ -230,15 +230,16 @@ class ActivityRecorder:
         if outcome.explained is not None and self.refusals.get(key) == outcome.refusal:
             self.refusals[key] = outcome.explained
 
-    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+    def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record a successful or failed binding of a pod in metrics and log. The binding cycle calls this method.
 
         Args:
           pod: The pod.
           node: The name of the node.
           problem: The error message, "" after success.
+          seconds: The duration of PreBind, Bind and PostBind.
         """
-        self.counting.count_binding(pod, problem, self._clock.now())
+        self.counting.count_binding(pod, problem, self._clock.now(), seconds)
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
         else:

@@ -184,19 +184,21 @@ class MetricsRecorder:
             metrics.policy_chosen.labels(policy, outcome.profile).set(float(policy == choice.policy))
         metrics.policy_changes.labels(outcome.profile).inc(float(choice.is_change))
 
-    def count_binding(self, pod: Pod, problem: str, now: float) -> None:
-        """Update the metrics of scheduling attempts after the binding of a pod succeeded or failed.
+    def count_binding(self, pod: Pod, problem: str, now: float, seconds: float) -> None:
+        """Update the metrics of bindings and scheduling attempts after the binding of a pod succeeded or failed.
 
         Args:
           pod: The pod.
           problem: Why the binding failed, "" after success.
           now: Seconds since 1970.
+          seconds: The duration of PreBind, Bind and PostBind.
         """
+        metrics, result = self._metrics, "error" if problem else "scheduled"
+        metrics.cached_child(metrics.bind_duration, result).observe(seconds)
         session = self._binding.pop(pod.key, None)
         if session is None:
             return
         profile, begun, first, attempts = session
-        metrics, result = self._metrics, "error" if problem else "scheduled"
         metrics.cached_child(metrics.schedule_attempts, result, profile).inc()
         metrics.cached_child(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
         if not problem:

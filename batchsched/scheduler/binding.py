@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
@@ -33,24 +33,25 @@ from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
+P = ParamSpec("P")
 BINDINGS_PER_YIELD: Final = 128
 """Number of bindings that start before the event loop may run other tasks, such as sending their requests."""
 Stage = Callable[[Pipeline, Pod, str, BindingCycle], Awaitable[Status]]
 """A part of the binding cycle of a pod."""
-BindingCallback = Callable[[Pod, str, str], None]
-"""Called after each binding with the pod, the node and the problem, "" if there is none."""
+BindingCallback = Callable[[Pod, str, str, float], None]
+"""Called after each binding with the pod, the node, the problem ("" if there is none) and the seconds that it took."""
 
 
-def ignore_binding(pod: Pod, node: str, problem: str) -> None:
+def ignore_binding(pod: Pod, node: str, problem: str, seconds: float) -> None:
     """Do nothing; this is the default callback for the end of a pod's binding."""
 
 
-def combine_callbacks(*callbacks: BindingCallback) -> BindingCallback:
-    """Return a binding callback that calls several binding callbacks in order."""
+def combine_callbacks(*callbacks: Callable[P, None]) -> Callable[P, None]:
+    """Return a callback that calls several callbacks in order."""
 
-    def call_all_callbacks(pod: Pod, node: str, problem: str) -> None:
+    def call_all_callbacks(*arguments: P.args, **named: P.kwargs) -> None:
         for callback in callbacks:
-            callback(pod, node, problem)
+            callback(*arguments, **named)
 
     return call_all_callbacks
 
@@ -129,14 +130,15 @@ class BindingCycles:
         *,
         is_prepared: bool,
     ) -> None:
+        begun = self._clock.now()
         if is_prepared:
-            outcomes = await self._bind_after_prebind(profile_scheduler, placement.places, cycle)
+            outcomes = await self._bind_after_prebind(profile_scheduler, placement.places, cycle, begun)
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
         elif len(placement.places) == 1:
-            outcomes = [await self._bind_pod(profile_scheduler, *placement.places[0], cycle)]
+            outcomes = [await self._bind_pod(profile_scheduler, *placement.places[0], cycle, begun)]
         else:
             binding = [
-                asyncio.create_task(self._bind_pod(profile_scheduler, pod, node, cycle))
+                asyncio.create_task(self._bind_pod(profile_scheduler, pod, node, cycle, begun))
                 async for pod, node in _yielding_to_other_tasks(placement.places)
             ]
             outcomes = await asyncio.gather(*binding)
@@ -167,7 +169,7 @@ class BindingCycles:
             return True
 
     async def _bind_after_prebind(
-        self, profile_scheduler: ProfileScheduler, places: Places, cycle: BindingCycle
+        self, profile_scheduler: ProfileScheduler, places: Places, cycle: BindingCycle, begun: float
     ) -> list[bool]:
         """Bind pods after all of them have passed PreBind. If one of them fails, undo PreBind, and bind none.
 
@@ -192,21 +194,22 @@ class BindingCycles:
         errors = await asyncio.gather(*(undo_prebind(pipeline, pod, node, cycle) for pod, node in failed))
         for error in (error for errors_of_pod in errors for error in errors_of_pod):
             _LOG.warning("%s: %s", failed[0][0].key, error)
-        return [self._end_binding(pod, node, problems.get(pod.key, "")) for pod, node in places]
+        return [self._end_binding(pod, node, problems.get(pod.key, ""), begun) for pod, node in places]
 
     async def _bind_pod(
-        self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle
+        self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle, begun: float
     ) -> bool:
         problem = await _problem_of(run_binding_cycle(profile_scheduler.pipeline, pod, node, cycle))
-        return self._end_binding(pod, node, problem)
+        return self._end_binding(pod, node, problem, begun)
 
-    def _end_binding(self, pod: Pod, node: str, problem: str) -> bool:
-        """Report the end of a pod's binding, and return whether the pod is bound."""
+    def _end_binding(self, pod: Pod, node: str, problem: str, begun: float) -> bool:
+        """Report the end of a pod's binding that began at a time, and return whether the pod is bound."""
+        now = self._clock.now()
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
-            self._cache.finish_binding(pod.key, self._clock.now(), pod.metadata.uid)
-        self._on_binding(pod, node, problem)
+            self._cache.finish_binding(pod.key, now, pod.metadata.uid)
+        self._on_binding(pod, node, problem, max(0.0, now - begun))
         return not problem
 
 

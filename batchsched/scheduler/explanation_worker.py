@@ -185,7 +185,7 @@ class ExplanationWorker:
         self._gate = ExplanationGate(self._is_busy, self._is_current)
         self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
-    def record_binding(self, pod: Pod, node: str, problem: str) -> None:
+    def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record the time of the last binding: explanations wait until no pod is bound. It is a `BindingCallback`."""
         self._last_activity = self.clock.monotonic()
 

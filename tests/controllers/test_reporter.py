@@ -36,9 +36,9 @@ class Reported(Town):
         self.loop._callbacks = (*heard, self.teller.record_decision)
 
     @override
-    def _hear(self, one: Any, there: str, problem: str) -> None:
-        super()._hear(one, there, problem)
-        self.teller.record_binding(one, there, problem)
+    def _hear(self, one: Any, there: str, problem: str, seconds: float) -> None:
+        super()._hear(one, there, problem, seconds)
+        self.teller.record_binding(one, there, problem, seconds)
 
     async def events(self) -> list[Any]:
         """End, and return the Events that were written."""

@@ -47,6 +47,7 @@ async def test_bound_gang_is_counted_once_and_each_of_its_pods_once():
     assert one.value("batchsched_gangs_total", result="placed", profile=PROFILE) == 1
     assert one.value("scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 3
     assert one.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 3
+    assert one.value("batchsched_bind_duration_seconds_count", result="scheduled") == 3
     assert one.value("batchsched_session_pods_sum", profile=PROFILE) == 3
 
 
@@ -83,6 +84,7 @@ async def test_binding_that_failed_is_an_error():
     await one.town.turns(1)
     assert one.value("scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
     assert one.value("scheduler_pod_scheduling_attempts_count") == 0
+    assert one.value("batchsched_bind_duration_seconds_count", result="error") == 1
 
 
 async def test_counters_that_are_read_off_tables_count_each_thing_once():

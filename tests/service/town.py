@@ -332,7 +332,7 @@ class Town:
             [self.stranded, self.expiry],
         )
 
-    def _hear(self, pod: Pod, node: str, problem: str) -> None:
+    def _hear(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         self.told.append((pod.name, node, problem))
 
     async def _read(self, pod: str) -> bytes:
