@@ -192,7 +192,7 @@ class Decoder:
                 # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(without_nulls(msgspec.json.decode(raw)), kind)
         except msgspec.DecodeError as error:
-            raise ObjectDecodeError((_complaint(error, field),)) from error
+            raise ObjectDecodeError((find_field_error(error, field),)) from error
         except UnicodeDecodeError as error:  # msgspec raises it for a string inside JSON
             raise ObjectDecodeError((FieldError(field, NOT_UTF8),)) from error
         except RecursionError as error:
@@ -309,7 +309,13 @@ def _check_node_resource_topology(topology: NodeResourceTopology) -> None:
             api_server.check_amount(resource.name, resource.available, f"{field}.available")
 
 
-def _complaint(error: msgspec.DecodeError, field: str) -> FieldError:
+def find_field_error(error: msgspec.DecodeError, field: str = "") -> FieldError:
+    """Return the invalid field of JSON that was not decoded, with the expected type and the type found.
+
+    Args:
+      error: the error of the decoder.
+      field: the path of the decoded JSON in its object, "" for the object itself.
+    """
     match = _AT.fullmatch(str(error))
     if match is None:
         return FieldError(field, str(error))

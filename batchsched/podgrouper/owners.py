@@ -19,6 +19,8 @@ from batchsched.api.owner_keys import (
     ineffective_template_keys,
     is_spark_driver,
 )
+from batchsched.errors import InvalidInput
+from batchsched.manifests.decode import find_field_error
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,
@@ -135,6 +137,26 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     needs = read_gang_needs(kind.rule, manifest)
     template = needs.build_template({})
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
+
+
+def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, name: str) -> Owner:
+    """Decode an owner of pods that a file contains.
+
+    Args:
+      kind: its kind.
+      raw: its JSON.
+      file: the name of the file.
+      name: the owner's name or its place in the file, for the message of an error.
+
+    Raises:
+      InvalidInput: the JSON is not an object of the API; names the file, the object and the field.
+    """
+    try:
+        return decode_owner(kind, raw)
+    except msgspec.DecodeError as error:
+        invalid = find_field_error(error)
+        title = f"{kind.name} {name}"
+        raise InvalidInput(invalid.message, file=file, object=title, field=invalid.field) from error
 
 
 def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:

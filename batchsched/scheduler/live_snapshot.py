@@ -28,7 +28,7 @@ from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.manifests.unknown_fields import unknown_field_warnings
-from batchsched.podgrouper.owners import decode_owner
+from batchsched.podgrouper.owners import decode_owner_of_file
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import (
     MOST_ADDED_PODS,
@@ -224,10 +224,7 @@ class WhatIfCluster:
     def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
-        try:
-            owner = decode_owner(kind, msgspec.json.encode(manifest))
-        except msgspec.DecodeError as error:
-            raise InvalidInput(str(error), file=file, object=f"{kind.name} {meta['name']}") from error
+        owner = decode_owner_of_file(kind, msgspec.json.encode(manifest), file, meta["name"])
         title = owner.title
         _check_pod_counts(manifest, file, title)
         self.warnings += [f"{file}: {title}: {warning}" for warning in owner.warnings]

@@ -23,7 +23,7 @@ from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.manifests.unknown_fields import unknown_field_warnings
-from batchsched.podgrouper.owners import decode_owner, find_gang_owner, find_unused_keys
+from batchsched.podgrouper.owners import decode_owner_of_file, find_gang_owner, find_unused_keys
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
@@ -131,11 +131,9 @@ class OfflineCluster:
                 continue
             kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             try:
-                owner = decode_owner(kind, bytes(document.raw))
-            except msgspec.DecodeError as error:
-                self.record_set_aside(
-                    InvalidInput(str(error), file=document.file, object=f"{kind.name} ({document.place})")
-                )
+                owner = decode_owner_of_file(kind, bytes(document.raw), document.file, f"({document.place})")
+            except InvalidInput as error:
+                self.record_set_aside(error)
                 continue
             ref = owner.ref
             if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:

@@ -359,6 +359,15 @@ def test_pod_of_a_deleted_job_is_refused_in_a_dump_as_in_the_cluster(command, du
     assert [refusal["reason"] for refusal in result.data["refusals"]] == ["PodGroupNotFound"]
 
 
+def test_owner_with_a_field_of_another_type_is_set_aside_with_the_field(command, dump, write):
+    mistaken = write("job.json", {**job(1), "metadata": {"name": "a", "ownerReferences": 5}})
+    offline = command("decide", mistaken).err
+    predicted = command("what-if", "-f", str(mistaken), "--cluster", str(dump(NODE))).err
+    for message in (offline, predicted):
+        assert "Job " in message
+        assert "metadata.ownerReferences: expected array | null, got int" in message
+
+
 def test_manifests_beside_a_dump_are_added_to_it(command, dump, write):
     result = command("decide", dump(NODE), write("job.json", written(job(3))), "-o", "json")
     assert len(result.data["assignments"]) == 3
