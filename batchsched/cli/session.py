@@ -303,6 +303,7 @@ class Stopwatch(Telemetry):
 
     @override
     def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """Return a context manager that does nothing: commands print only the times of stages, not of gangs."""
         return nullcontext()
 
     @override

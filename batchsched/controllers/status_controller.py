@@ -124,7 +124,10 @@ class StatusController:
             await self.run_once()
 
     async def drain(self) -> None:
-        """Write the status of all queued gangs and queues. The next leader writes the conditions of pods."""
+        """Write the status of all queued gangs and queues, but not the queued conditions of pods.
+
+        The next leader writes the conditions of pods.
+        """
         while True:
             self._queued_pods.clear()
             await self.run_once()

@@ -86,7 +86,7 @@ ReservationTest = Callable[[str, str], bool]
 
 
 def no_pod_is_bound(_pod: str, _uid: str) -> bool:
-    """Return False; the default where it is not known which pods are bound."""
+    """Return False for every pod: the default test of a ledger that does not know which pods are bound."""
     return False
 
 
@@ -158,7 +158,7 @@ class DeviceLedger:
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
     def list_reservations(self) -> tuple[ReservedPodDevices, ...]:
-        """Return what all pods have reserved, sorted by pod, without the devices that claims have by now."""
+        """Return the devices that pods have reserved, sorted by pod, without those of claims that are allocated now."""
         return tuple(
             ReservedPodDevices(pod, self._without_allocated_claims(devices))
             for pod, devices in sorted(self._by_pod.items())
@@ -310,7 +310,7 @@ class DeviceLedger:
     def drop_outdated_reservations(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Release what pods have reserved that are not being bound any more.
+        """Release the devices that were reserved for pods which are no longer being bound.
 
         A bound pod keeps its reservation until its claims have the devices: the API server may show the pod first.
 
@@ -426,7 +426,7 @@ class DeviceLedger:
                 yield max(consumers), allocation
 
     def hold(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
-        """Reserve devices for the nominated pod `namespace/name`: they count as used without belonging to a claim."""
+        """Mark devices as used on behalf of a nominated pod, without allocating them to a ResourceClaim."""
         for allocated in allocations:
             held = self._held.get(allocated.claim)
             if held is None:
@@ -436,7 +436,7 @@ class DeviceLedger:
                 held.pods.add(pod)
 
     def stop_holding(self, pod: str) -> None:
-        """Release the devices that were reserved for a nominated pod."""
+        """Release the devices that `hold` marked as used for a nominated pod."""
         for claim, held in list(self._held.items()):
             held.pods.discard(pod)
             if not held.pods:
@@ -464,7 +464,7 @@ class DeviceLedger:
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from an earlier ledger what pods have reserved that are being bound.
+        """Copy from an earlier ledger the devices that are reserved for pods which are still being bound.
 
         Allocations that the claims of this ledger have by now count only once.
 

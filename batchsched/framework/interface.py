@@ -70,7 +70,7 @@ class SelectorLabelKeysPlugin(Protocol):
 
 @runtime_checkable
 class SnapshotLabelsPlugin(Protocol):
-    """A plugin that declares which pod labels are read by selectors of objects other than pods, such as Services."""
+    """A plugin that declares the label keys by which Services or similar objects of the snapshot select pods."""
 
     def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
@@ -391,7 +391,7 @@ class BindingHandle(Protocol):
 
     @property
     def reserved(self) -> PodReservations:
-        """The volumes and devices that Reserve has reserved for the pod, in a copy that no session changes."""
+        """The volumes and devices that Reserve plugins reserved for the pod, in a copy that sessions do not change."""
 
     @property
     def binder(self) -> Binder:

@@ -10,7 +10,7 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """Pods that are equal to every plugin, with one of them as an example and with the requests of each pod.
+    """Pods of one gang and subgroup that every plugin treats in the same way: an example pod, and the requests of one.
 
     Args:
       pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.

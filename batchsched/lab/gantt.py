@@ -178,7 +178,7 @@ def _pod_peaks(run: RunColumns) -> Counter[str]:
 
 
 def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
-    """Assign lanes of a Gantt chart to each gang while it runs; adjacent lanes form one bar.
+    """Assign lanes of a Gantt chart to each gang for the time in which it runs; adjacent lanes form one bar.
 
     Returns:
       The bars, ordered by start.

@@ -97,7 +97,7 @@ class ImageTable:
         self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Update the images of the nodes with the indexes `changed` [k], and return this table."""
+        """Read the images of k changed nodes again, given by their indexes `changed` [k]; return this table."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:

@@ -57,7 +57,7 @@ class OwnerPart:
 
 @dataclass(frozen=True, slots=True)
 class PartGroup:
-    """Parts of an owner that share a topology constraint, such as one replica of a scaling group of Grove.
+    """Owner parts, such as the leader and the workers of one replica, that are placed together in one topology domain.
 
     Args:
       name: the name that its parts state as their parent.

@@ -17,7 +17,7 @@ class PendingResult(Protocol[R_co]):
     """The result of a function that another process computes."""
 
     def cancel_if_not_started(self) -> bool:
-        """Return True if the function has not started; then it never starts."""
+        """Cancel the function if it has not started; return True if it was cancelled."""
         ...
 
     def is_finished(self) -> bool:

@@ -54,7 +54,7 @@ class CandidateChoice:
 
 
 def auto_arguments(profile: Profile) -> AutoArgs | None:
-    """Return the arguments of `auto` if the profile's gang order is `auto` and its sessions read it; otherwise None.
+    """Return the arguments of the policy `auto`; None if the profile has another policy or its sessions ignore it.
 
     Raises:
       InvalidInput: the arguments are invalid.

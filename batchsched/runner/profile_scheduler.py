@@ -147,12 +147,12 @@ class ProfileScheduler:
 
     @property
     def node_table(self) -> NodeTable:
-        """The nodes with their pods as the last session left them."""
+        """The nodes of the cluster with their bound and assumed pods, as the sessions of this profile read them."""
         return self._scheduler.node_table
 
     @property
     def pod_reservations(self) -> PodReservations:
-        """The volumes and devices that are reserved for the pods which this profile placed."""
+        """The volumes and devices that are reserved for pods which sessions of this profile placed."""
         return self._pod_reservations
 
     @property

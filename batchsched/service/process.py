@@ -52,7 +52,7 @@ MEMORY_RELEASE_SECONDS: Final = 60.0
 
 
 def release_free_memory() -> bool:
-    """Return memory that the C library's allocator has freed, but not returned, to the operating system.
+    """Give memory that the process has freed back to the operating system, by `malloc_trim` of the C library.
 
     Returns:
       False if the C library has no `malloc_trim`; that of GNU has it.

@@ -30,7 +30,7 @@ from batchsched.session.tables.session_tables import Pause, SessionTables, do_no
 
 
 class Session:
-    """Keeps tables of one cluster up to date, and computes the decision of each scheduling session from them.
+    """Keeps the tables of one cluster from session to session, and computes the decision of each session from them.
 
     It is a `ports.cluster.Scheduler`.
 
@@ -86,7 +86,7 @@ class Session:
 
     @property
     def node_table(self) -> NodeTable:
-        """The node table as the last session found it."""
+        """The nodes of the cluster, with the pods that are bound or assumed according to the last applied changes."""
         return self.tables.node_table
 
     @property
@@ -142,7 +142,7 @@ class Session:
         *,
         with_evictions: bool = True,
     ) -> Decision:
-        """Return the decision of the next session. The tables are unchanged afterwards, because nothing is bound yet.
+        """Decide the next session. The tables are unchanged afterwards, because no pod is bound yet.
 
         Args:
           now: seconds since 1970.

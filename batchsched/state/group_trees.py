@@ -37,7 +37,8 @@ class TreeChange:
 class GroupTrees:
     """All CompositePodGroups and the PodGroups below them, by API version, with the gang of each tree.
 
-    An origin is one version of an API. If several have a group of the same name, the first one counts.
+    An origin is one kind of group in one API version. If several origins have a group of the same name, the first one
+    counts.
     """
 
     def __init__(self) -> None:
@@ -49,19 +50,19 @@ class GroupTrees:
         """The root of each group."""
 
     def put(self, origin: int, group: TreeGroup) -> TreeChange:
-        """Add a PodGroup or CompositePodGroup to its tree, or replace it there; return the change of the gangs."""
+        """Add or replace a PodGroup or CompositePodGroup in its tree; return the gangs and PodGroups that changed."""
         self._by_origin.setdefault(origin, {})[_address(group)] = group
         return self._update({_address(group)})
 
     def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChange:
-        """Remove a PodGroup or CompositePodGroup from its tree; return the change of the gangs."""
+        """Remove a PodGroup or CompositePodGroup from its tree; return the gangs and PodGroups that changed."""
         address = (is_composite, key)
         if self._by_origin.get(origin, {}).pop(address, None) is None:
             return TreeChange({}, frozenset())
         return self._update({address})
 
     def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChange:
-        """Replace all PodGroups or CompositePodGroups of one API version by a list; return the change of the gangs."""
+        """Replace all groups of one kind and API version by a new list; return the gangs and PodGroups that changed."""
         before = self._by_origin.get(origin, {})
         after = {_address(group): group for group in listed}
         self._by_origin[origin] = after

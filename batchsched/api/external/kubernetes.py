@@ -213,7 +213,7 @@ def describe_unsupported_topology(keys: Sequence[str]) -> str:
 
 
 class UpstreamAlphaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes in v1alpha3, which has the fields of v1beta1."""
+    """The PodGroup of Kubernetes in v1alpha3, with the same fields as in v1beta1."""
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):

@@ -30,7 +30,7 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchingDevices:
-    """The devices of each node that match one of several alternative requests, by the value of an attribute.
+    """The devices of each node that match at least one of several alternative requests, with their attribute values.
 
     Args:
       values: number of a group of nodes with equal devices → for each candidate device of these nodes, its value, or

@@ -202,9 +202,10 @@ class DeviceSearch:
         return places.solution_on_equal_node(allocator.inventory.candidate_devices_of_node(place))
 
     def count_pods(self, node: int, most: int, table: NodeTable) -> int:
-        """Return how many pods, each with such ResourceClaims, get devices on one node one after the other.
+        """Return how many pods with ResourceClaims like those of this search find devices on one node together.
 
-        All devices that the node can access must be accessible from this node only. The count ends at `most`.
+        The pods are placed one after the other. All devices that the node can access must be accessible from this node
+        only. The count ends at `most`.
 
         Raises:
           AllocationError, NodeRefused: as of the search.

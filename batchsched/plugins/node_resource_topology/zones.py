@@ -139,26 +139,26 @@ class ZoneTable:
 
     @classmethod
     def from_nodes(cls, nodes: list[NumaNode | None]) -> Self:
-        """Return the zones of nodes, in arrays of the least size."""
+        """Create the table of the zones of nodes, with arrays that are no larger than these zones require."""
         names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
         columns = {name: column for column, name in enumerate(names)}
         widest = max((len(node.zones) for node in nodes if node is not None), default=0)
         return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
 
     def has_room_for(self, node: NumaNode | None) -> bool:
-        """Return whether the arrays have an entry for each zone of a node and for each resource."""
+        """Return whether the arrays are large enough for a node: one entry for each of its zones and resources."""
         return node is None or (
             len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
         )
 
     @property
     def has_minimal_size(self) -> bool:
-        """True if some node has the greatest number of zones, and some zone lists each resource."""
+        """True if smaller arrays could not hold the zones: each column and the last zone index are in use."""
         widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
         return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
 
     def replace_node(self, index: int, node: NumaNode | None) -> None:
-        """Store what the NodeResourceTopology of a node states, for which the arrays must have room."""
+        """Store the zones that the NodeResourceTopology of a node lists; the arrays must be large enough for them."""
         self.nodes[index] = node
         self.available[index] = ABSENT
         self._write_amounts(index, node)

@@ -75,12 +75,12 @@ class GangView:
 
     @cached_property
     def distinct_pods(self) -> tuple[Pod, ...]:
-        """One pending pod for each distinct pod spec in the gang."""
+        """The distinct pods of the gang: one pending pod for each distinct pod spec."""
         return tuple({id(pod.spec): pod for pod in self.pods}.values())
 
     @cached_property
     def selected_nodes(self) -> BoolArray:
-        """A mask [D, N]: True where the nodeSelector of one of the D distinct pods selects a node."""
+        """A mask [D, N]: True at [d, n] if the nodeSelector of pod d of the gang's D `distinct_pods` selects node n."""
         table = self.tables.node_table
         return np.array(
             [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
@@ -88,7 +88,7 @@ class GangView:
 
     @cached_property
     def tolerated_nodes(self) -> BoolArray:
-        """A mask [D, N]: True where one of the D distinct pods tolerates the taints of a node."""
+        """A mask [D, N]: True at [d, n] if pod d of the gang's D `distinct_pods` tolerates the taints of node n."""
         table, pods = self.tables.node_table, self.distinct_pods
         return np.array(
             [untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0 for pod in pods]
@@ -96,7 +96,7 @@ class GangView:
 
     @cached_property
     def filter_results(self) -> tuple[FilterResult | None, ...]:
-        """The results of the Filter plugins for each of the gang's P groups of equal pods; None if a plugin failed."""
+        """The results of the Filter plugins for each of the P gang parts (equal pods); None if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
     def _filter_result(self, part: GangPart) -> FilterResult | None:
@@ -107,7 +107,7 @@ class GangView:
 
     @cached_property
     def feasible_nodes(self) -> BoolArray:
-        """A mask [P, N]: True where all Filter plugins accept the pods of one of the P groups of equal pods."""
+        """A mask [P, N]: True at [p, n] if all Filter plugins accept the pods of gang part p (equal pods) on node n."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):
             if result is not None and result.status.ok:
@@ -123,7 +123,7 @@ class GangView:
 
     @cached_property
     def required_levels(self) -> tuple[TopologyLevel, ...]:
-        """All topology levels that the gang or one of its subGroups requires and that exist."""
+        """The topology levels that the gang or its subGroups require, without levels that do not exist."""
         group = self.gang.members.group
         if group is None:
             return ()

@@ -28,7 +28,9 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Checks that a gang may be tried: its queue and levels exist, enough pods are ungated, and it has one user.
+    """Checks that need no nodes: the gang's queue and topology levels exist, and enough of its pods are not gated.
+
+    Limits of queues are checked later, by `QueueLimits`.
 
     Args:
       tables: the tables.

@@ -435,7 +435,7 @@ def _lines(
 
 
 def minimum_requests(gang: PendingGang) -> IntArray:
-    """Return the requests [R] of the pods that a gang needs to start; of one pod if it has already started."""
+    """Return the requests [R] of the pods that a gang still needs to start; of one pod if it has already started."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 

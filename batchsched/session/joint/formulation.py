@@ -175,7 +175,9 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionContext:
-    """The tables, settings and remaining queue limits of a session, from which solver problems are formulated.
+    """The values from which a session formulates solver problems: tables, profile, remaining queue limits and others.
+
+    The others are the topology levels and the cached plugin answers.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 

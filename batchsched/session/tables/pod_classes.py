@@ -272,11 +272,14 @@ class PodClassTable:
         return True
 
     def request_vector(self, pod: Pod) -> IntArray:
-        """Return a pod's requests [R]; column 0 counts pods: 1."""
+        """Return a pod's requests [R]; column 0, the resource `pods`, is 1 for the pod itself."""
         return self.requests_and_nonzero(pod)[0]
 
     def requests_and_nonzero(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return a pod's requests [R] (column 0 counts pods: 1), and the milli-CPU and bytes [2] that scores assume."""
+        """Return a pod's requests [R], with 1 for the pod itself in column 0, and its requests for scoring [2].
+
+        The requests for scoring are milli-CPU and bytes of memory, with the defaults of kube-scheduler.
+        """
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
         if cached is not None and not may_be_resized(pod):

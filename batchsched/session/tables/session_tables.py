@@ -141,7 +141,7 @@ class SessionTables:
         """[R] resources that an extender accounts for instead of the nodes."""
 
     def request_vector(self, pod: Pod) -> IntArray:
-        """Return the requests [R] of a pod."""
+        """Return the requests [R] of a pod; column 0, the resource `pods`, is 1 for the pod itself."""
         return self.classes.request_vector(pod)
 
     def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceNames:

@@ -233,7 +233,12 @@ class VictimState:
 
 
 def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing | None:
-    """Place the pending gang's minimum on the capacity free after evictions [U]; None if no placement is found."""
+    """Place the pending gang's minimum after certain evictions; None if no placement is found.
+
+    Args:
+      problem: the pending gang, and the U units of pods that can only be evicted together.
+      evicted: [U] True for each evicted unit.
+    """
     free = problem.free.copy()
     leaving = evicted[problem.unit]
     np.add.at(free, problem.node[leaving], problem.freed[leaving])
@@ -246,7 +251,12 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
 
 
 def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return what each queue limit allows after evictions [U]: amounts [Q, R] and numbers of gangs [Q]."""
+    """Return what the Q queue limits allow after evictions: amounts [Q, R] and numbers of gangs [Q].
+
+    Args:
+      problem: the queue limits, and the U units of pods that can only be evicted together.
+      evicted: [U] True for each evicted unit.
+    """
     back = problem.quota_unit[:, evicted].astype(np.int64)
     quota_left = problem.quota_left + back @ problem.freed_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)

@@ -50,7 +50,7 @@ class WarmStartPlacements:
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
     def placement_of(self, class_index: int) -> tuple[IntArray, IntArray]:
-        """Return the planned nodes of a class, and the pods on each."""
+        """Return the indexes [k] of the nodes on which the start places a pod class, and the pod count [k] of each."""
         own = self._of_class[class_index]
         return self._nodes[own], self._counts[own]
 

@@ -96,7 +96,7 @@ class _Steps:
         return compare_tier_values(self.best.bound, self.best.objective) == 0
 
     def with_spending(self) -> Solution:
-        """Return the best solution with the work of the plan and of the bounds."""
+        """Return the best solution, with the solver effort of planning and bounding added to its own."""
         best, spending = self.best, self._spending
         return replace(
             best,
