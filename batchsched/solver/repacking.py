@@ -29,7 +29,7 @@ REPACKING_EFFORT: Final = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepackingMove:
-    """A new placement of the movable pods of the session on some nodes.
+    """A new placement of pods on a few nodes, as changes of the pod counts by class and node.
 
     Args:
       classes: [H] the classes.
@@ -45,7 +45,7 @@ class RepackingMove:
 
 
 class Repacking:
-    """Finds new placements of the pods on a few nodes, each by one call of CP-SAT."""
+    """Finds new placements, on a few nodes at a time, of the pods that this session has placed there, by CP-SAT."""
 
     def __init__(self, packing: Packing, budget: CpSatBudget) -> None:
         self._packing, self._budget = packing, budget

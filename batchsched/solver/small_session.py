@@ -37,7 +37,7 @@ SEARCH_SHARE: Final = 0.75
 def solve_small_session(
     problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
-    """Place gangs by an exact model over single nodes; the result is no worse than the given solution.
+    """Place the gangs of a small session by an exact model over single nodes, no worse than a given solution.
 
     Args:
       problem: the problem.
@@ -84,7 +84,7 @@ class _Steps:
         return is_proved_optimal(self.best)
 
     def is_finished(self) -> bool:
-        """Tell whether another call of CP-SAT is unnecessary."""
+        """Tell whether CP-SAT need not be called again: the optimum is proved, or the wall-clock guard ended a call."""
         return (self.is_proved_optimal() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:
@@ -107,13 +107,13 @@ class _Steps:
         return stage.planned_gangs()
 
     def search(self, units: float) -> None:
-        """Place subsets of the gangs again, starting from the best solution so far."""
+        """Improve the best solution so far by placing subsets of its gangs again."""
         searched = self._search.improve_solution(replace(self.best, effort=0.0, variables=0), units)
         self._adopt(searched, exact=False)
         self._ceiling = self.best
 
     def place_planned(self, planned: BoolArray, units: float) -> None:
-        """Place the planned gangs [G] on nodes by CP-SAT, tier by tier, until a tier has no placement."""
+        """Place the gangs of a plan, given as a mask [G], by CP-SAT; stop at the first tier that does not fit."""
         spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
         answer = place_planned_gangs(self._problem, planned, spending)
         if answer is not None:

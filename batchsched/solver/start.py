@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class SlotPrice:
-    """The price of one function of requests on one pool of nodes, such as the whole quadruples of GPUs.
+    """The price of one slot, such as whole groups of 4 GPUs, on the nodes of one node pool.
 
     Args:
       capacity: allocatable amounts of a node of the pool, by resource.
       devices: free devices of a node of the pool.
       ordinal: tells pools apart that have the same amounts.
-      requests: (resource, size) pairs: the function is the minimum of floor(amount / size) over them.
+      requests: (resource, size) pairs of the slot: an amount contains as many slots as the minimum of floor(amount /
+        size) over the pairs.
       price: at least 0, in the unit of the solve that found it.
     """
 
@@ -34,14 +35,14 @@ class SlotPrice:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPrices:
-    """Prices of slots on pools of nodes, from the duals of one Benders cut of the tiered model."""
+    """The prices of slots on node pools that result from one Benders cut of the tiered model (its dual values)."""
 
     slots: tuple[SlotPrice, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmStart:
-    """The start of a solve, with the indexes of the problem that it is for.
+    """The start of a solve: placements, capacity prices and gap of an earlier solve, with the indexes of its problem.
 
     Args:
       classes, nodes, counts: [P] planned placements, one triple for each class and node; they need not fit.
@@ -60,7 +61,7 @@ class WarmStart:
         return bool(self.classes.size)
 
     def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:
-        """Return the start for a problem with only these classes [C'] of `size` ones, numbered in this order."""
+        """Return the start for a problem with only some pod classes [C'], given their indexes among `size` classes."""
         number = np.full(size, -1, np.int32)
         number[classes] = np.arange(len(classes))
         kept = number[self.classes] >= 0

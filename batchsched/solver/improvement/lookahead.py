@@ -19,42 +19,42 @@ STEPS_PER_PROCESS: Final = 2
 
 
 class StepSolver(Protocol):
-    """Solves the steps of a search."""
+    """Solves the steps of the solver's improvement, each of which places a subset of the gangs again."""
 
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step.
+        """Solve a step of the improvement, and perhaps begin to solve the steps ahead.
 
         Args:
           step: the step.
-          coming: the steps after it, as long as none improves the solution.
+          coming: the steps ahead: the next ones, if no step before them improves the solution.
         """
         ...
 
     def discard_results(self) -> None:
-        """Discard the results of coming steps: the solution has changed, or the search ends."""
+        """Discard the results of steps ahead, because the solution has changed or the improvement ends."""
         ...
 
 
 class SequentialStepSolver(StepSolver):
-    """Solves each step when it is needed, in this process."""
+    """Solves each step of the improvement in this process, at the time when its result is needed."""
 
     def __init__(self, shared: SharedSearchInput) -> None:
         self._shared = shared
 
     @override
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step; those after it are not looked at."""
+        """Solve a step of the improvement in this process; ignore the steps ahead."""
         return solve_step(self._shared, step)
 
     @override
     def discard_results(self) -> None:
-        """Do nothing: no result is kept."""
+        """Do nothing: this step solver stores no results of steps ahead."""
 
 
 class ParallelStepSolver(StepSolver):
-    """Solves steps in several processes, of which this is one.
+    """Solves steps of the improvement in this process and, as steps ahead, in other processes.
 
-    This process also solves coming steps that no other one has started, rather than wait.
+    Rather than wait, this process also solves steps ahead that no other process has started.
     """
 
     def __init__(self, shared: SharedSearchInput, workers: SolverWorkers) -> None:
@@ -66,7 +66,7 @@ class ParallelStepSolver(StepSolver):
 
     @override
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step, and meanwhile as many of the coming ones as there are processes for."""
+        """Solve a step of the improvement; meanwhile, let the other processes solve steps ahead."""
         ahead = [] if self._lost else list(islice(coming, STEPS_PER_PROCESS * self._workers.count))
         for later in ahead:
             self._submit(later)
@@ -91,7 +91,7 @@ class ParallelStepSolver(StepSolver):
 
     @override
     def discard_results(self) -> None:
-        """Withdraw the coming steps that have not started, and discard the results of the others."""
+        """Cancel the steps ahead that have not started, and discard the results of all others."""
         for pending in self._pending.values():
             pending.cancel_if_not_started()
         self._pending.clear()

@@ -32,7 +32,7 @@ class GangNeighbourhood:
 
 
 class NeighbourhoodSelection:
-    """Chooses which gangs each improvement step of the solver places again; equal seeds, equal choices."""
+    """Chooses which gangs each improvement step of the solver places again; equal seeds give equal choices."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -40,7 +40,7 @@ class NeighbourhoodSelection:
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
     def count_pairs(self, neighbourhood: GangNeighbourhood) -> int:
-        """Return the number of pairs of a pod class of these gangs and a node."""
+        """Return the size of a neighbourhood: the number of pod classes of its gangs times the number of nodes."""
         return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
 
     def gangs_without_domain(self) -> GangNeighbourhood:

@@ -41,7 +41,7 @@ FIRST_STEP: Final = -1
 
 
 def split_budget(budget: Budget) -> tuple[Budget, float]:
-    """Divide the solver budget into one part for solver rounds and one part for the improvement of the result."""
+    """Divide the solver budget: return the budget of the rounds, and the effort that the improvement may spend."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
     return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short
@@ -102,28 +102,28 @@ class _Schedule:
 
     @property
     def tier(self) -> int:
-        """The tier of the next turn."""
+        """The highest tier of the gangs that the next step of the improvement places again."""
         return self.turns[0]
 
     @property
     def takes_all_gangs(self) -> bool:
-        """Whether the next step takes all gangs of the tier and the tiers below."""
+        """Whether the next step places all gangs of its tier and of all lower tiers again, not only a part of them."""
         return self.step < self.tiers or self.due > 0
 
     def after_turn(self) -> "_Schedule":
-        """The schedule after a turn without a gain."""
+        """Return the schedule of tiers after a step that did not improve the solution."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
     def after_gain(self) -> "_Schedule":
-        """The schedule after a turn with a gain: the tiers below have the next turns."""
+        """Return the schedule of tiers after a step that improved the solution: all lower tiers are next."""
         below = range(self.tier + 1, self.tiers)
         turns = (*below, *self.after_turn().turns)
         return replace(self.after_turn(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
-        """The schedule after a step that ended within the accepted gap."""
+        """Return the schedule of tiers after a step with a result that is proved to be within the accepted gap."""
         if not step.neighbourhood.complete:
             return self
         return replace(self, proved=min(self.proved, step.tier))
@@ -146,7 +146,7 @@ class _Search:
         self._max_idle = IDLE_TURNS * tiers * max(1.0, units)
 
     def run(self, steps: StepSolver) -> None:
-        """Take steps until the units are spent or no step helps."""
+        """Solve steps of the improvement until the budget is spent or no step improves the solution."""
         first = self._first_step()
         if first is not None:
             self._adopt(steps.solve(first, self._coming_steps(first)), steps)

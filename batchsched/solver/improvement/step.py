@@ -19,7 +19,7 @@ UNITS_PER_STEP: Final = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchStep:
-    """The input of a step, apart from the problem and the seed.
+    """A step of the solver's improvement: the solution to improve, and the gangs to place again.
 
     Args:
       number: the number of the step; steps of one solution with equal numbers and tiers are equal.
@@ -38,7 +38,7 @@ class SearchStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """The result of a step.
+    """The result of a step of the solver's improvement: a better solution if one was found, and the effort.
 
     Args:
       better: the improved solution of the whole problem; None without an improvement.
@@ -58,20 +58,20 @@ class StepResult:
 
     @property
     def units(self) -> float:
-        """The units that the step is charged with."""
+        """The solver effort that is charged to the budget of the improvement for this step."""
         return UNITS_PER_STEP + estimate_solve_work(self.effort, self.variables, self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedSearchInput:
-    """What all steps of a search share: the problem, without rows and cuts, and the seed of CP-SAT."""
+    """The input that all steps of one improvement share: the problem, without rows and cuts, and the seed of CP-SAT."""
 
     problem: Problem
     seed: int
 
 
 def solve_step(shared: SharedSearchInput, step: SearchStep) -> StepResult:
-    """Place the gangs of a neighbourhood again, while all other gangs keep their placements."""
+    """Solve a step of the improvement: place some gangs again, while all other gangs keep their placements."""
     part = NeighbourhoodProblem(shared.problem, step.solution, step.neighbourhood)
     answer = part.solve(step.budget, shared.seed, NoTelemetry())
     gained = compare_solutions(answer, part.incumbent) > 0

@@ -20,7 +20,7 @@ class NeighbourhoodProblem:
     """The problem of placing only some gangs again, while all other gangs keep their placements."""
 
     def __init__(self, problem: Problem, solution: Solution, neighbourhood: GangNeighbourhood) -> None:
-        """Take the gangs out of the problem.
+        """Restrict a problem to some gangs, on the capacity and the quotas that all other gangs leave.
 
         Args:
           problem: the whole problem, without rows and cuts.
@@ -58,7 +58,7 @@ class NeighbourhoodProblem:
         return TieredStage(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
     def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
-        """Return the solution of the whole problem with these gangs placed as in `part`."""
+        """Return a solution of the whole problem with the gangs of this subproblem placed as in its solution `part`."""
         rest, own = self._kept, self._subset.to_whole_problem(part)
         classes = np.concatenate([rest.classes, own.classes])
         nodes = np.concatenate([rest.nodes, own.nodes])

@@ -33,7 +33,7 @@ MAX_SUMS_AT_ONCE: Final = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalGangs:
-    """Gangs that compete for the domains of a topology level: their sizes, and the sizes of the domains.
+    """Gangs that compete for the domains of a topology level, with the sizes of the gangs and of the domains in slots.
 
     Args:
       gangs: [I] the gangs, ascending.

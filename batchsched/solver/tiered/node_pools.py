@@ -120,7 +120,7 @@ class SlotCapacityRow:
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """The resource and the request size of a row over a single resource; None of a composite row."""
+        """The resource and the request size of a constraint on one resource; None for a constraint on several."""
         return self.requests[0] if len(self.requests) == 1 else None
 
 
@@ -181,12 +181,15 @@ class SlotSupply:
         return held
 
     def requested_slots(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
-        """Return how many slots a pod of each class [C] uses: the minimum of floor(request / size) over the pairs."""
+        """Return how many slots a pod of each class [C] uses, given the (resource, size) pairs of one slot.
+
+        The number of slots is the minimum of floor(request / size) over the pairs.
+        """
         slots: IntArray = np.minimum.reduce([self.demand[:, r] // size for r, size in requests])
         return slots
 
     def free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
-        """Return how many such slots the nodes have together."""
+        """Return how many slots the nodes have together, given the (resource, size) pairs of one slot."""
         return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
 
     def nonredundant_rows(
@@ -218,7 +221,7 @@ class SlotSupply:
         yield from self._paired(demand, most, nodes)
 
     def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return F functions that convert amounts to whole requests; each one gives a capacity constraint.
+        """Return how many slots of F kinds a pod of each class uses, and how many of them each node has.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
 

@@ -34,7 +34,7 @@ PoolKey = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def read_prices(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
-    """Return the prices of all cuts that a transport has added to its model, the newest last."""
+    """Return the capacity prices of all Benders cuts that a transport has added to its model, the newest last."""
     keys = pool_keys(transport.model)
     return tuple(
         CapacityPrices(
@@ -49,7 +49,7 @@ def read_prices(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
 
 
 def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None:
-    """Add one row per set of prices to the model. The rows hold for every placement of the model's problem."""
+    """Add a linear constraint to the model for each set of capacity prices; every placement satisfies it."""
     usable = _usable_pools(model)
     keys = pool_keys(model)
     for entry in prices:
@@ -61,7 +61,7 @@ def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None
 
 
 def pool_keys(model: TieredModel) -> list[PoolKey]:
-    """Return a key for each node pool [P], by which the same pool is found in another problem."""
+    """Return a key for each node pool [P], which is equal for pools with equal nodes in different problems."""
     problem, devices = model.problem, list(model.packing.room.slots.devices)
     seen: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     keys: list[PoolKey] = []

@@ -220,7 +220,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """The number of pods of a pod class that the tiered solve chose and that do not fit on the nodes."""
+    """A number of pods of one pod class that the tiered solve chose, but that do not fit on single nodes."""
 
     gang: int
     class_index: int

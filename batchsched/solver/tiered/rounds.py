@@ -107,7 +107,7 @@ class TieredStage:
         return self._result()
 
     def run_rounds(self) -> Solution:
-        """Run rounds as `run` does, but compute upper bounds only if they may end the search."""
+        """Choose and place gangs in rounds, but compute upper bounds only if the rounds could end because of them."""
         gained = False
         for _ in range(self._budget.rounds):
             self._rounds += 1
@@ -135,7 +135,7 @@ class TieredStage:
         return np.zeros(len(full.y), np.bool_) if plan is None else plan.values[full.y] > 0
 
     def capacity_prices(self) -> tuple[CapacityPrices, ...]:
-        """Return the prices of all cuts of the model for bounds, the newest last."""
+        """Return the capacity prices of all Benders cuts of the model for upper bounds, the newest last."""
         return read_prices(self._loose.transport)
 
     def _units_left(self) -> float:

@@ -91,7 +91,7 @@ class PoolTransport:
 
     @property
     def model(self) -> TieredModel:
-        """The model with the choices that are divided."""
+        """The tiered model that chooses the pods which this linear program divides among node pools."""
         return self._aggregate
 
     # ------------------------------------------------------------------------------------ building

@@ -17,7 +17,7 @@ from batchsched.solver.tiered.rounding import GangEjection, place_withdrawn_gang
 
 
 class WarmStartPlacements:
-    """The placements of a start in a problem, which may have other gangs, nodes and free amounts."""
+    """The placements of a start, converted to a problem that may have other gangs, nodes and free amounts."""
 
     def __init__(self, problem: Problem, start: WarmStart) -> None:
         self._problem = problem
@@ -37,7 +37,7 @@ class WarmStartPlacements:
         self.levelled[parts.gang[parts.required != NONE]] = True
 
     def place_pods(self, planned_pods: IntArray, *, moving: bool) -> Packing:
-        """Place up to `planned_pods` pods of each class [C], then all other gangs and elastic pods that still fit.
+        """Place the pods of a plan, on the nodes of the start if they fit there, then all other pods that still fit.
 
         Args:
           planned_pods: [C] pods of a plan. A gang is placed with its minimum at least, or not at all.
@@ -46,7 +46,7 @@ class WarmStartPlacements:
         return _PlanPlacement(self._problem, self, planned_pods).place_plan(moving=moving)
 
     def first_node(self, classes: tuple[int, ...]) -> int:
-        """Return the first node of a placement of these classes; -1 if there is none."""
+        """Return the index of the first node on which the start places pods of these classes; -1 if there is none."""
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
     def placement_of(self, class_index: int) -> tuple[IntArray, IntArray]:

@@ -42,7 +42,7 @@ the accepted gap."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmAnswer:
-    """The result of a solve from a start: a solution with valid bounds, and whether it is near them."""
+    """The result of a solve from a start: a solution with upper bounds, and whether its objective is near them."""
 
     solution: Solution
     is_near: bool
@@ -92,7 +92,7 @@ class _Steps:
             self.best = packing.to_solution("aggregated")
 
     def is_proved(self) -> bool:
-        """Whether no solution is better: every tier is at its bound."""
+        """Whether the solution is proved to be optimal: the objective of each tier is equal to its upper bound."""
         return compare_tier_values(self.best.bound, self.best.objective) == 0
 
     def with_spending(self) -> Solution:
@@ -106,7 +106,7 @@ class _Steps:
         )
 
     def follow_plan(self) -> None:
-        """Plan with the model without domains, and place the plan around the placements of the start."""
+        """Choose gangs by the tiered model without domains, and place them around the placements of the start."""
         problem, telemetry = self._problem, self._telemetry
         with telemetry.time_stage("build"):
             packing = Packing(problem)
@@ -123,7 +123,7 @@ class _Steps:
         self._bound(plan)
 
     def search(self) -> None:
-        """Complete the solution, and place the gangs without a required level again in one step of the search."""
+        """Add gangs that still fit, then place all gangs without a required level again in one improvement step."""
         with self._telemetry.time_stage("complete"):
             answer = place_remaining_gangs(self._problem, self.best, self._seed)
         if answer.gap > self._budget.gap:
@@ -135,7 +135,7 @@ class _Steps:
             self._bound(None)
 
     def compare_with_baselines(self) -> None:
-        """Adopt the greedy's or the job-by-job solution if one of them is better."""
+        """Replace the solution by that of the greedy or the job-by-job algorithm if that one is better."""
         with self._telemetry.time_stage("greedy"):
             for plain in (False, True):
                 better = pack_while_not_worse(self._problem, self.best.objective, plain)
