@@ -16,7 +16,7 @@ ZERO: Final = Decimal(0)
 
 
 class InvalidCapacity(Exception):
-    """A capacity request cannot be represented, or is negative. No device can serve it, so the search stops."""
+    """A request for device capacity is negative or too large. No device can serve it, so the search stops."""
 
 
 def consumed_capacity(device: PoolDevice, requested: Mapping[str, Decimal]) -> dict[str, Decimal]:
@@ -36,7 +36,7 @@ def has_capacity(
     requested: Mapping[str, Decimal],
     used: Mapping[str, Decimal],
 ) -> bool:
-    """Return whether a device has each requested capacity, allows the amounts, and has enough of them left.
+    """Return whether a device offers each requested capacity, permits the amounts, and has enough of each left.
 
     Args:
       device: the device.

@@ -211,7 +211,7 @@ class DeviceInventory:
                 yield key, name
 
     def whole_pool_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
-        """Return a node's ResourceSlices if each is the whole pool of its driver, without counters; otherwise None.
+        """Return a node's ResourceSlices if each is a complete pool without counters; otherwise None.
 
         Most nodes are like that, and then the slices alone tell which devices the node reaches.
         """

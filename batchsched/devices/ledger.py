@@ -171,7 +171,7 @@ class DeviceLedger:
         return replace(devices, allocations=open_allocations)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a copy with the reservations of some pods and their claims, which no session changes."""
+        """Return a separate ledger with only the reservations and claims of some pods; sessions do not change it."""
         excerpt = type(self)({})
         for pod in pods:
             devices = self.devices_reserved_by_pod(pod.key, pod.metadata.uid)
@@ -182,11 +182,11 @@ class DeviceLedger:
 
     @property
     def change_count(self) -> int:
-        """The number of changes of the use of a device so far."""
+        """The number of changes in this ledger so far: allocations and releases of devices."""
         return self._dropped_changes + len(self._changed)
 
     def devices_changed_since(self, change_count: int) -> Sequence[DeviceKey] | None:
-        """Return the devices of which the use changed since an earlier `change_count`; None if it was too long ago."""
+        """Return the devices with a changed use since an earlier `change_count`; None if the record begins later."""
         position = change_count - self._dropped_changes
         return None if position < 0 else self._changed[position:]
 
@@ -404,7 +404,7 @@ class DeviceLedger:
     def allocations_freed_by_evictions(
         self, units: Sequence[Sequence[Pod]]
     ) -> Iterator[tuple[int, AllocationResult]]:
-        """Yield the allocations that evictions would free, each with the index of the group of pods that frees it.
+        """Yield the allocations that evictions would free, each with the index of the eviction unit that frees it.
 
         The last unit with a consumer of a claim frees its allocation, if all its consumers are in the units.
         """

@@ -64,7 +64,13 @@ class AssumedVolumes:
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` what `drop_outdated_reservations` would keep; the parameters are the same."""
+        """Copy from earlier reservations the volumes and claims of pods that are still being bound.
+
+        Args:
+          before: the earlier reservations.
+          is_reserved: as of `drop_outdated_reservations`.
+          is_bound: as of `drop_outdated_reservations`.
+        """
         for identity, promise in before._by_pod.items():
             if self._is_needed(identity, promise, is_reserved, is_bound):
                 self._assume(identity, promise)
@@ -72,7 +78,7 @@ class AssumedVolumes:
     def drop_outdated_reservations(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Release what pods have reserved that are not being bound any more.
+        """Release the volumes and claims that were reserved for pods which are no longer being bound.
 
         A bound pod keeps its reservation until its volumes are bound: the API server may show the pod first.
 
@@ -111,7 +117,7 @@ class AssumedVolumes:
         return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a copy of what some pods have reserved."""
+        """Return a separate copy of the volumes and claims that some pods have reserved."""
         excerpt = type(self)()
         for pod in pods:
             promise = self._by_pod.get(_identity(pod))
@@ -124,7 +130,7 @@ class AssumedVolumes:
         return self._by_pod.get(_identity(pod), PodVolumeReservation())
 
     def revert(self, pod: Pod) -> None:
-        """Release what a pod has reserved, except volumes and claims that other pods have reserved, too."""
+        """Release the volumes and claims that a pod has reserved, except those that other pods have reserved, too."""
         self._revert(_identity(pod))
 
     def _revert(self, identity: tuple[str, str]) -> None:

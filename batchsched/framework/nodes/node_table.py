@@ -32,13 +32,13 @@ class PodReservations:
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
     def copy_for_pods(self, pods: Sequence[Pod]) -> Self:
-        """Return a copy of what some pods have reserved, which no session changes."""
+        """Return a separate copy of the reservations of some pods; sessions do not change it."""
         return type(self)(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
     def copy_reservations_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` the reservations that are still needed.
+        """Copy from earlier reservations those of pods that are still being bound.
 
         Args:
           before: the earlier reservations.
@@ -51,12 +51,17 @@ class PodReservations:
     def drop_outdated_reservations(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Release what pods have reserved that are not being bound any more; the parameters are those of both parts."""
+        """Release the volumes and devices that were reserved for pods which are no longer being bound.
+
+        Args:
+          is_reserved: as of `DeviceLedger.copy_reservations_from`.
+          is_bound: as of `DeviceLedger.copy_reservations_from`.
+        """
         self.volumes.drop_outdated_reservations(is_reserved, is_bound)
         self.devices.drop_outdated_reservations(is_reserved, is_bound)
 
     def revert(self, pod: Pod) -> None:
-        """Release what a pod has reserved."""
+        """Release the volumes and devices that a pod has reserved."""
         self.volumes.revert(pod)
         self.devices.revert(pod.key, pod.metadata.uid)
 
@@ -232,7 +237,7 @@ class NodeTable:
 
     @property
     def device_ledger(self) -> DeviceLedger:
-        """The devices that are allocated to claims, and those that pods of sessions reserved; it follows the claims."""
+        """The record of the devices in use: allocated to ResourceClaims, or reserved for pods that sessions placed."""
         return self.snapshot_value(
             "device ledger",
             lambda snapshot: DeviceLedger(

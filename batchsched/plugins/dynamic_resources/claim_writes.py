@@ -14,7 +14,7 @@ from batchsched.ports.claims import (
 
 
 async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
-    """Write the device allocations planned for a pod, and reserve its ResourceClaims; return False without any."""
+    """Write the allocations of a pod's ResourceClaims and reserve these for it; return False if it has none."""
     devices = ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return False
@@ -54,7 +54,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
 
 
 def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return how the existing ResourceClaims of a pod are to be reserved for it, in the order of the pod's spec."""
+    """Return the reservations of a pod's existing ResourceClaims to be written, in the order of the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(

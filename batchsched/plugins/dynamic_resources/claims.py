@@ -40,7 +40,7 @@ class PodClaim:
 
 @dataclass(frozen=True, eq=False)
 class ClassClaims:
-    """The ResourceClaims of equal pods, and their extended resources that DeviceClasses serve.
+    """The ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
 
     Args:
       claims: the claims, in the order of the pod's spec.

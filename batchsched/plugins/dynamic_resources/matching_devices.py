@@ -45,7 +45,9 @@ class MatchingDevices:
     def from_requests(
         cls, alternatives: Sequence[Request], table: NodeTable, attribute: str = ""
     ) -> Self | None:
-        """Return the devices that match one of the requests; None if the CEL expressions take too long to evaluate.
+        """Return the devices that match at least one of several alternative requests.
+
+        The result is None if the CEL expressions of the requests take too long to evaluate.
 
         Args:
           alternatives: the requests.
@@ -75,13 +77,13 @@ class MatchingDevices:
         return cls(values, number)
 
     def values_on(self, node: int) -> tuple[object, ...]:
-        """Return the attribute value of each candidate device of a node (by index); None if it does not match."""
+        """Return the attribute value of each candidate device of a node; None for a device that matches no request."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
     def count_device_sets(self, table: NodeTable, size: int) -> IntArray:
-        """Return for each node [N] how many disjoint sets of `size` free devices with equal attribute values it has.
+        """Return for each node [N] how many separate sets of `size` free devices with equal attribute values it has.
 
-        A shareable device counts as many.
+        A device that several claims may share counts as `UNLIMITED_SHARES` devices.
         """
         inventory, ledger = device_objects(table).allocator.inventory, table.device_ledger
         _, first, inverse = np.unique(self.number, return_index=True, return_inverse=True)
@@ -147,7 +149,7 @@ class FreedDevices:
         return tuple(places)
 
     def relief(self, matching: MatchingDevices, size: int, factor: int = 1) -> RowRelief:
-        """Return by how much the eviction of each group of pods raises `count_device_sets` on each node.
+        """Return by how much each eviction unit, if it is evicted, raises `count_device_sets` on each node.
 
         Args:
           matching: the devices that count.
@@ -168,7 +170,7 @@ class FreedDevices:
         )
 
     def relief_by_any_device(self, amount: int) -> RowRelief:
-        """Return the given amount for each node on which the eviction of a group of pods frees a device."""
+        """Return the given amount for each node and eviction unit, if the eviction of the unit frees a device there."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 
 

@@ -39,7 +39,7 @@ MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class GroupSearchResult:
-    """The result of a search for devices, which is the same for all nodes with equal devices.
+    """The result of a search for the devices of one pod, which is valid for all nodes of one group of equal devices.
 
     Args:
       reason: why devices cannot be allocated; "" if they can.
@@ -54,7 +54,7 @@ class GroupSearchResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResults:
-    """The results of a search for devices on n nodes.
+    """The results of a search for the devices of one pod on each of n nodes.
 
     Args:
       reasons: the distinct reasons.
@@ -111,7 +111,7 @@ class PositionedSolution:
 
 
 class DeviceSearch:
-    """Searches devices for some ResourceClaims on each node, once for all nodes with equal devices.
+    """Searches devices for the ResourceClaims of one pod on nodes; nodes with equal devices share one search.
 
     Args:
       objects: the devices.
@@ -169,7 +169,7 @@ class DeviceSearch:
         return SearchResults(reasons, refused[inverse], scores[inverse])
 
     def search_node(self, node: int, table: NodeTable) -> GroupSearchResult:
-        """Return the result of the device search for one node, given by its index in the node table.
+        """Return whether the ResourceClaims find devices on one node, given by its index in the node table.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -179,7 +179,7 @@ class DeviceSearch:
         return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
     def find_devices_on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
-        """Return devices for the ResourceClaims on one node, given by its index; None if it has too few free devices.
+        """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
 
         On nodes of one group the search finds the same places in their lists of devices.
 
@@ -268,7 +268,7 @@ class DeviceSearch:
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the device search for some ResourceClaims, which all claims with equal specs share.
+    """Return the device search for some ResourceClaims; ResourceClaims with equal specs share one search.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -302,7 +302,7 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_for_class(
     pod: Pod, class_claims: ClassClaims, nodes: Nodes
 ) -> list[tuple[SearchResults, BoolArray]]:
-    """Search devices for equal pods; return each result with a mask [n] of the nodes for which it is valid.
+    """Search devices for one of several equal pods; return results, each with a mask [n] of its nodes.
 
     Nodes differ in the extended resources that they offer themselves.
 
@@ -322,7 +322,7 @@ def search_for_class(
 
 
 def nodes_by_resources(resources: Sequence[str], nodes: Nodes) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes [n] by those of the requested extended resources that the nodes do not offer themselves."""
+    """Group nodes [n] by the requested extended resources that they do not offer, so that devices must serve these."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

@@ -51,7 +51,7 @@ NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 
 
 def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes, binding_seconds: float) -> BoolArray:
-    """Return a mask [n] of the nodes that can access the devices of all ResourceClaims with an allocation."""
+    """Return a mask [n]: True for nodes that can access the devices of all those ResourceClaims that are allocated."""
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
@@ -77,7 +77,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Return a score for the alternatives (`firstAvailable`) that an allocation uses: preferred ones add more.
+    """Return the score of an allocation by the alternatives of `firstAvailable` that it uses, earlier ones are better.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
     """
@@ -96,7 +96,7 @@ def may_use_devices(pod: Pod) -> bool:
 
 
 def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
-    """Return the ResourceClaims of equal pods, and their extended resources that DeviceClasses serve.
+    """Return the ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
 
     Raises:
       ClaimRefused: the pods cannot be placed now.

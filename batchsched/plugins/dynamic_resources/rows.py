@@ -46,7 +46,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceLimit:
-    """A linear constraint on each node: its pods request at most as many devices as are free there.
+    """A linear constraint for each node: its pods request at most as many devices as are free on the node.
 
     Args:
       coefficients: index of the candidate → what each of its pods needs.
@@ -61,7 +61,7 @@ class DeviceLimit:
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """Equal device requests of pending pods, with the number of devices that each pod needs for them.
+    """Equal device requests of pending pods, with the number of devices that a pod of each gang and class needs.
 
     Args:
       alternatives: one of the requests: each device meets one of its alternatives.
@@ -77,7 +77,7 @@ class DeviceDemand:
     sharers: int = 1
 
     def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
-        """Add a request of each pod of a candidate, given the attributes that its devices must be equal in."""
+        """Add the request of each candidate pod for `count` devices that have equal values of the given attributes."""
         self.devices[candidate.index] = self.devices.get(candidate.index, 0) + count
         for attribute in matched:
             by_candidate = self.matched.setdefault(attribute, {})

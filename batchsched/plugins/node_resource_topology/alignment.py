@@ -20,7 +20,7 @@ Amounts = tuple[int, ...]
 
 
 def zones_with_room(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
-    """Return a mask [n, Z] of the zones that have the requested amounts.
+    """Return a mask [n, Z]: True for each NUMA zone, of n nodes with Z zones, with enough free amounts for requests.
 
     Args:
       requests: [K] amounts.
@@ -34,7 +34,7 @@ def zones_with_room(requests: IntArray, free: IntArray, listed: BoolArray) -> Bo
 
 
 def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
-    """Return a mask [n] of nodes with scope `pod` that have a zone with enough of all resources for the pod."""
+    """Return a mask [n]: True for each node that has a NUMA zone with enough of all resources for the whole pod."""
     fits = zones_with_room(zones.request_vector(demand.total), zones.available[nodes], zones.listed[nodes])
     return np.asarray(fits.any(axis=1))
 
@@ -42,7 +42,7 @@ def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 def nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
-    """Return masks [n] of nodes with scope `container` on which the init containers, and the others, find zones."""
+    """Return two masks [n]: the nodes where each init container, and where all other containers, find NUMA zones."""
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:
@@ -60,7 +60,7 @@ def nodes_fitting_containers(
 
 
 def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> bool:
-    """Return whether all pods find zones on a node, whatever zones the kubelet chooses, and in whatever order.
+    """Return whether all pods find NUMA zones on a node, in whatever order and zones the kubelet places them.
 
     A part is a pod, or a container if this is the scope. It finds no zone only if the other parts block each zone in
     which it fits. To block a zone, a number of parts must be in it, and each part is in one zone only. So a part
@@ -96,7 +96,9 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
 
 
 def fits_in_zone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
-    """Return whether a zone of a node has the amounts of a part; resources that no zone lists are ignored.
+    """Return whether a NUMA zone of a node has the amounts that a pod or container needs from a single zone.
+
+    Resources that no zone of the node lists are ignored.
 
     Args:
       part: [K] amounts.

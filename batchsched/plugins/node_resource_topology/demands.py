@@ -22,7 +22,7 @@ _ALIGNED_FOR_GUARANTEED: Final = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignedDemand:
-    """The requests of a pod that the kubelet aligns, for both scopes of the Topology Manager.
+    """The requests of a pod that the kubelet takes from single NUMA zones: by container, and of the whole pod.
 
     Args:
       guaranteed: whether the pod is Guaranteed.
@@ -37,7 +37,7 @@ class AlignedDemand:
     total: Requests
 
     def parts(self, *, pod_scope: bool) -> tuple[Requests, ...]:
-        """Return the amounts of which each must be available in a single zone: of the pod, or of each container.
+        """Return the parts of the pod that each need a single NUMA zone: the whole pod, or each of its containers.
 
         An init container that requests no more than a later container is left out: the kubelet gives its cpus and its
         memory to later containers of the pod.
@@ -53,7 +53,10 @@ def _is_part_of(requests: Requests, other: Requests) -> bool:
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """Return whether a pod is Guaranteed. If a container has no limit of cpu or memory, quantities are not parsed."""
+    """Return whether a pod is of QoS class Guaranteed.
+
+    If a container has no limit of cpu or memory, quantities are not parsed.
+    """
     if pod.spec.resources is None and not all(map(_limits_cpu_and_memory, pod.spec.containers)):
         return False
     return qos_class(pod) is QosClass.GUARANTEED
@@ -65,7 +68,7 @@ def _limits_cpu_and_memory(container: Container) -> bool:
 
 
 def aligned_demand(pod: Pod) -> AlignedDemand:
-    """Return the requests of a pod that the kubelet aligns with NUMA zones."""
+    """Return the requests of a pod that the kubelet takes from single NUMA zones."""
     guaranteed = is_guaranteed(pod)
     init = [one for one in pod.spec.init_containers or () if one.restart_policy != "Always"]
     sidecars = [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]

@@ -130,7 +130,7 @@ class NodeResourceTopologyMatch(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return linear constraints: the pods on a node need at most as many parts of its zones as there are."""
+        """Return linear constraints: each node gets at most as many pods as its NUMA zones have room for."""
         if not has_topologies(nodes.table):
             return ()
         return zone_rows(self.name, (CANNOT_ALIGN, CANNOT_ALIGN_POD), batch, nodes.table)

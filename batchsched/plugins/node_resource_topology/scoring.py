@@ -26,7 +26,7 @@ _MILLI: Final = 1000
 
 
 class ZoneStrategyType(StrEnum):
-    """The strategy by which the available amounts in NUMA zones become a score."""
+    """The names of the strategies that compute the score of a node from the available amounts in its NUMA zones."""
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
@@ -59,7 +59,7 @@ class NodeResourceTopologyMatchArgs(StrictModel):
 def score_nodes(
     strategy: ZoneScoringStrategy, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes
 ) -> IntArray:
-    """Return the score [n] of each node for a Guaranteed pod; 0 without a NodeResourceTopology."""
+    """Return the score [n] of each node for a pod of QoS class Guaranteed; 0 for nodes without NodeResourceTopology."""
     scores = np.zeros(len(nodes), np.int64)
     by_number = strategy.type is ZoneStrategyType.LEAST_NUMA_NODES
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])

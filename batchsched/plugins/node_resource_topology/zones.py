@@ -49,7 +49,7 @@ class NumaZone:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """What a NodeResourceTopology states about a node.
+    """The NUMA zones of a node with the policy and scope of its Topology Manager, read from a NodeResourceTopology.
 
     Args:
       single_zone: the policy of the Topology Manager is `single-numa-node`.
@@ -62,14 +62,14 @@ class NumaNode:
     zones: tuple[NumaZone, ...]
 
     def listed_resources(self) -> frozenset[str]:
-        """Return the resources that some zone lists; all others are not aligned with zones."""
+        """Return the resources that at least one zone of the node lists; the kubelet aligns no other resources."""
         return frozenset(name for zone in self.zones for name in zone.available)
 
 
 def read_numa_node(topology: NodeResourceTopology) -> NumaNode:
-    """Return the NUMA zones of a node with the policy and scope of its topology manager.
+    """Return the NUMA zones that a NodeResourceTopology lists, and the policy and scope of the Topology Manager.
 
-    Zones of other types, and without a valid number, are ignored.
+    Zones of a type other than `Node`, and zones without a valid number, are ignored.
     """
     policy, scope = _DEPRECATED.get(next(iter(topology.topology_policies or ()), ""), ("none", "container"))
     for attribute in topology.attributes or ():
@@ -101,7 +101,7 @@ def _zone_number(name: str) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class ZoneTable:
-    """The NUMA zones of N nodes as arrays over Z zones and the K resources that some zone lists.
+    """The NUMA zones of N nodes as arrays: at most Z zones for each node, and K resources that any zone lists.
 
     Args:
       columns: resource → its column.
@@ -168,7 +168,7 @@ class ZoneTable:
         self.listed[index] = (self.available[index] != ABSENT).any(axis=0)
 
     def demand_of(self, pod: Pod) -> AlignedDemand:
-        """Return the aligned requests of a pod."""
+        """Return the requests of a pod that the kubelet takes from single NUMA zones (its aligned demand)."""
         entry = self._demands.get(id(pod.spec))
         if entry is None:
             if len(self._demands) >= _MAX_DEMANDS:
@@ -178,7 +178,7 @@ class ZoneTable:
         return entry[1]
 
     def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned requests of the pods on a node that are not Running, so that no zone counts them yet."""
+        """Return the aligned demands of the pods on a node that are not Running and that no zone contains yet."""
         generation = table.moves.generation
         if generation != self._since:
             for moved in table.moves.nodes_changed_since(self._since).tolist():
@@ -192,7 +192,7 @@ class ZoneTable:
         return demands
 
     def request_vector(self, requests: Requests) -> IntArray:
-        """Return requests as an array [K], without the resources that no zone of any node lists."""
+        """Return resource requests as an array [K] over the K resources that any zone of any node lists."""
         amounts = np.zeros(len(self.columns), np.int64)
         for name, amount in requests.items():
             if name in self.columns:
@@ -201,12 +201,12 @@ class ZoneTable:
 
 
 def zone_table(table: NodeTable) -> ZoneTable:
-    """Return the NUMA zones of the nodes, which follow the NodeResourceTopologies of the snapshot."""
+    """Return the NUMA zones of all nodes, as the NodeResourceTopologies of the snapshot list them at present."""
     return table.snapshot_value("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(table)
 
 
 def has_topologies(table: NodeTable) -> bool:
-    """Return whether the cluster has a NodeResourceTopology."""
+    """Return whether the cluster has at least one NodeResourceTopology."""
     return bool(table.snapshot.node_resource_topologies)
 
 
@@ -221,7 +221,7 @@ class _ZoneReader:
         self._zones: ZoneTable | None = None
 
     def zones_of(self, table: NodeTable) -> ZoneTable:
-        """Return the zones of all nodes."""
+        """Return the NUMA zones of all nodes, up to date with the NodeResourceTopologies of the snapshot."""
         topologies, zones = table.snapshot.node_resource_topologies, self._zones
         if zones is not None and topologies is self._topologies and table.names is self._names:
             return zones
