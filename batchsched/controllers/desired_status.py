@@ -238,7 +238,7 @@ def desired_upstream_condition(
     return None if condition.items() <= present.items() else condition
 
 
-def desired_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
+def desired_unscheduled_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
     """Compute the `PodScheduled` condition for a pending pod that is not scheduled, in the format of kube-scheduler."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}

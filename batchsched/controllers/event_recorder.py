@@ -167,7 +167,7 @@ class EventRecorder:
                 tasks.create_task(self._write_all(), name=f"events-{number}")
             tasks.create_task(self._refresh(), name="events-series")
 
-    async def drain(self) -> None:
+    async def wait_until_all_written(self) -> None:
         """Wait until all queued Events and all counted repeats are written. `run` must be running."""
         self._repeat(self._clock.now(), after=0.0)
         while self.queued_count:

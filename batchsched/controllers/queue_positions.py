@@ -18,7 +18,7 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueStatusInput
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import compute_entitlements
-from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order
+from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order_policy
 from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.fair_share_order import GangPositions
@@ -57,7 +57,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     orders = GangPositions(
         _columns(state, pending),
         np.array([bool(gang.placed_pods()) for gang in pending], np.bool_),
-        make_gang_order(profile.policy.name, profile.policy.args),
+        make_gang_order_policy(profile.policy.name, profile.policy.args),
         now,
         by_priority=compares_priorities(profile, policies),
     )

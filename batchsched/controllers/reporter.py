@@ -196,7 +196,7 @@ class Reporter:
         """Write the status of all queued gangs and queues without waiting for bindings."""
         self._throttle.hurry = True
         if self._task is not None and not self._task.done() and not self._resting:
-            await self.status.drain()
+            await self.status.write_all_queued_status()
 
     async def stop(self) -> None:
         """Write the queued Events, then stop the reporting tasks."""
@@ -205,7 +205,7 @@ class Reporter:
             return
         try:
             if not task.done() and not self._resting:
-                await self.recorder.drain()
+                await self.recorder.wait_until_all_written()
         finally:
             task.cancel()
             await asyncio.wait([task])

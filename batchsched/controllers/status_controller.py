@@ -123,7 +123,7 @@ class StatusController:
             await self._throttle.wait()
             await self.run_once()
 
-    async def drain(self) -> None:
+    async def write_all_queued_status(self) -> None:
         """Write the status of all queued gangs and queues, but not the queued conditions of pods.
 
         The next leader writes the conditions of pods.
@@ -354,7 +354,7 @@ class StatusController:
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None
         return StatusChange(
-            place, POD_RESOURCE, status.desired_pod_status(pod, *condition, now), None, condition
+            place, POD_RESOURCE, status.desired_unscheduled_pod_status(pod, *condition, now), None, condition
         )
 
     async def _send(self, change: "StatusChange") -> None:

@@ -92,7 +92,7 @@ def no_pod_is_bound(_pod: str, _uid: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HeldAllocation:
-    """Devices that are reserved for the nominated pods of one ResourceClaim.
+    """Devices that are held for the nominated pods of one ResourceClaim.
 
     Args:
       allocation: the devices.
@@ -157,7 +157,7 @@ class DeviceLedger:
         """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
-    def list_reservations(self) -> tuple[ReservedPodDevices, ...]:
+    def list_reserved_devices(self) -> tuple[ReservedPodDevices, ...]:
         """Return the devices that pods have reserved, sorted by pod, without those of claims that are allocated now."""
         return tuple(
             ReservedPodDevices(pod, self._without_allocated_claims(devices))
@@ -425,7 +425,7 @@ class DeviceLedger:
             if allocation is not None and consumers and min(consumers) >= 0:
                 yield max(consumers), allocation
 
-    def hold(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
+    def hold_for_nominated_pod(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
         """Mark devices as used on behalf of a nominated pod, without allocating them to a ResourceClaim."""
         for allocated in allocations:
             held = self._held.get(allocated.claim)
@@ -435,8 +435,8 @@ class DeviceLedger:
             else:
                 held.pods.add(pod)
 
-    def stop_holding(self, pod: str) -> None:
-        """Release the devices that `hold` marked as used for a nominated pod."""
+    def stop_holding_for_pod(self, pod: str) -> None:
+        """Release the devices that `hold_for_nominated_pod` marked as used for a nominated pod."""
         for claim, held in list(self._held.items()):
             held.pods.discard(pod)
             if not held.pods:

@@ -19,7 +19,7 @@ from batchsched.lab.scenario import (
     policy_with_settings,
     queue_names,
 )
-from batchsched.queues.gang_order import make_gang_order
+from batchsched.queues.gang_order import make_gang_order_policy
 from batchsched.queues.tree import ENTITLING
 
 
@@ -99,7 +99,7 @@ def check_gang_orders(policies: Sequence[ComparedProfile]) -> None:
       InvalidInput: A policy does not exist, or an argument is invalid.
     """
     for policy in policies:
-        make_gang_order(policy.profile.policy.name, policy.profile.policy.args)
+        make_gang_order_policy(policy.profile.policy.name, policy.profile.policy.args)
 
 
 def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:

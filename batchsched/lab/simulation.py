@@ -189,10 +189,10 @@ def _from_source(run: PlannedRun) -> Workload:
                 file=str(spec.swf.trace),
                 object=f"workload {name}",
             )
-        return swf.create_workload(rows_in_window(trace.rows, spec.swf, run.seed), size, name)
+        return swf.create_workload(select_trace_rows(trace.rows, spec.swf, run.seed), size, name)
     if spec.philly is not None:
         rows, queue_of = read_philly_trace(spec.philly)
-        window = rows_in_window(rows, spec.philly, run.seed)
+        window = select_trace_rows(rows, spec.philly, run.seed)
         used = {row.queue for row in window}
         queues = {name: queue for name, queue in queue_of.items() if name in used}
         return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
@@ -247,7 +247,7 @@ def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> di
     return {name: queue for name in clusters if (queue := queue_of.get(name, rest)) is not None}
 
 
-def rows_in_window(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
+def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
     """Return the rows of a trace that are inside the window, the part of the trace that is simulated.
 
     Raises:

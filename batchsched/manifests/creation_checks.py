@@ -92,7 +92,7 @@ def check_created_pod_spec(spec: PodSpec) -> None:
     _check_spread_constraints(spec)
 
 
-def check_created_node(node: Node) -> None:
+def check_created_node_taints(node: Node) -> None:
     """Check the keys and values of the taints of a node.
 
     Raises:

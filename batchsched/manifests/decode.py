@@ -223,7 +223,7 @@ def _check_creation(decoded: Object) -> None:
     creation_checks.check_created_metadata(metadata, kind=type(decoded))
     match decoded:
         case Node():
-            creation_checks.check_created_node(decoded)
+            creation_checks.check_created_node_taints(decoded)
         case PriorityClass():
             creation_checks.check_created_priority_class(decoded)
         case _:

@@ -54,6 +54,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
+        """Return a constant: the plugin reads nothing of a pod's spec except its requests."""
         return ()  # pods of one class have equal requests
 
     @override

@@ -22,7 +22,8 @@ class DefaultBinder(SignaturePlugin, BindPlugin):
 
     @override
     def signature(self, pod: Pod) -> None:
-        return None
+        """Return a constant: the plugin reads nothing of a pod's spec."""
+        return
 
     @override
     async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:

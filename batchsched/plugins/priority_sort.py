@@ -19,6 +19,7 @@ class PrioritySort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
+        """Return a constant: the plugin reads nothing of a pod's spec except its priority."""
         return None
 
     @override

@@ -22,6 +22,7 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
+        """Return a constant: the order of pods does not depend on their pod classes."""
         return None
 
     @override

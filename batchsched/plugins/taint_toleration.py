@@ -67,6 +67,7 @@ class TaintToleration(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
+        """Return Success without preparing anything: Score reads the tolerations itself."""
         return SUCCESS
 
     @override

@@ -12,11 +12,11 @@ from typing import Any, Final
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.shape import (
+    ColocatedParts,
     GangVariant,
     Manifest,
     OwnerPart,
     OwnerShape,
-    PartGroup,
     check_owner_pod_limit,
     mapping_or_empty,
     mappings_in,
@@ -46,7 +46,7 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
     scaling_groups = mappings_in(template.get("podCliqueScalingGroups"))
     scaled = {name for group in scaling_groups for name in _clique_names(group)}
     parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
-    groups: list[PartGroup] = []
+    groups: list[ColocatedParts] = []
     variants: dict[str, GangVariant] = {}
     spec_fields: dict[str, Any] = {}
     if text_or_empty(template.get("priorityClassName")):
@@ -63,7 +63,7 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
         for replica in range(least):
             prefix = f"{group_name}-{replica}"
             if constraint:
-                groups.append(PartGroup(prefix, constraint))
+                groups.append(ColocatedParts(prefix, constraint))
             parent = prefix if constraint else ""
             parts += [_part(clique, f"{prefix}-{name}", parent) for name, clique in members]
         further = {**spec_fields, "topology": constraint} if constraint else spec_fields
@@ -90,7 +90,7 @@ def _refused(
 
 
 def _with_single_part(
-    spec_fields: dict[str, Any], parts: Sequence[OwnerPart], groups: Sequence[PartGroup] = ()
+    spec_fields: dict[str, Any], parts: Sequence[OwnerPart], groups: Sequence[ColocatedParts] = ()
 ) -> dict[str, Any]:
     """Return the fields of a gang's PodGroupSpec. The constraints of a single part replace those of the gang."""
     if len(parts) != 1:

@@ -30,10 +30,10 @@ from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_c
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
+    ColocatedParts,
     Manifest,
     OwnerPart,
     OwnerShape,
-    PartGroup,
     mapping_or_empty,
     text_or_empty,
 )
@@ -289,7 +289,7 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
         stated_topology = topology_from_annotations(part.template_annotations)
         group = text_or_empty(part.template_annotations.get(KUEUE_GROUP))
         if group and stated_topology and not part.parent:
-            groups[group] = PartGroup(group, stated_topology)
+            groups[group] = ColocatedParts(group, stated_topology)
             part = replace(part, parent=group)
         elif stated_topology:
             part = replace(part, topology={**stated_topology, **part.topology})

@@ -32,7 +32,7 @@ class OwnerPart:
       finished: the number of pods that have finished and are not created again.
       field: the path of the template in the owner.
       topology: the topology of the part, as fields of a subGroup.
-      parent: the name of the `PartGroup` that contains the part; "" without one.
+      parent: the name of the `ColocatedParts` that contains the part; "" without one.
     """
 
     name: str
@@ -56,7 +56,7 @@ class OwnerPart:
 
 
 @dataclass(frozen=True, slots=True)
-class PartGroup:
+class ColocatedParts:
     """Owner parts, such as the leader and the workers of one replica, that are placed together in one topology domain.
 
     Args:
@@ -101,7 +101,7 @@ class OwnerShape:
     sub_group_labels: tuple[str, ...] = ()
     gang_label: str = ""
     spec_fields: Manifest = field(default_factory=dict)
-    groups: tuple[PartGroup, ...] = ()
+    groups: tuple[ColocatedParts, ...] = ()
     variants: Mapping[str, GangVariant] = field(default_factory=dict)
     is_optional: bool = False
     most_member: int | None = None

@@ -95,7 +95,7 @@ def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntA
     return np.lexsort((gangs.arrival, keys))
 
 
-def make_gang_order(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
+def make_gang_order_policy(name: str, arguments: Mapping[str, Any]) -> GangOrderPolicy:
     """Create the gang order policy that has this name, such as `fcfs`, with these arguments.
 
     Raises:
@@ -436,7 +436,7 @@ class AutoOrder:
                 raise InvalidInput(
                     "expected another gang order than auto", object="policy auto", field="args.candidates"
                 )
-            order = make_gang_order(candidate.name, candidate.args)
+            order = make_gang_order_policy(candidate.name, candidate.args)
             self._orders[candidate.label] = (
                 candidate,
                 order,

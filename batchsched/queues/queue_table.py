@@ -9,7 +9,7 @@ child row named `{queue}/` with weight 1, to which these PodGroups belong. So ev
     resolve_policies(table, default, chosen) -> [Q] policies: that of row q divides among its children
     QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
     table.own_gangs_row(queue) -> int     row of a queue's own PodGroups
-    table.row_and_ancestors(row)     [D] row, its parent, ... without the root
+    table.row_and_ancestors_without_root(row)     [D] row, its parent, ... without the root
     table.with_usage(usage)          the same table with another usage [Q, R]
     Entitlements                 guarantee, fair [Q, R]; lendable, floor, ceiling for policies
 
@@ -104,7 +104,7 @@ class QueueTable:
         """
         return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
-    def row_and_ancestors(self, row: int) -> IntArray:
+    def row_and_ancestors_without_root(self, row: int) -> IntArray:
         """Return the rows [D] of a queue and of its ancestors, from the queue upwards, without the root."""
         rows = []
         while row > 0:

@@ -94,10 +94,10 @@ def may_reclaim_all(
     """
     remaining = shares.usage.copy()
     for row, loses in victims:
-        remaining[shares.row_and_ancestors(row)] -= loses
+        remaining[shares.row_and_ancestors_without_root(row)] -= loses
     for row, loses in victims:
         usage = remaining.copy()
-        usage[shares.row_and_ancestors(row)] += loses
+        usage[shares.row_and_ancestors_without_root(row)] += loses
         request = ReclaimRequest(reclaimer, row, gains, loses)
         if not may_reclaim(shares.with_usage(usage), entitled, policies, request):
             return False
@@ -109,8 +109,8 @@ def _pair(shares: QueueTable, reclaimer: int, victim: int) -> tuple[int, int, In
     if reclaimer == victim:
         return None
     # The chains have a few rows: Python compares its own ints faster than small arrays, and a session asks this often.
-    reclaimer_chain = shares.row_and_ancestors(reclaimer).tolist()
-    victim_chain = shares.row_and_ancestors(victim).tolist()
+    reclaimer_chain = shares.row_and_ancestors_without_root(reclaimer).tolist()
+    victim_chain = shares.row_and_ancestors_without_root(victim).tolist()
     path = [row for row in victim_chain if row not in reclaimer_chain]
     gaining_rows = [row for row in reclaimer_chain if row not in victim_chain]
     if not path or not gaining_rows:

@@ -12,7 +12,7 @@ from typing import Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.queues.gang_order import AutoArgs, AutoOrder, make_gang_order
+from batchsched.queues.gang_order import AutoArgs, AutoOrder, make_gang_order_policy
 from batchsched.runner.policy_forecast import (
     Forecast,
     ForecastGang,
@@ -61,7 +61,7 @@ def auto_arguments(profile: Profile) -> AutoArgs | None:
     """
     if profile.policy.name != AutoOrder.name:
         return None
-    order = make_gang_order(profile.policy.name, profile.policy.args)
+    order = make_gang_order_policy(profile.policy.name, profile.policy.args)
     in_order = not profile.solver.enabled or profile.selection == "ordered"
     return order.args if isinstance(order, AutoOrder) and in_order else None
 

@@ -304,7 +304,7 @@ class ProfileScheduler:
             reservations=self.reservations,
             refused_evictions=self._protected_pods(now),
             chosen_policy=self._chosen_policy,
-            pod_devices=self.node_table.device_ledger.list_reservations(),
+            pod_devices=self.node_table.device_ledger.list_reserved_devices(),
         )
 
     @property

@@ -130,22 +130,26 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def time_stage(self, name: str) -> Iterator[None]:
+        """End the decision if a session interrupts it; the time of a stage is not measured."""
         self._check()
         yield
 
     @override
     def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+        """End the decision if a session interrupts it; the time of a gang is not measured."""
         self._check()
         return nullcontext()
 
     @override
     @contextmanager
     def time_call(self, plugin: str, point: str) -> Iterator[None]:
+        """End the decision if a session interrupts it; the time of a call is not measured."""
         self._check()
         yield
 
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
+        """End the decision if a session interrupts it; progress is not shown."""
         self._check()
 
 

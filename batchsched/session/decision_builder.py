@@ -25,7 +25,7 @@ from batchsched.api.decision import (
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.runtime.deadline import exceeded_deadlines
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.session.gangs.admission import refuse_incomplete
+from batchsched.session.gangs.gang_eligibility import refuse_incomplete
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.preemption.victim_selection import VictimSelection

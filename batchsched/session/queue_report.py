@@ -15,7 +15,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import PODS
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IntArray
-from batchsched.queues.gang_order import AutoOrder, make_gang_order
+from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
@@ -156,7 +156,7 @@ class _Tree:
         past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
         pause()
         self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
-        order = make_gang_order(profile.policy.name, profile.policy.args)
+        order = make_gang_order_policy(profile.policy.name, profile.policy.args)
         if isinstance(order, AutoOrder):
             order.use_candidate(snapshot.chosen_policy)
         line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
@@ -224,7 +224,7 @@ class _Tree:
         """Return the report on a queue, given the pending gangs of it and of the queues below it."""
         shares, entitled = self._standing.shares, self._standing.entitled
         name, usage = shares.names[row], shares.usage[row]
-        chain = shares.row_and_ancestors(row)
+        chain = shares.row_and_ancestors_without_root(row)
         guarantee = entitled.guarantee[row]
         pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(

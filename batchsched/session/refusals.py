@@ -13,7 +13,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.ports.external import Telemetry
 from batchsched.queues.tree import NO_USER
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
+from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
@@ -60,14 +60,14 @@ class RefusalMessages:
     """Writes the refusal messages for the gangs of a solver problem, from the causes that the solver found.
 
     Args:
-      context: for names of levels, domains and nodes.
+      inputs: for names of levels, domains and nodes.
       formulation: the problem that the evidence is about.
     """
 
-    def __init__(self, context: SessionContext, formulation: Formulation) -> None:
-        self._context = context
+    def __init__(self, inputs: FormulationInput, formulation: Formulation) -> None:
+        self._inputs = inputs
         self._formulation = formulation
-        self._table = context.tables.node_table
+        self._table = inputs.tables.node_table
 
     def message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
@@ -122,7 +122,7 @@ class RefusalMessages:
             owner = (
                 "the gang" if search.subgroup == NONE else f"subGroup {self._subgroup_name(search.subgroup)}"
             )
-            level = self._context.levels.names[search.slice_level][1]
+            level = self._inputs.levels.names[search.slice_level][1]
             slices = f"; its pods would fit without the slices of {owner} in one {level} each"
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
@@ -147,20 +147,20 @@ class RefusalMessages:
     def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return f"{fit} in any domain; missing in the best: {missing}"
-        if evidence.domain >= len(self._context.levels.values[evidence.level]):
-            return f"no node lies in any {self._context.levels.names[evidence.level][1]}: none has the level's label"
+        if evidence.domain >= len(self._inputs.levels.values[evidence.level]):
+            return f"no node lies in any {self._inputs.levels.names[evidence.level][1]}: none has the level's label"
         domain = self._named_domain(evidence.level, evidence.domain)
         return f"{fit} in {domain}, the best of its level; missing there: {missing}"
 
     def _named_domain(self, level: int, domain: int) -> str:
         """Return the name of a domain; an index beyond the existing domains means a new one."""
-        _, name = self._context.levels.names[level]
-        values = self._context.levels.values[level]
+        _, name = self._inputs.levels.names[level]
+        values = self._inputs.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
     def _filters(self, evidence: RefusalEvidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
-            surveyed = self._context.feasibility.feasibility_of(part.pod_class)
+            surveyed = self._inputs.feasibility.feasibility_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error_message()
         return "no node is left for some of them"
@@ -190,7 +190,7 @@ class RefusalMessages:
                 part = f" for its subGroup {self._subgroup_name(subgroup)}" if subgroup != NONE else ""
                 if level == NONE:
                     return f"fits without a required level{part}"
-                return f"fits at level {self._context.levels.names[level][1]}{part}"
+                return f"fits at level {self._inputs.levels.names[level][1]}{part}"
             case NodeChange():
                 return self._nodes(change)
             case QuotaChange(quota, amounts, gangs):
@@ -308,25 +308,25 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
-def explain_gang(context: SessionContext, gang: PendingGang) -> Refusal:
+def explain_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
 
     def explain_greedy_result() -> Refusal:
-        formulation = formulate_problem(context, [gang], gang.created)
-        return refusal_of_only_gang(context, formulation, solve_greedy(formulation.problem))
+        formulation = formulate_problem(inputs, [gang], gang.created)
+        return refusal_of_only_gang(inputs, formulation, solve_greedy(formulation.problem))
 
     return _explain_safely(gang.key, explain_greedy_result)
 
 
-def refusal_of_only_gang(context: SessionContext, formulation: Formulation, solution: Solution) -> Refusal:
+def refusal_of_only_gang(inputs: FormulationInput, formulation: Formulation, solution: Solution) -> Refusal:
     """Return the refusal, with its reason, of the only gang in a solver problem."""
     explainer = RefusalExplainer(
         formulation.problem,
         solution,
-        wider=context.levels.wider,
-        budget=context.explanations,
+        wider=inputs.levels.wider,
+        budget=inputs.explanations,
     )
-    return _explain_safely(formulation.gangs[0].key, lambda: _refusal(context, formulation, explainer, 0))
+    return _explain_safely(formulation.gangs[0].key, lambda: _refusal(inputs, formulation, explainer, 0))
 
 
 def _explain_safely(pod_group: str, explain: Callable[[], Refusal]) -> Refusal:
@@ -345,7 +345,7 @@ def _explain_safely(pod_group: str, explain: Callable[[], Refusal]) -> Refusal:
 
 
 def explain_refused_gangs(
-    context: SessionContext,
+    inputs: FormulationInput,
     formulation: Formulation,
     outcome: JointOutcome,
     telemetry: Telemetry,
@@ -364,8 +364,8 @@ def explain_refused_gangs(
     explainer = RefusalExplainer(
         problem,
         _without_rejected(formulation, outcome),
-        wider=context.levels.wider,
-        budget=context.explanations,
+        wider=inputs.levels.wider,
+        budget=inputs.explanations,
     )
     refusals = []
     for number in numbers:
@@ -375,7 +375,7 @@ def explain_refused_gangs(
                 # The statement's verdict is the true reason: the solver had found a place.
                 rolled_back_refusal(rejected[number], timed_out=False)
                 if number in rejected
-                else _explain_safely(key, partial(_refusal, context, formulation, explainer, number))
+                else _explain_safely(key, partial(_refusal, inputs, formulation, explainer, number))
             )
     return refusals
 
@@ -398,13 +398,13 @@ def _without_rejected(formulation: Formulation, outcome: JointOutcome) -> Soluti
 
 
 def _refusal(
-    context: SessionContext, formulation: Formulation, explainer: RefusalExplainer, number: int
+    inputs: FormulationInput, formulation: Formulation, explainer: RefusalExplainer, number: int
 ) -> Refusal:
     gang = formulation.gangs[number]
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
     for part in gang.parts:
-        surveyed = context.feasibility.feasibility_of(part.pod_class)
+        surveyed = inputs.feasibility.feasibility_of(part.pod_class)
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
@@ -417,7 +417,7 @@ def _refusal(
     # The rows of a reservation are no rule of a plugin: to the user, the gang waits for its turn.
     if row is not None and row.plugin == RESERVATION:
         return out_of_turn_refusal(gang.members, row.reason)
-    wording = RefusalMessages(context, formulation)
+    wording = RefusalMessages(inputs, formulation)
     # A lack of room inside the domain is the plugin's doing if the gang fits without that restriction.
     if (
         number in formulation.gathered

@@ -19,7 +19,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.queues.gang_order import DEFAULT_RUNTIME_SECONDS, SLOWDOWN_BOUND_SECONDS
-from batchsched.session.joint.formulation import Formulation, SessionContext, problem_at_later_time
+from batchsched.session.joint.formulation import Formulation, FormulationInput, problem_at_later_time
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang
 from batchsched.session.tables.pending import OrderedGangs
@@ -92,11 +92,11 @@ def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reserv
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
-def fits_empty_cluster(context: SessionContext, gang: PendingGang) -> bool:
+def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
     """Return True if a gang fits once all running gangs have ended. If False, there is no reason to wait for them."""
     cached = gang.members.cache.fits_empty_cluster
     if cached is None or cached[0] is not gang.members.cache.pending:
-        problem = problem_at_later_time(context, gang)
+        problem = problem_at_later_time(inputs, gang)
         fits_alone = (
             len(
                 solve_greedy(
@@ -118,7 +118,7 @@ def free_resources_without_nominated_pods(tables: SessionTables, held: Iterable[
 
 
 def compute_reservation(
-    context: SessionContext,
+    inputs: FormulationInput,
     gang: PendingGang,
     started: Iterable[GangPlacement],
     now: float,
@@ -130,14 +130,14 @@ def compute_reservation(
     It is None if the gang does not fit when all running gangs with a known end have ended.
 
     Args:
-      context: the tables of the session.
+      inputs: the tables of the session.
       gang: the head.
       started: gangs that this session has placed so far; their ends count too.
       now: seconds since 1970.
       held: nominated pods that are not in the node table, with their node indexes; they go before the head.
       presumed: gangs that will probably start now, on these nodes; they are not in the node table.
     """
-    tables = context.tables
+    tables = inputs.tables
     runs = [tables.running_gang(members) for members in tables.running.values()]
     runs += [_run_of(tables, placement, now) for placement in started]
     starting = [_run_of(tables, placement, now) for placement in presumed]
@@ -147,7 +147,7 @@ def compute_reservation(
     free = free_resources_without_nominated_pods(tables, held)
     for run in starting:
         np.subtract.at(free, run.nodes, run.requests)
-    problem = problem_at_later_time(context, gang)
+    problem = problem_at_later_time(inputs, gang)
     first = _first_fit(problem, free, runs, gang)
     if first is None:
         return None
@@ -164,12 +164,12 @@ class PresumedPlacements:
     Nothing is reserved.
 
     Args:
-      context: the tables of the session.
+      inputs: the tables of the session.
       available: [N, R] free resources.
     """
 
-    def __init__(self, context: SessionContext, available: IntArray) -> None:
-        self._context = context
+    def __init__(self, inputs: FormulationInput, available: IntArray) -> None:
+        self._inputs = inputs
         self._free = np.maximum(0, available)
         self._free_total = self._free.sum(axis=0)
         self.placements: list[GangPlacement] = []
@@ -179,7 +179,7 @@ class PresumedPlacements:
         """Add a gang to the estimate, if it fits in the capacity that earlier gangs leave free."""
         if not (gang.needs <= self._free_total).all():
             return
-        problem = problem_at_later_time(self._context, gang)
+        problem = problem_at_later_time(self._inputs, gang)
         solution = solve_greedy(replace(problem, nodes=replace(problem.nodes, free=self._free)))
         pods = [iter(part.pods) for part in gang.parts]
         placement = GangPlacement(
@@ -197,7 +197,7 @@ class PresumedPlacements:
         demand = problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
         np.subtract.at(self._free, solution.nodes, demand)
         self._free_total = self._free_total - demand.sum(axis=0)
-        self._context = self._context.after_placements([placement])
+        self._inputs = self._inputs.after_placements([placement])
         self.placements.append(placement)
 
 
@@ -344,7 +344,7 @@ class ReservedHead:
 
     Args:
       gang: the head.
-      context: the tables of the session.
+      inputs: the tables of the session.
       reservation: its earliest start, and what is free then.
       now: seconds since 1970.
       held: nominated pods and their node indexes; they count as running without an end.
@@ -356,7 +356,7 @@ class ReservedHead:
     """
 
     gang: PendingGang
-    context: SessionContext
+    inputs: FormulationInput
     reservation: HeadReservation
     now: float
     held: Sequence[tuple[Pod, int]] = ()
@@ -368,7 +368,7 @@ class ReservedHead:
     @classmethod
     def find_head(
         cls,
-        context: SessionContext,
+        inputs: FormulationInput,
         gangs: Iterable[PendingGang],
         started: Sequence[GangPlacement],
         rules: ReservationRules,
@@ -381,29 +381,29 @@ class ReservedHead:
         profile has `backfill: none`.
 
         Args:
-          context: the tables of the session.
+          inputs: the tables of the session.
           gangs: in the order of tiers.
           started: gangs that this session has placed already.
           rules: the reservations of earlier sessions, and which gangs may have a new one.
           held: nominated pods and their node indexes.
         """
-        tables, now = context.tables, rules.now
+        tables, now = inputs.tables, rules.now
         ends = (tables.running_gang(members).end for members in tables.running.values())
-        if context.profile.backfill == "none" or not (rules.before or any(map(math.isfinite, ends))):
+        if inputs.profile.backfill == "none" or not (rules.before or any(map(math.isfinite, ends))):
             return None
         available = free_resources_without_nominated_pods(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
         waiting.sort(key=lambda gang: (gang.tier, not rules.has_kept_reservation(gang.members)))
-        starts, fitting = PresumedPlacements(context, available), list[PendingGang]()
+        starts, fitting = PresumedPlacements(inputs, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
-                problem := problem_at_later_time(context, gang), free
+                problem := problem_at_later_time(inputs, gang), free
             ):
                 if gang.key in rules.before:  # it can start now: no gang behind it may displace it by weight
                     reservation = HeadReservation(now, available, problem, gang.needs)
-                    return cls(gang, context, reservation, now, held, ahead=_identities(waiting[:position]))
+                    return cls(gang, inputs, reservation, now, held, ahead=_identities(waiting[:position]))
                 fitting.append(gang)
                 continue
             if not rules.should_announce(gang):
@@ -412,16 +412,16 @@ class ReservedHead:
             if candidates == MAX_HEAD_CANDIDATES:
                 break
             candidates += 1
-            if not fits_empty_cluster(context, gang):
+            if not fits_empty_cluster(inputs, gang):
                 continue
             # Each gang is presumed to start once, and only if a candidate for the head comes after it.
             while fitting:
                 starts.add_gang(fitting.pop(0))
-            later = compute_reservation(context, gang, started, now, held, starts.placements)
+            later = compute_reservation(inputs, gang, started, now, held, starts.placements)
             if later is not None:
                 return cls(
                     gang,
-                    context,
+                    inputs,
                     later,
                     now,
                     held,
@@ -505,7 +505,7 @@ class ReservedHead:
 
     def runs_beyond_start(self, identity: str) -> bool:
         """Return True if a running gang is expected to end after the reserved start, or if its end is unknown."""
-        tables = self.context.tables
+        tables = self.inputs.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def reservation_to_announce(self, started: Iterable[GangPlacement]) -> Reservation | None:
@@ -518,7 +518,7 @@ class ReservedHead:
         current = (
             self.reservation
             if self.strict
-            else compute_reservation(self.context, self.gang, started, self.now, self.held)
+            else compute_reservation(self.inputs, self.gang, started, self.now, self.held)
         )
         return None if current is None else build_reservation(self.gang, current)
 
@@ -527,12 +527,12 @@ class ReservedHead:
         return (
             self.now + gang.estimate
             if gang.has_no_bound_pod
-            else self.context.tables.running_gang(gang.members).end
+            else self.inputs.tables.running_gang(gang.members).end
         )
 
     def _places(self, pods: Iterable[tuple[Pod, int]]) -> tuple[IntArray, IntArray]:
         """Return [P] the node indexes and [P, R] the requests of pods."""
         places = list(pods)
-        rows = [self.context.tables.request_vector(pod) for pod, _ in places]
-        width = len(self.context.tables.node_table.resources)
+        rows = [self.inputs.tables.request_vector(pod) for pod, _ in places]
+        width = len(self.inputs.tables.node_table.resources)
         return np.array([node for _, node in places], np.int64), np.array(rows, np.int64).reshape(-1, width)

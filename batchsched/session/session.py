@@ -17,10 +17,10 @@ from batchsched.framework.runtime.plugin_call import SampledPluginCalls
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
-from batchsched.queues.gang_order import AutoOrder, make_gang_order
+from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
-from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.gang_eligibility import GangEligibility
 from batchsched.session.gangs.order import GangOrder, ignored_policy_reason
 from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
@@ -67,10 +67,10 @@ class Session:
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
-        self._policy = make_gang_order(profile.policy.name, profile.policy.args)
+        self._policy = make_gang_order_policy(profile.policy.name, profile.policy.args)
         self.choose_policy(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
-        self._admission = Admission.from_tables(self.tables)
+        self._gang_eligibility = GangEligibility.from_tables(self.tables)
 
     @classmethod
     def for_simulation(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
@@ -106,8 +106,8 @@ class Session:
         self.tables.apply_changes(changes)
         if changes.nodes is not None:
             self._order.check_queue_settings()
-            # Topology levels are valid for one set of nodes; cached admissions refer to them.
-            self._admission = Admission.from_tables(self.tables)
+            # Topology levels are valid for one set of nodes; cached answers refer to them.
+            self._gang_eligibility = GangEligibility.from_tables(self.tables)
 
     def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
@@ -192,7 +192,7 @@ class Session:
             tables=self.tables,
             profile=self.profile,
             policy=self._policy,
-            admission=self._admission,
+            gang_eligibility=self._gang_eligibility,
             order=self._order,
             statement=statement,
             resting=resting,

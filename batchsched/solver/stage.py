@@ -11,7 +11,7 @@ from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
-from batchsched.solver.improvement.search import improve_solution, split_budget
+from batchsched.solver.improvement.search import improve_solution, split_budget_for_rounds_and_improvement
 from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
@@ -189,7 +189,7 @@ def _solved(
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
-    rounds, units = split_budget(budget)
+    rounds, units = split_budget_for_rounds_and_improvement(budget)
     stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
     answer = stage.run()
     improvable = not (problem.rows or admissible.cuts)

@@ -14,8 +14,8 @@ from batchsched.controllers.desired_status import (
     PodCounts,
     QueueStatusInput,
     desired_group_status,
-    desired_pod_status,
     desired_queue_status,
+    desired_unscheduled_pod_status,
     desired_upstream_condition,
     observed_phase,
 )
@@ -166,12 +166,15 @@ def test_status_of_a_queue_outside_the_tree_has_the_reason():
 
 def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     one = pod("bert-0")
-    assert "lastTransitionTime" in desired_pod_status(one, "Unschedulable", "no room", NOW)["conditions"][0]
+    assert (
+        "lastTransitionTime"
+        in desired_unscheduled_pod_status(one, "Unschedulable", "no room", NOW)["conditions"][0]
+    )
     refused = msgspec.convert({"conditions": [{"type": "PodScheduled", "status": "False"}]}, PodStatus)
     again = msgspec.structs.replace(one, status=refused)
     assert (
         "lastTransitionTime"
-        not in desired_pod_status(again, "Unschedulable", "no room", NOW)["conditions"][0]
+        not in desired_unscheduled_pod_status(again, "Unschedulable", "no room", NOW)["conditions"][0]
     )
 
 

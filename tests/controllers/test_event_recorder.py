@@ -52,7 +52,7 @@ async def test_event_has_the_format_of_kube_scheduler():
         one.record_without_series(
             PendingEvent(BERT, "Scheduled", "Binding", "Successfully assigned team/bert-0 to n0")
         )
-        await one.drain()
+        await one.wait_until_all_written()
     ((method, path, body),) = desk.sent
     assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/team/events")
     name = body["metadata"].pop("name")
@@ -83,7 +83,7 @@ async def test_repeated_events_are_one_series_that_is_written_periodically():
         await asyncio.sleep(2 * REFRESH_SECONDS)
         assert [method for method, _, _ in desk.sent] == ["POST", "PATCH"]
         one.record_series(fact())
-        await one.drain()
+        await one.wait_until_all_written()
     *_, before, last = desk.sent
     assert before[2]["series"]["count"] == 501
     assert last[2]["series"]["count"] == 502
@@ -95,7 +95,7 @@ async def test_another_message_is_another_event_and_ends_the_series():
         one.record_series(fact("0/1 nodes are available: other."))
         await asyncio.sleep(SERIES_END_SECONDS + REFRESH_SECONDS)
         one.record_series(fact())
-        await one.drain()
+        await one.wait_until_all_written()
     assert [method for method, _, _ in desk.sent] == ["POST"] * 3
 
 
@@ -127,7 +127,7 @@ async def test_event_is_written_after_a_fault_unless_the_server_rejects_it(fault
     async with recording() as (one, desk):
         desk.fail(*faults)
         one.record_without_series(fact())
-        await one.drain()
+        await one.wait_until_all_written()
         assert (one.written, one.dropped) == (written, 1 - written)
     if NO_ANSWER in faults[1:]:
         assert len(desk.sent) == 1
@@ -139,7 +139,7 @@ async def test_series_with_a_deleted_event_starts_again():
         await asyncio.sleep(1)
         one.record_series(fact())
         desk.fail(ApiError(404, "NotFound", "it was an hour old"))
-        await one.drain()
+        await one.wait_until_all_written()
     assert [method for method, _, _ in desk.sent] == ["POST", "POST"]
 
 
@@ -149,14 +149,14 @@ async def test_full_queue_drops_and_counts(monkeypatch):
         for at in range(5):
             one.record_series(fact(f"{at}"))
         assert (one.queued_count, one.dropped) == (3, 2)
-        await one.drain()
+        await one.wait_until_all_written()
     assert len(desk.sent) == 3
 
 
 async def test_long_notes_are_cut_and_events_of_cluster_objects_are_in_default():
     async with recording() as (one, desk):
         one.record_without_series(fact("ä" * 2000, about=object_reference(OUR_QUEUES, "", "ml", "u1")))
-        await one.drain()
+        await one.wait_until_all_written()
     ((_, path, body),) = desk.sent
     assert path == "/apis/events.k8s.io/v1/namespaces/default/events"
     assert len(body["note"].encode()) <= 1024

@@ -301,14 +301,14 @@ async def test_write_is_retried_if_the_server_is_unreachable_and_not_if_it_refus
     assert len(office.desk.of(GROUP)) == 1
     office.desk.fail(ApiError(404, "NotFound", "gone"))
     office.cache.put(known(pod("bert-9", group="bert")))
-    await office.controller.drain()
+    await office.controller.write_all_queued_status()
     assert len(office.desk.of(GROUP)) == 1
 
 
 async def test_no_write_is_retried_when_another_replica_may_lead():
     office = office_with(*bert())
     office.desk.fail(NotLeading("the lease may be lost"))
-    await office.controller.drain()
+    await office.controller.write_all_queued_status()
     assert not office.desk.sent
 
 

@@ -160,7 +160,7 @@ def test_devices_for_extended_resources_count_once_after_their_claim_was_created
 def test_a_ledger_begins_with_what_pods_of_earlier_sessions_reserved():
     before = DeviceLedger({OPEN.key: OPEN})
     before.assume("default/x", reserved())
-    now = DeviceLedger({OPEN.key: OPEN}, before.list_reservations())
+    now = DeviceLedger({OPEN.key: OPEN}, before.list_reserved_devices())
     assert now.use_of(GPU).exclusive == 1
     assert now.devices_reserved_by_pod("default/x") == reserved()
 
@@ -170,7 +170,7 @@ def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
     ledger.assume("default/x", reserved())
     assert not ledger.update_claims([allocated("open", "gpu-0")], ())
     assert ledger.use_of(GPU).exclusive == 1
-    assert ledger.list_reservations()[0].devices.allocations == ()
+    assert ledger.list_reserved_devices()[0].devices.allocations == ()
     assert (
         ledger.devices_reserved_by_pod("default/x") == reserved()
     )  # its binding may fail, and then undoes the allocation

@@ -19,8 +19,8 @@ from batchsched.lab.scenario import (
 from batchsched.lab.simulation import (
     create_workload_of_run,
     map_runs,
-    rows_in_window,
     sample_window_starts,
+    select_trace_rows,
     simulate_run,
 )
 from batchsched.lab.workers import open_workers
@@ -189,4 +189,4 @@ def test_windows_start_at_rows_drawn_from_the_seed():
 )
 def test_a_window_after_the_end_of_the_trace_is_refused(window, complaint):
     with pytest.raises(InvalidInput, match=complaint):
-        rows_in_window(range(8), window, 0)
+        select_trace_rows(range(8), window, 0)

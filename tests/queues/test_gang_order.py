@@ -25,7 +25,7 @@ from batchsched.queues.gang_order import (
     SjfOrder,
     Wfp3Order,
     construct_policy,
-    make_gang_order,
+    make_gang_order_policy,
     order_gangs,
 )
 from tests.queues.columns import DAY, GANGS, columns
@@ -33,19 +33,19 @@ from tests.queues.columns import DAY, GANGS, columns
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_is_found_by_its_name(name):
-    assert make_gang_order(name, {}).name == name
+    assert make_gang_order_policy(name, {}).name == name
 
 
 def test_unknown_name_is_refused_with_the_registered_names():
     with pytest.raises(InvalidInput) as caught:
-        make_gang_order("lottery", {})
+        make_gang_order_policy("lottery", {})
     assert str(caught.value) == (
         "policy.name: there is no policy 'lottery'; known are auto, f1, fcfs, headroom, priority, saf, sjf, wfp3"
     )
 
 
 def test_arguments_reach_the_policy():
-    made = make_gang_order("headroom", {"share": 0.25})
+    made = make_gang_order_policy("headroom", {"share": 0.25})
     assert isinstance(made, HeadroomOrder)
     assert made.args.share == 0.25
 
@@ -60,7 +60,7 @@ def test_arguments_reach_the_policy():
 )
 def test_wrong_argument_names_the_policy_and_the_field(name, arguments, message):
     with pytest.raises(InvalidInput) as caught:
-        make_gang_order(name, arguments)
+        make_gang_order_policy(name, arguments)
     assert str(caught.value) == message
 
 
@@ -232,7 +232,7 @@ def test_invalid_arguments_are_refused(wrong):
 
 
 def test_auto_orders_gangs_as_its_first_candidate_until_another_one_is_chosen():
-    auto = make_gang_order("auto", {"candidates": [{"name": "fcfs"}, {"name": "headroom"}]})
+    auto = make_gang_order_policy("auto", {"candidates": [{"name": "fcfs"}, {"name": "headroom"}]})
     gangs = columns({"created": 1.0, "estimate": 9000.0}, {"created": 2.0, "estimate": 60.0})
     assert isinstance(auto, AutoOrder)
     assert auto.key(gangs, 10.0).tolist() == FcfsOrder().key(gangs, 10.0).tolist()
@@ -253,11 +253,11 @@ def test_auto_ignores_the_choice_of_a_policy_that_is_no_candidate():
 
 def test_auto_is_no_candidate_of_itself():
     with pytest.raises(InvalidInput, match="expected another gang order than auto"):
-        make_gang_order("auto", {"candidates": [{"name": "auto"}]})
+        make_gang_order_policy("auto", {"candidates": [{"name": "auto"}]})
 
 
 def test_a_candidate_is_named_by_its_arguments_and_its_backfill():
-    auto = make_gang_order(
+    auto = make_gang_order_policy(
         "auto", {"candidates": [{"name": "headroom", "args": {"share": 0.25}, "backfill": "none"}]}
     )
     assert isinstance(auto, AutoOrder)

@@ -23,8 +23,8 @@ def test_rows_are_sorted_by_level_and_siblings_by_name():
     assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
     assert [(one.start, one.stop) for one in shares.rows_by_level()] == [(1, 4), (4, 6)]
     assert shares.child_ranges().tolist()[3] == [4, 6]
-    assert shares.row_and_ancestors(5).tolist() == [5, 3]
-    assert shares.row_and_ancestors(0).tolist() == []
+    assert shares.row_and_ancestors_without_root(5).tolist() == [5, 3]
+    assert shares.row_and_ancestors_without_root(0).tolist() == []
 
 
 def test_settings_are_in_base_units_and_unlimited_where_unset():

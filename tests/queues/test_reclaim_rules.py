@@ -33,8 +33,8 @@ def wishes(found: Case, seed: int) -> list[ReclaimRequest]:
 def after(shares, wish: ReclaimRequest):
     """The table after the victim is evicted and the reclaiming gang is placed."""
     usage = shares.usage.copy()
-    usage[shares.row_and_ancestors(wish.victim)] -= wish.loses
-    usage[shares.row_and_ancestors(wish.reclaimer)] += wish.gains
+    usage[shares.row_and_ancestors_without_root(wish.victim)] -= wish.loses
+    usage[shares.row_and_ancestors_without_root(wish.reclaimer)] += wish.gains
     return shares.with_usage(usage)
 
 
@@ -55,14 +55,14 @@ def test_guarantee_is_never_reclaimed(name, shares, seed):
         touched = (wish.gains > 0) & (wish.loses > 0)
         mine = [
             row
-            for row in shares.row_and_ancestors(wish.reclaimer).tolist()
-            if row not in shares.row_and_ancestors(wish.victim)
+            for row in shares.row_and_ancestors_without_root(wish.reclaimer).tolist()
+            if row not in shares.row_and_ancestors_without_root(wish.victim)
         ]
         inside = (
             (shares.usage[mine[-1]] + wish.gains <= found.entitled.guarantee[mine[-1]]) | (wish.gains == 0)
         ).all()
-        for row in shares.row_and_ancestors(wish.victim).tolist():
-            if row in shares.row_and_ancestors(wish.reclaimer):
+        for row in shares.row_and_ancestors_without_root(wish.victim).tolist():
+            if row in shares.row_and_ancestors_without_root(wish.reclaimer):
                 continue
             usage, guarantee = shares.usage[row], found.entitled.guarantee[row]
             assert ((usage > guarantee) & touched).any()
@@ -77,8 +77,8 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
     for found, wish in granted(name, shares, seed):
         path = [
             row
-            for row in shares.row_and_ancestors(wish.victim).tolist()
-            if row not in shares.row_and_ancestors(wish.reclaimer)
+            for row in shares.row_and_ancestors_without_root(wish.victim).tolist()
+            if row not in shares.row_and_ancestors_without_root(wish.reclaimer)
         ]
         assert (shares.usage[path] > found.entitled.guarantee[path]).any(axis=1).all()
         if is_within_guarantee(shares, found.entitled, wish):

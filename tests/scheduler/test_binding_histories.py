@@ -214,7 +214,7 @@ class History:
         assert (town.assumed, town.cache._in_flight) == (set(), set())
         table = town.loop.profile_schedulers[0].node_table
         assert (table.assumed.claim_of, table.assumed.node_of) == ({}, {})
-        assert table.device_ledger.list_reservations() == ()
+        assert table.device_ledger.list_reserved_devices() == ()
         allocated = [
             result.device
             for one in town.server.claims.values()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import NoTelemetry
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
+from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.selection.joint import JointSelection
 from batchsched.session.selection.selection_run import SelectionRun
@@ -21,28 +21,28 @@ class Inside:
 
     sessions: Session
     run: SelectionRun
-    context: SessionContext
+    inputs: FormulationInput
 
     def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
         gangs = self.sessions.tables.gangs
-        admitted = self.run.admission.admit_gang(gangs.get(key) or gangs[f"pod/{key}"])
+        admitted = self.run.gang_eligibility.check_gang(gangs.get(key) or gangs[f"pod/{key}"])
         assert isinstance(admitted, PendingGang), admitted
         return admitted
 
     def formulation(self, *names: str) -> Formulation:
-        return formulate_problem(self.context, [self.gang(name) for name in names], 0.0)
+        return formulate_problem(self.inputs, [self.gang(name) for name in names], 0.0)
 
     def joint(self) -> Formulation:
         """What a joint session states of all gangs that are admitted."""
         pending = self.run.tables.pending_gangs
         nominated = NominatedPods(self.run.tables, self.run.resting)
         gangs = JointSelection(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
-        return formulate_problem(self.context, gangs, pending.latest_submission())
+        return formulate_problem(self.inputs, gangs, pending.latest_submission())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
     session = Session(snapshot, settings or Profile())
     session.tables.refresh()
     run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
-    return Inside(session, run, run.context())
+    return Inside(session, run, run.formulation_input())

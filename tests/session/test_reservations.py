@@ -50,7 +50,7 @@ def running(name: str, seconds: int | None, *places: str) -> Snapshot:
 
 def shadow(snapshot: Snapshot, key: str):
     there = inside(snapshot, EASY)
-    return there, compute_reservation(there.context, there.gang(key), (), NOW)
+    return there, compute_reservation(there.inputs, there.gang(key), (), NOW)
 
 
 def test_reserved_start_is_the_first_end_after_which_the_head_fits():
@@ -83,7 +83,7 @@ def test_room_of_all_gangs_that_end_at_the_reserved_start_is_free():
     snapshot = cluster(nodes(2, gpu=1), running("a", 100, "n0"), running("b", 100, "n1"), gang("head", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
-    assert found.free[:, there.context.tables.node_table.column[GPU]].tolist() == [1, 1]
+    assert found.free[:, there.inputs.tables.node_table.column[GPU]].tolist() == [1, 1]
 
 
 def test_longer_gang_may_use_only_what_the_head_does_not_need():
@@ -165,7 +165,7 @@ def test_start_on_nodes_of_one_slot_equals_that_of_easy_backfilling(sizes: list[
     if available >= head and start:
         assert found is not None
         assert found.start == BEGUN + start
-        column = there.context.tables.node_table.column[GPU]
+        column = there.inputs.tables.node_table.column[GPU]
         assert int(np.maximum(0, found.free[:, column]).sum()) == available
 
 
@@ -350,7 +350,7 @@ def test_gang_that_fits_now_or_never_is_not_the_head():
     )
     there = inside(snapshot, WEIGHT_EASY)
     gangs = [there.gang("team/fits"), there.gang("team/never")]
-    assert ReservedHead.find_head(there.context, gangs, (), ReservationRules(NOW)) is None
+    assert ReservedHead.find_head(there.inputs, gangs, (), ReservationRules(NOW)) is None
 
 
 def test_head_starts_at_its_reserved_time_before_heavier_gangs():

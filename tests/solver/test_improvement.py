@@ -18,7 +18,7 @@ from batchsched.solver.improvement.search import (
     SHORT_BUDGET,
     STEP_EFFORT,
     improve_solution,
-    split_budget,
+    split_budget_for_rounds_and_improvement,
 )
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
@@ -150,7 +150,7 @@ def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_b
         (1.0, 1.0, SEARCH_SHARE),
         (16.0, MAX_ROUNDS_EFFORT, SEARCH_SHARE * SHORT_BUDGET + 16.0 - SHORT_BUDGET),
     ):
-        rounds, search = split_budget(Budget(deterministic=units))
+        rounds, search = split_budget_for_rounds_and_improvement(Budget(deterministic=units))
         assert rounds == Budget(deterministic=of_rounds)
         assert search == pytest.approx(of_search)
 

@@ -229,6 +229,6 @@ def test_sessions_that_follow_devices_decide_as_those_of_a_snapshot(way: str, se
     ledger, built = followed.node_table.device_ledger, new.node_table.device_ledger
     assert ledger.uses == built.uses
     assert ledger.claims == built.claims
-    assert ledger.list_reservations() == built.list_reservations()
+    assert ledger.list_reserved_devices() == built.list_reserved_devices()
     assert to_json(followed.decide(NOW, 0)) == to_json(new.decide(NOW, 0))
     assert history.made <= 1

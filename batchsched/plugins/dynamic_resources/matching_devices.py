@@ -29,7 +29,7 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MatchingDevices:
+class MatchingDeviceValues:
     """The devices of each node that match at least one of several alternative requests, with their attribute values.
 
     Args:
@@ -148,7 +148,7 @@ class FreedDevices:
                     places.append((unit, node, position))
         return tuple(places)
 
-    def relief(self, matching: MatchingDevices, size: int, factor: int = 1) -> RowRelief:
+    def relief(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
         """Return by how much each eviction unit, if it is evicted, raises `count_device_sets` on each node.
 
         Args:

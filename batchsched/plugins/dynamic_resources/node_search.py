@@ -231,13 +231,14 @@ class DeviceSearch:
                     solution, self.claims, table.names[node], table.release.devices
                 )
                 held.append(pod)
-                ledger.hold(
+                # The ledger holds devices for an invented pod as for a nominated one.
+                ledger.hold_for_nominated_pod(
                     pod,
                     [ClaimAllocation(f"{pod}/{at}", allocation) for at, allocation in enumerate(allocations)],
                 )
         finally:
             for pod in held:
-                ledger.stop_holding(pod)
+                ledger.stop_holding_for_pod(pod)
         return len(held)
 
     def _forget_outdated(self, groups: EqualDeviceGroups) -> None:

@@ -264,11 +264,11 @@ class DynamicResources(
         except (ClaimRefused, NodeRefused, AllocationError):
             return  # its devices are in use, or the Filter refuses the pod
         if devices is not None:
-            nodes.device_ledger.hold(pod.key, devices.allocations)
+            nodes.device_ledger.hold_for_nominated_pod(pod.key, devices.allocations)
 
     @override
     def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
-        nodes.device_ledger.stop_holding(pod.key)
+        nodes.device_ledger.stop_holding_for_pod(pod.key)
 
     @override
     def prepares(self, pod: Pod, table: NodeTable) -> bool:

@@ -33,7 +33,7 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     resources_served_by_devices,
 )
-from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, MatchingDevices
+from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, MatchingDeviceValues
 from batchsched.plugins.dynamic_resources.node_search import (
     NOT_ENOUGH,
     nodes_by_resources,
@@ -89,13 +89,15 @@ class DeviceDemand:
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
         a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
         """
-        devices = MatchingDevices.from_requests(self.alternatives, table)
+        devices = MatchingDeviceValues.from_requests(self.alternatives, table)
         if devices is not None:
             relief = freed.relief(devices, 1, self.sharers) if freed is not None else None
             yield DeviceLimit(self.devices, self.sharers * devices.count_device_sets(table, 1), relief)
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
-            valued = MatchingDevices.from_requests(self.alternatives, table, attribute) if sizes else None
+            valued = (
+                MatchingDeviceValues.from_requests(self.alternatives, table, attribute) if sizes else None
+            )
             if valued is None:
                 continue
             for size in sizes:

@@ -25,7 +25,7 @@ _UNKNOWN_COST: Final = 255
 _MILLI: Final = 1000
 
 
-class ZoneStrategyType(StrEnum):
+class ZoneScoringStrategy(StrEnum):
     """The names of the strategies that compute the score of a node from the available amounts in its NUMA zones."""
 
     LEAST_ALLOCATED = "LeastAllocated"
@@ -34,10 +34,10 @@ class ZoneStrategyType(StrEnum):
     LEAST_NUMA_NODES = "LeastNUMANodes"
 
 
-class ZoneScoringStrategy(StrictModel):
-    """The scoring strategy of NodeResourceTopologyMatch, and the weights of resources."""
+class ZoneScoringArgs(StrictModel):
+    """The plugin argument `scoringStrategy`: a strategy, and the weights of resources."""
 
-    type: ZoneStrategyType = ZoneStrategyType.LEAST_ALLOCATED
+    type: ZoneScoringStrategy = ZoneScoringStrategy.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = Field(
         default=CPU_AND_MEMORY,
         description="Weights of resources; a requested resource that is not in the list has the weight 1.",
@@ -47,7 +47,7 @@ class ZoneScoringStrategy(StrictModel):
 class NodeResourceTopologyMatchArgs(StrictModel):
     """Arguments of NodeResourceTopologyMatch, as in the scheduler-plugins project."""
 
-    scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy()
+    scoring_strategy: ZoneScoringArgs = ZoneScoringArgs()
     cache_resync_period_seconds: int = Field(
         default=0, description="It has no effect: pods that the object does not contain yet always count."
     )
@@ -56,12 +56,10 @@ class NodeResourceTopologyMatchArgs(StrictModel):
     )
 
 
-def score_nodes(
-    strategy: ZoneScoringStrategy, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes
-) -> IntArray:
+def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes) -> IntArray:
     """Return the score [n] of each node for a pod of QoS class Guaranteed; 0 for nodes without NodeResourceTopology."""
     scores = np.zeros(len(nodes), np.int64)
-    by_number = strategy.type is ZoneStrategyType.LEAST_NUMA_NODES
+    by_number = scoring.type is ZoneScoringStrategy.LEAST_NUMA_NODES
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
     if not len(scored):
         return scores
@@ -74,12 +72,12 @@ def score_nodes(
             if topology is not None:
                 scores[scored[position]] = zone_count_score(demand, zones, topology, free[position])
         return scores
-    weights = {spec.name: spec.weight for spec in strategy.resources}
+    weights = {spec.name: spec.weight for spec in scoring.resources}
     listed = zones.listed[indexes]
-    of_pod = _node_scores(strategy.type, weights, demand.total, zones, free, listed)
+    of_pod = _node_scores(scoring.type, weights, demand.total, zones, free, listed)
     containers = [requests for requests in (*demand.init, *demand.running) if requests]
     by_container = [
-        _node_scores(strategy.type, weights, requests, zones, free, listed) for requests in containers
+        _node_scores(scoring.type, weights, requests, zones, free, listed) for requests in containers
     ]
     mean = np.mean(by_container, axis=0).astype(np.int64) if by_container else np.zeros_like(of_pod)
     scores[scored] = np.where(pod_scope, of_pod, mean)
@@ -97,7 +95,7 @@ def _free_amounts(zones: ZoneTable, nodes: Nodes, indexes: list[int]) -> IntArra
 
 
 def _node_scores(
-    strategy: ZoneStrategyType,
+    strategy: ZoneScoringStrategy,
     weights: Mapping[str, int],
     requests: Requests,
     zones: ZoneTable,
@@ -109,13 +107,15 @@ def _node_scores(
     amounts = {name: _whole(name, np.asarray(requests[name])) for name in counted}
     capacity = {name: _whole(name, np.maximum(free[:, :, zones.columns[name]], 0)) for name in counted}
     aligned = {name: listed[:, zones.columns[name], np.newaxis] for name in counted}
-    if strategy is ZoneStrategyType.BALANCED_ALLOCATION:
+    if strategy is ZoneScoringStrategy.BALANCED_ALLOCATION:
         scores = _balanced(amounts, capacity, aligned, free.shape[:2])
     else:
         total, weight = np.zeros(free.shape[:2], np.int64), np.zeros(free.shape[:2], np.int64)
         for name in counted:
             offered = np.maximum(capacity[name], 1)
-            part = amounts[name] if strategy is ZoneStrategyType.MOST_ALLOCATED else offered - amounts[name]
+            part = (
+                amounts[name] if strategy is ZoneScoringStrategy.MOST_ALLOCATED else offered - amounts[name]
+            )
             fits = capacity[name] >= amounts[name]
             total += np.where(fits & aligned[name], part * MAX_SCORE // offered, 0) * weights.get(name, 1)
             weight += np.where(aligned[name], weights.get(name, 1), 0)

@@ -31,7 +31,7 @@ from batchsched.queues.gang_order import (
     construct_policy,
     find_gang_order,
     gang_order_names,
-    make_gang_order,
+    make_gang_order_policy,
 )
 from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
@@ -320,7 +320,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
     if find_gang_order(name) is None:
         names = sorted({*classes, *gang_order_names()})
         raise InvalidInput(f"there is no policy {name!r}; {suggest_name(name, names)}", field="policy.name")
-    return UndividedSurplusPolicy(make_gang_order(name, arguments))
+    return UndividedSurplusPolicy(make_gang_order_policy(name, arguments))
 
 
 @cache

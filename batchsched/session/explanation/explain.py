@@ -20,7 +20,7 @@ from batchsched.session.explanation.gangs_ahead import (
 from batchsched.session.explanation.job_options import gang_change_options
 from batchsched.session.explanation.node_options import node_change_options
 from batchsched.session.explanation.options import ChangeOption
-from batchsched.session.explanation.queue_options import SnapshotRequests, queue_change_options
+from batchsched.session.explanation.queue_options import SnapshotRequests, queue_limit_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
@@ -283,7 +283,7 @@ class RefusalVerifier:
             )
 
         self._pause()
-        jobs, queues = gang_change_options(emptied, snapshot), queue_change_options(view, self._requested)
+        jobs, queues = gang_change_options(emptied, snapshot), queue_limit_options(view, self._requested)
         search = ChangeSearch(verifier)
         search.search(jobs, queues, node_options_after)
         self._pause()

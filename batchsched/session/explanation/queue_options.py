@@ -51,7 +51,7 @@ class SnapshotRequests:
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
 
-def queue_change_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
+def queue_limit_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
     """Return options that raise limits of queues, those of the gang's own queue first.
 
     Args:

@@ -1,1 +1,1 @@
-"""Admission, order and queue limits of the gangs of a session."""
+"""Eligibility, order and queue limits of the gangs of a session."""

@@ -274,7 +274,7 @@ class FairShareOrder:
         end = len(line) - len(self._turns[row])
         next_gangs = line[max(0, end - self._turns_ahead[row]) : end]
         return [
-            _Turn(head, minimum_requests(gang), total_requests(gang), NO_CHILD)
+            _Turn(head, requests_of_smallest_placement(gang), total_requests(gang), NO_CHILD)
             for head, gang in reversed(next_gangs)
         ]
 
@@ -434,7 +434,7 @@ def _lines(
     return lines
 
 
-def minimum_requests(gang: PendingGang) -> IntArray:
+def requests_of_smallest_placement(gang: PendingGang) -> IntArray:
     """Return the requests [R] of the pods that a gang still needs to start; of one pod if it has already started."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 

@@ -25,13 +25,13 @@ from batchsched.queues.queue_table import (
 from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, SharingPolicy, make_sharing_policy
 from batchsched.queues.tree import QueueTree, find_inconsistent_settings
 from batchsched.queues.usage_history import Usage, UsageHistory, usage_from_entries
-from batchsched.session.gangs.admission import Admission
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
     SessionQueues,
     total_requests,
 )
+from batchsched.session.gangs.gang_eligibility import GangEligibility
 from batchsched.session.gangs.queue_limits import usage_by_queue
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
@@ -270,7 +270,9 @@ class GangOrder:
             else turns
         )
 
-    def iterate_gang_indexes(self, line: OrderedGangs, admission: Admission, now: float) -> Iterator[int]:
+    def iterate_gang_indexes(
+        self, line: OrderedGangs, gang_eligibility: GangEligibility, now: float
+    ) -> Iterator[int]:
         """Yield the index of each pending gang in fair-share order; each index is computed when it is needed.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
@@ -280,7 +282,7 @@ class GangOrder:
         if self.policies is None:
             yield from range(len(line.members))
             return
-        answers = (admission.admit_gang(members) for members in line.members)
+        answers = (gang_eligibility.check_gang(members) for members in line.members)
         gangs = {
             index: gang for index, gang in enumerate(answers) if isinstance(gang, PendingGang) and gang.parts
         }

@@ -174,7 +174,7 @@ class Formulation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SessionContext:
+class FormulationInput:
     """The values from which a session formulates solver problems: tables, profile, remaining queue limits and others.
 
     The others are the topology levels and the cached plugin answers.
@@ -198,11 +198,11 @@ class SessionContext:
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the context after the given placements, which count against the limits of their queues."""
+        """Return the input after the given placements, which count against the limits of their queues."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:
-        """Return the context without cached Filter results and scores, which newly placed pods have outdated."""
+        """Return the input without cached Filter results and scores, which newly placed pods have outdated."""
         return replace(self, feasibility=FeasibilityByClass(self.tables))
 
 
@@ -217,7 +217,7 @@ def age_factor(created: float, youngest: float) -> float:
 
 
 def formulate_problem(
-    context: SessionContext,
+    inputs: FormulationInput,
     gangs: Sequence[PendingGang],
     youngest: float,
     *,
@@ -227,26 +227,26 @@ def formulate_problem(
     """Return the solver problem of placing the given gangs, with the objects to which its indexes refer.
 
     Args:
-      context: tables, levels, quotas and feasibility.
+      inputs: tables, levels, quotas and feasibility.
       gangs: the gangs, in the order that decides between equals.
       youngest: seconds since 1970 at which the youngest pending gang was submitted.
       lasting: use masks that stay true when running pods end, for questions about a later time.
       units: running pods that may be evicted; the rows state how evictions relax them.
     """
-    tables = context.tables
+    tables = inputs.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
     tiers = sorted({gang.tier for gang in gangs})
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
-    subs = _Subgroups(context, gangs)
-    choices = [context.levels.levels_of_gang(gang.members.group) for gang in gangs]
+    subs = _Subgroups(inputs, gangs)
+    choices = [inputs.levels.levels_of_gang(gang.members.group) for gang in gangs]
     factors = [age_factor(gang.created, youngest) for gang in gangs]
-    used = _used_domains(context, gangs, choices)
+    used = _used_domains(inputs, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
     kinds = {id(part.pod_class.result_cache_class): part.pod_class.result_cache_class for _, part in parts}
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
     kind = [kind_number[id(part.pod_class.result_cache_class)] for _, part in parts]
     mask, score = _stack_kinds(
-        context.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
+        inputs.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )
     batch = CandidateSet(
         [
@@ -271,20 +271,20 @@ def formulate_problem(
         if choices[number].required == NONE and gangs[number].has_no_bound_pod:
             gathered[number] = key
             choices[number] = replace(
-                choices[number], required=context.levels.add_label_level(key, tables.node_table)
+                choices[number], required=inputs.levels.add_label_level(key, tables.node_table)
             )
     gathered_subgroups: dict[int, str] = {}
     for number, key in batch.gathered_subgroups.items():
         if subs.choices[number].required == NONE and gangs[subs.gang[number]].has_no_bound_pod:
             gathered_subgroups[number] = key
-            level = context.levels.add_label_level(key, tables.node_table)
+            level = inputs.levels.add_label_level(key, tables.node_table)
             subs.choices[number] = replace(subs.choices[number], required=level)
     problem = Problem(
         nodes=ProblemNodes(
             # An overcommitted node offers nothing; a negative amount would free room elsewhere in sums.
             free=np.maximum(0, tables.free_resources()),
             capacity=tables.offered_capacity(),
-            levels=context.levels.domains,
+            levels=inputs.levels.domains,
             partitions=tuple(batch.partitions),
         ),
         kinds=ProblemClassKinds(mask=mask, score=score),
@@ -307,7 +307,7 @@ def formulate_problem(
             preferred=_ints([choice.preferred for choice in choices]),
             pinned=_ints(
                 [
-                    domain_of_bound_pods(context.levels, gang.members, choice.required, ())
+                    domain_of_bound_pods(inputs.levels, gang.members, choice.required, ())
                     for gang, choice in zip(gangs, choices, strict=True)
                 ]
             ),
@@ -334,26 +334,26 @@ def formulate_problem(
             level=_ints([entry[2] for entry in used + subs.used]),
             domain=_ints([entry[3] for entry in used + subs.used]),
         ),
-        running_slices=_running_slices(context, gangs, choices, subs),
+        running_slices=_running_slices(inputs, gangs, choices, subs),
         quotas=ProblemQuotas(
-            covers=context.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
-            free=context.quotas.remaining_amounts,
-            gangs=context.quotas.remaining_gang_starts,
+            covers=inputs.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
+            free=inputs.quotas.remaining_amounts,
+            gangs=inputs.quotas.remaining_gang_starts,
         ),
         rows=rows,
         pod_resource=0,
-        ordered=context.profile.selection == "ordered",
-        spread=context.profile.placement == "spread",
+        ordered=inputs.profile.selection == "ordered",
+        spread=inputs.profile.placement == "spread",
     )
     # The sort key of a tier holds the negative priority; decisions state the priority itself.
     tier_names = tuple((entitled, -negative_priority) for _, entitled, negative_priority in tiers)
-    ranked = _ranked_classes(context.levels, gangs, parts)
+    ranked = _ranked_classes(inputs.levels, gangs, parts)
     return Formulation(
         problem=problem,
         gangs=tuple(gangs),
         parts=parts,
         tiers=tier_names,
-        quotas=context.quotas,
+        quotas=inputs.quotas,
         failures=failures,
         gathered=gathered,
         gathered_subgroups=gathered_subgroups,
@@ -432,7 +432,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
     return failures
 
 
-def problem_at_later_time(context: SessionContext, gang: PendingGang) -> Problem:
+def problem_at_later_time(inputs: FormulationInput, gang: PendingGang) -> Problem:
     """Return the solver problem of placing one gang at a later time, when running gangs may have ended.
 
     Its masks contain each node that may then pass the Filters.
@@ -442,15 +442,15 @@ def problem_at_later_time(context: SessionContext, gang: PendingGang) -> Problem
     """
     cache = gang.members.cache
     cached = cache.problem_at_later_time
-    if cached is not None and cached[0] is cache.pending and not context.quotas.limits:
+    if cached is not None and cached[0] is cache.pending and not inputs.quotas.limits:
         return cached[1]
-    formulation = formulate_problem(context, [gang], gang.created, lasting=True)
+    formulation = formulate_problem(inputs, [gang], gang.created, lasting=True)
     problem = formulation.problem
     # Rows and quotas depend on other gangs, and a mask that is not steady on pods that land: neither may be cached.
     steady = not formulation.failures and all(
-        context.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
+        inputs.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
     )
-    if steady and cache.pending is not None and not problem.rows and not context.quotas.limits:
+    if steady and cache.pending is not None and not problem.rows and not inputs.quotas.limits:
         cache.problem_at_later_time = (cache.pending, problem)
     return problem
 
@@ -469,7 +469,7 @@ def _stack_kinds(
 class _Subgroups:
     """The subGroups of all gangs, numbered consecutively, as columns."""
 
-    def __init__(self, context: SessionContext, gangs: Sequence[PendingGang]) -> None:
+    def __init__(self, inputs: FormulationInput, gangs: Sequence[PendingGang]) -> None:
         self.gang: list[int] = []
         self.need: list[int] = []
         self.choices: list[RequestedLevels] = []
@@ -487,14 +487,14 @@ class _Subgroups:
                 continue
             placed, tree = gang.members.count_placed_by_subgroup(), group.spec.subgroup_tree
             for index, (sub, choice) in enumerate(
-                zip(group.spec.sub_groups, context.levels.levels_of_subgroups(group), strict=True)
+                zip(group.spec.sub_groups, inputs.levels.levels_of_subgroups(group), strict=True)
             ):
                 names = tree.names_in_subtree(index)
-                self.used += _used(context, gang.members, choice.preferred, number, len(self.gang), names)
+                self.used += _used(inputs, gang.members, choice.preferred, number, len(self.gang), names)
                 self.gang.append(number)
                 self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))
                 self.choices.append(choice)
-                self.pinned.append(domain_of_bound_pods(context.levels, gang.members, choice.required, names))
+                self.pinned.append(domain_of_bound_pods(inputs.levels, gang.members, choice.required, names))
                 self.parent.append(self.subgroup_number(number, tree.parents[index]))
                 self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
                 self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
@@ -516,7 +516,7 @@ def _slice_size(members: PodGroupState) -> int:
 
 
 def _running_slices(
-    context: SessionContext,
+    inputs: FormulationInput,
     gangs: Sequence[PendingGang],
     choices: Sequence[RequestedLevels],
     subs: _Subgroups,
@@ -533,7 +533,7 @@ def _running_slices(
         if level != NONE
         for domain, pods in sorted(
             count_bound_pods_by_domain(
-                context.levels, gangs[gang].members, level, (name,) if name else (), terminating=False
+                inputs.levels, gangs[gang].members, level, (name,) if name else (), terminating=False
             ).items()
         )
         if domain != NONE
@@ -543,16 +543,16 @@ def _running_slices(
 
 
 def _used_domains(
-    context: SessionContext, gangs: Sequence[PendingGang], choices: Sequence[RequestedLevels]
+    inputs: FormulationInput, gangs: Sequence[PendingGang], choices: Sequence[RequestedLevels]
 ) -> list[tuple[int, int, int, int]]:
     used = []
     for number, (gang, choice) in enumerate(zip(gangs, choices, strict=True)):
-        used += _used(context, gang.members, choice.preferred, number, NONE, ())
+        used += _used(inputs, gang.members, choice.preferred, number, NONE, ())
     return used
 
 
 def _used(
-    context: SessionContext,
+    inputs: FormulationInput,
     members: PodGroupState,
     level: int,
     gang: int,
@@ -563,7 +563,7 @@ def _used(
         return []
     return [
         (gang, sub, level, domain)
-        for domain in sorted(count_bound_pods_by_domain(context.levels, members, level, subgroups))
+        for domain in sorted(count_bound_pods_by_domain(inputs.levels, members, level, subgroups))
     ]
 
 

@@ -395,7 +395,7 @@ class EvictionEligibility:
         # The usage of a queue that was deleted counts nowhere.
         if self._session_queues is not None and queue in self._tables.queues:
             shares = self._session_queues.shares
-            self._usage[shares.row_and_ancestors(shares.own_gangs_row(queue))] += amount
+            self._usage[shares.row_and_ancestors_without_root(shares.own_gangs_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
     def record_eviction(self, unit: EvictionUnit) -> None:
@@ -537,7 +537,9 @@ class EvictionEligibility:
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = session_queues.shares.row_and_ancestors(session_queues.shares.own_gangs_row(gang.queue))
+        rows = session_queues.shares.row_and_ancestors_without_root(
+            session_queues.shares.own_gangs_row(gang.queue)
+        )
         guaranteed = (session_queues.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 

@@ -28,7 +28,7 @@ from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import (
     FeasibilityByClass,
     Formulation,
-    SessionContext,
+    FormulationInput,
     formulate_problem,
     problem_at_later_time,
 )
@@ -71,7 +71,7 @@ class VictimSelection:
     `_removed` records every pod that was taken off the table, so that no early exit can lose one.
 
     Args:
-      context: tables, topology levels, and the queue limits left after the session's placements.
+      inputs: tables, topology levels, and the queue limits left after the session's placements.
       statement: places gangs on the table; it is rolled back to its present state when the block ends.
       eligibility: decides which gang may evict which; it counts the session's placements already.
       now: seconds since 1970.
@@ -81,7 +81,7 @@ class VictimSelection:
 
     def __init__(
         self,
-        context: SessionContext,
+        inputs: FormulationInput,
         statement: Statement,
         eligibility: EvictionEligibility,
         now: float,
@@ -89,22 +89,22 @@ class VictimSelection:
         head: ReservedHead | None = None,
     ) -> None:
         self._head = head
-        self._context = context
-        self._tables = context.tables
+        self._inputs = inputs
+        self._tables = inputs.tables
         self._statement = statement
         self._eligibility = eligibility
-        self._candidates = VictimCandidates(context.tables, now, context.profile.scheduler_name)
+        self._candidates = VictimCandidates(inputs.tables, now, inputs.profile.scheduler_name)
         self._now = now
         self._seed = seed
-        self._budgets: tuple[PodDisruptionBudget, ...] = context.tables.snapshot.pod_disruption_budgets
+        self._budgets: tuple[PodDisruptionBudget, ...] = inputs.tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
-        settings = context.profile.solver
+        settings = inputs.profile.solver
         self._solver_budget = VictimBudget(
             deterministic=settings.deterministic_budget, guard_seconds=settings.guard_seconds
         )
         self._removed: dict[str, tuple[Pod, int]] = {}
         """Pods that are off the node table, by key, with their node indexes, in the order of their removal."""
-        self._missing_pods = DeletedPodsWithClaims(context.tables)
+        self._missing_pods = DeletedPodsWithClaims(inputs.tables)
         self._checkpoint = 0
         self.evictions: list[Eviction] = []
         """Evictions for the decision."""
@@ -124,7 +124,7 @@ class VictimSelection:
             for pod, node in unit.pods:
                 self._remove(pod, node)
             self._eligibility.add_usage(unit.members.queue, -unit.total)
-        self._context = replace(self._context, quotas=self._limits_without(terminating))
+        self._inputs = replace(self._inputs, quotas=self._limits_without(terminating))
         return self
 
     def __exit__(
@@ -157,7 +157,7 @@ class VictimSelection:
             protected = self._protected_options(gang)
             if protected and self._select(gang, [*options, *protected]):
                 continue
-            if self._context.profile.consolidate and self._fits_in_total(gang):
+            if self._inputs.profile.consolidate and self._fits_in_total(gang):
                 movable = self._still_running(list_consolidation_options(gang, self._candidates.candidates))
                 self._select(gang, movable, moving=True)
 
@@ -195,7 +195,7 @@ class VictimSelection:
         if sum(len(plan.nodes) for plan in plans) < gang.need:
             return None
         # The statement does not know queue limits: proposals come from the solver otherwise, which does.
-        if self._context.quotas.first_exceeded_queue(
+        if self._inputs.quotas.first_exceeded_queue(
             self._tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
         ):
             return None
@@ -243,7 +243,7 @@ class VictimSelection:
 
         1 stands for a node that the gang may use, and on which more than this pod has to be evicted; 2 for all others.
         """
-        problem = problem_at_later_time(self._context, gang)
+        problem = problem_at_later_time(self._inputs, gang)
         mask, demand = problem.kinds.mask[problem.classes.kind], problem.classes.demand
         free = self._tables.free_resources()
 
@@ -292,9 +292,7 @@ class VictimSelection:
         failed attempt rolls back the gang first, and then restores the victims that were removed for it.
         """
         units_of_pods = [[pod for pod, _ in option.unit.pods] for option in options]
-        formulation = formulate_problem(
-            self._context, [gang], gang.created, lasting=True, units=units_of_pods
-        )
+        formulation = formulate_problem(self._inputs, [gang], gang.created, lasting=True, units=units_of_pods)
         if formulation.failures:
             return False
         constraints = EvictionConstraints(options, self._budgets)
@@ -345,21 +343,21 @@ class VictimSelection:
         return head.try_place_after_eviction(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        # Fresh feasibility: the context's was computed with the units on their nodes and without the gang.
-        return all_gangs_fit_elsewhere(self._context_after(units, [placement]), units)
+        # Fresh feasibility: the inputs's was computed with the units on their nodes and without the gang.
+        return all_gangs_fit_elsewhere(self._inputs_after(units, [placement]), units)
 
-    def _context_after(
+    def _inputs_after(
         self, units: Iterable[EvictionUnit], placements: Sequence[GangPlacement] = ()
-    ) -> SessionContext:
-        """Return the context after units have left and gangs were placed; victims are chosen without scores."""
+    ) -> FormulationInput:
+        """Return the input after units have left and gangs were placed; victims are chosen without scores."""
         quotas = self._limits_without(units).after_placements(self._tables, placements)
         return replace(
-            self._context, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)
+            self._inputs, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)
         )
 
     def _problem(self, formulation: Formulation, options: Sequence[EvictionOption]) -> VictimProblem:
         """Return the solver's problem: the units to choose from, what each frees where, and what queues allow."""
-        tables, quotas = self._tables, self._context.quotas
+        tables, quotas = self._tables, self._inputs.quotas
         resources = len(tables.node_table.resources)
         freed: dict[tuple[int, int], np.ndarray] = {}
         bonds = []
@@ -412,10 +410,10 @@ class VictimSelection:
             return placement
         # The masks of `formulation` were computed with the victims on their nodes. Without them, rules between pods
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
-        context = self._context_after(option.unit for option in chosen)
+        inputs = self._inputs_after(option.unit for option in chosen)
         outcome = JointPlacer(
-            formulate_problem(context, [gang], gang.created),
-            self._context.profile.solver,
+            formulate_problem(inputs, [gang], gang.created),
+            self._inputs.profile.solver,
             self._seed,
             NoTelemetry(),
         ).solve_and_place(self._statement)
@@ -427,7 +425,7 @@ class VictimSelection:
 
     def _limits_without(self, units: Iterable[EvictionUnit]) -> QueueLimits:
         """Return what the queues allow once these units are evicted."""
-        quotas = self._context.quotas
+        quotas = self._inputs.quotas
         for unit in units:
             # A unit without counted requests belongs to another scheduler: it frees no quota and ends no counted gang.
             if unit.total.any():
@@ -452,7 +450,7 @@ class VictimSelection:
     def _keep(self, gang: PendingGang, placement: GangPlacement, chosen: Sequence[EvictionOption]) -> None:
         """Record the evictions and the gang's nominations; the table stays without the one and with the other."""
         # First the limits and the feasibility, which the gangs that follow see from here on.
-        self._context = self._context_after((option.unit for option in chosen), [placement])
+        self._inputs = self._inputs_after((option.unit for option in chosen), [placement])
         for option in chosen:
             unit = option.unit
             self._eligibility.record_eviction(unit)
@@ -496,15 +494,15 @@ def list_consolidation_options(
     ]
 
 
-def all_gangs_fit_elsewhere(context: SessionContext, units: Sequence[EvictionUnit]) -> bool:
+def all_gangs_fit_elsewhere(inputs: FormulationInput, units: Sequence[EvictionUnit]) -> bool:
     """Return True if all gangs that consolidation would move still fit on the free resources of nodes.
 
     Args:
-      context: the session; its node table is without the units.
+      inputs: the session; its node table is without the units.
       units: the gangs to move, each as a single unit.
     """
-    gangs = [context.tables.pending_gang(_as_pending(unit)) for unit in units]
-    formulation = formulate_problem(context, gangs, min(gang.created for gang in gangs))
+    gangs = [inputs.tables.pending_gang(_as_pending(unit)) for unit in units]
+    formulation = formulate_problem(inputs, gangs, min(gang.created for gang in gangs))
     solution = solve_greedy(formulation.problem)
     placed = int(solution.counts.sum())
     # All pods, not the minimum only: a moved gang must not lose pods that it had.

@@ -63,7 +63,7 @@ class InOrderSelection:
     def __init__(self, run: SelectionRun, nominated: NominatedPods) -> None:
         self._run = run
         self._nominated = nominated
-        self._context = run.context()
+        self._inputs = run.formulation_input()
         self._node_table = run.tables.node_table
         self._statement = run.statement
         self._now = run.now
@@ -88,7 +88,7 @@ class InOrderSelection:
         """
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
-        turns = run.order.iterate_gang_indexes(pending, run.admission, run.now)
+        turns = run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
         pending, turns = self._reservation_rules.put_reserved_gangs_first(
@@ -117,7 +117,7 @@ class InOrderSelection:
           turns: positions in `pending` in the order of turns; computed lazily, so they are read only as far as needed.
           horizon: seconds within which the ends of running gangs count as room, for policies that keep room free.
         """
-        profile = self._context.profile
+        profile = self._inputs.profile
         if pending.room.any():
             self._ending_soon = self._released_within(horizon)
         held_back, could_fit = self._held_back(pending), self._could_fit(pending)
@@ -156,17 +156,17 @@ class InOrderSelection:
         """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
         self._unplaced.append(gang)
         kept = self._nominated.add_unplaced_pods([gang], self._run.builder.placements)
-        self._context = self._context.after_placements(kept)
+        self._inputs = self._inputs.after_placements(kept)
         return bool(kept)
 
     def _reserve_head(self, gang: PendingGang) -> ReservedHead | None:
         """Reserve the earliest start of a gang; None if no expected end of running gangs lets it in."""
         builder = self._run.builder
-        head_reservation = compute_reservation(self._context, gang, builder.placements, self._now)
+        head_reservation = compute_reservation(self._inputs, gang, builder.placements, self._now)
         if head_reservation is not None:
             builder.head = ReservedHead(
                 gang,
-                self._context,
+                self._inputs,
                 head_reservation,
                 self._now,
                 strict=True,
@@ -176,7 +176,7 @@ class InOrderSelection:
 
     def _released_within(self, horizon: float) -> IntArray:
         """[R] Return what gangs release that are expected to end within `horizon` seconds."""
-        tables = self._context.tables
+        tables = self._inputs.tables
         running = (tables.running_gang(members) for members in tables.running.values())
         ending = [gang.total for gang in running if gang.end <= self._now + horizon]
         return np.sum(ending, axis=0) if ending else self._ending_soon
@@ -185,11 +185,11 @@ class InOrderSelection:
         """[W] True for gangs that the policy holds back: their needs and the room to keep are not free, now or soon."""
         room = pending.room
         # On an empty cluster no gang is held back: otherwise a large one would wait forever.
-        if not room.any() or not (self._context.tables.running or self._run.builder.placements):
+        if not room.any() or not (self._inputs.tables.running or self._run.builder.placements):
             return np.zeros(len(room), np.bool_)
-        free = np.maximum(0, self._context.tables.free_resources()).sum(axis=0) + self._ending_soon
+        free = np.maximum(0, self._inputs.tables.free_resources()).sum(axis=0) + self._ending_soon
         required = pending.needs + room[:, np.newaxis] * self._node_table.allocatable.sum(axis=0)
-        lacking = (required > free) & (pending.needs > 0) & self._context.tables.share_resources
+        lacking = (required > free) & (pending.needs > 0) & self._inputs.tables.share_resources
         return np.asarray((room > 0) & lacking.any(axis=1))
 
     def _backfill(
@@ -240,7 +240,7 @@ class InOrderSelection:
 
     def _could_fit(self, pending: OrderedGangs) -> BoolArray:
         """[W] True for gangs with requests of at most the free resources of all nodes; the others cannot be placed."""
-        free: IntArray = np.maximum(0, self._context.tables.free_resources()).sum(axis=0)
+        free: IntArray = np.maximum(0, self._inputs.tables.free_resources()).sum(axis=0)
         return np.asarray((pending.needs <= free).all(axis=1))
 
     def _start(self, gang: PendingGang, head_reservation: HeadReservation | None = None) -> AttemptResult:
@@ -251,7 +251,7 @@ class InOrderSelection:
             return self._full_or_stuck(gang)
         if head_reservation is not None and shape in self._delays_head:
             return AttemptResult.IN_THE_WAY
-        formulation = formulate_problem(self._context, [gang], gang.created)
+        formulation = formulate_problem(self._inputs, [gang], gang.created)
         solution = solve_single_gang(formulation.problem)
         if not len(solution.counts):
             if self._room_only_shrinks(gang, formulation):
@@ -273,7 +273,7 @@ class InOrderSelection:
             return AttemptResult.STUCK
         self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
-        self._context = self._context.after_placements([placement]).with_fresh_feasibility()
+        self._inputs = self._inputs.after_placements([placement]).with_fresh_feasibility()
         return AttemptResult.STARTED
 
     def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
@@ -293,7 +293,7 @@ class InOrderSelection:
         has_levels = len(problem.subgroups.gang) > 0 or bool(
             ((gangs.required >= 0) | (gangs.slice_size > 0)).any()
         )
-        feasibility = self._context.feasibility
+        feasibility = self._inputs.feasibility
         return (
             not depends_on_gang
             and not has_levels
@@ -329,18 +329,18 @@ class InOrderSelection:
             return AttemptResult.STUCK
         if not self._brief:
             with self._run.telemetry.time_gang(formulation.gangs[0].key):
-                self._refusals.append(refusal_of_only_gang(self._context, formulation, solution))
+                self._refusals.append(refusal_of_only_gang(self._inputs, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
             with self._run.telemetry.time_gang(gang.key):
-                self._refusals.append(explain_gang(self._context, gang))
+                self._refusals.append(explain_gang(self._inputs, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:
         """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
-        return AttemptResult.FULL if fits_empty_cluster(self._context, gang) else AttemptResult.STUCK
+        return AttemptResult.FULL if fits_empty_cluster(self._inputs, gang) else AttemptResult.STUCK
 
     def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""

@@ -6,7 +6,7 @@ The first gang that waits for running gangs to end gets a reservation, which the
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from batchsched.session.joint.formulation import Formulation, SessionContext, formulate_problem
+from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_rescued_gang
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
@@ -35,16 +35,16 @@ class JointSelection:
         with run.telemetry.time_stage("admit"):
             gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
-        context = run.context()
+        inputs = run.formulation_input()
         unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
         builder.head = ReservedHead.find_head(
-            context, unnominated, builder.placements, run.reservation_rules, nominated.pods_not_in_table
+            inputs, unnominated, builder.placements, run.reservation_rules, nominated.pods_not_in_table
         )
         for window in self._windows(gangs):
             for part in nominated.split_at_nominations(window):
-                context = self._select_window(context, self._startable(part))
+                inputs = self._select_window(inputs, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
-                context = context.after_placements(nominated.add_unplaced_pods(part, builder.placements))
+                inputs = inputs.after_placements(nominated.add_unplaced_pods(part, builder.placements))
         builder.compute_tier_accounts()
         placed = {placement.gang.members.identity for placement in builder.placements} | {""}
         return [
@@ -98,32 +98,32 @@ class JointSelection:
                 startable_ids.add(gang.members.identity)
         return startable
 
-    def _select_window(self, context: SessionContext, gangs: Sequence[PendingGang]) -> SessionContext:
-        """Select among the gangs of one window; return the context for the next window."""
+    def _select_window(self, inputs: FormulationInput, gangs: Sequence[PendingGang]) -> FormulationInput:
+        """Select among the gangs of one window; return the input for the next window."""
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
         with telemetry.time_stage("pipeline"):
             for gang in gangs:
                 with telemetry.time_gang(gang.key):
-                    context.feasibility.precompute(part.pod_class for part in gang.parts)
+                    inputs.feasibility.precompute(part.pod_class for part in gang.parts)
         with telemetry.time_stage("formulate_problem"):
-            formulation = formulate_problem(context, gangs, run.tables.pending_gangs.latest_submission())
+            formulation = formulate_problem(inputs, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         placer = JointPlacer(formulation, settings, run.seed, telemetry, run.tables.pipeline.workers)
         outcome = placer.solve_and_place(run.statement)
         builder.solver_work += placer.work
         with telemetry.time_stage("walk"):
-            outcome = self._place_rejected(context, formulation, outcome)
+            outcome = self._place_rejected(inputs, formulation, outcome)
         builder.add_placements(outcome.placements)
         if not builder.brief:
             with telemetry.time_stage("explain"):
-                builder.refusals += explain_refused_gangs(context, formulation, outcome, telemetry)
+                builder.refusals += explain_refused_gangs(inputs, formulation, outcome, telemetry)
         builder.add_tier_values(formulation, outcome)
-        return context.after_placements(outcome.placements).with_fresh_feasibility()
+        return inputs.after_placements(outcome.placements).with_fresh_feasibility()
 
     def _place_rejected(
-        self, context: SessionContext, formulation: Formulation, outcome: JointOutcome
+        self, inputs: FormulationInput, formulation: Formulation, outcome: JointOutcome
     ) -> JointOutcome:
         """Retry gangs that the statement rejected, pod by pod.
 
@@ -132,7 +132,7 @@ class JointSelection:
         if not outcome.rejected:
             return outcome
         run, head = self._run, self._run.builder.head
-        placer = PodByPodPlacer(context.after_placements(outcome.placements), run.statement)
+        placer = PodByPodPlacer(inputs.after_placements(outcome.placements), run.statement)
         placed = {placement.gang.members.identity for placement in outcome.placements}
         for number, rejected in sorted(outcome.rejected.items()):
             gang = formulation.gangs[number]

@@ -24,7 +24,7 @@ from batchsched.framework.preemption import PreemptionHandle, filter_with_nomina
 from batchsched.framework.runtime.sampling import Sampling
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
-from batchsched.session.joint.formulation import SessionContext
+from batchsched.session.joint.formulation import FormulationInput
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
     no_domain_refusal,
@@ -60,23 +60,23 @@ class AllowedDomains:
         self._above = above
 
     @classmethod
-    def from_gang(cls, context: SessionContext, gang: PendingGang) -> "AllowedDomains":
+    def from_gang(cls, inputs: FormulationInput, gang: PendingGang) -> "AllowedDomains":
         """Return the domains that a gang may use before any pod is placed: those of its bound pods, or else all."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
-            return cls(context.levels.domains, {}, {}, {})
-        choices = {-1: context.levels.levels_of_gang(group)} | dict(
-            enumerate(context.levels.levels_of_subgroups(group))
+            return cls(inputs.levels.domains, {}, {}, {})
+        choices = {-1: inputs.levels.levels_of_gang(group)} | dict(
+            enumerate(inputs.levels.levels_of_subgroups(group))
         )
         tree = group.spec.subgroup_tree
         names = {-1: ()} | {index: tree.names_in_subtree(index) for index in range(len(tree.names))}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
         pins = {
-            index: domain_of_bound_pods(context.levels, gang.members, level, names[index])
+            index: domain_of_bound_pods(inputs.levels, gang.members, level, names[index])
             for index, level in levels.items()
         }
         above = {index: frozenset(tree.list_ancestors(index)) for index in range(len(tree.names))}
-        return cls(context.levels.domains, levels, pins, above)
+        return cls(inputs.levels.domains, levels, pins, above)
 
     def _indexes(self, subgroup: int) -> frozenset[int]:
         """The gang, a subGroup and those above it, as far as they have a required level."""
@@ -153,7 +153,7 @@ class PodByPodPlacer:
     """Places gangs pod by pod through all plugins, without the solver.
 
     Args:
-      context: tables, levels and quotas of the session.
+      inputs: tables, levels and quotas of the session.
       statement: the session's statement.
       preemption: nominated pods and PostFilter; None if there are none and no pod may be evicted.
       sampling: limits how many nodes are filtered for a pod; None filters all.
@@ -161,17 +161,17 @@ class PodByPodPlacer:
 
     def __init__(
         self,
-        context: SessionContext,
+        inputs: FormulationInput,
         statement: Statement,
         preemption: PodPreemption | None = None,
         sampling: Sampling | None = None,
     ) -> None:
-        self._context = context
-        self._tables = context.tables
+        self._inputs = inputs
+        self._tables = inputs.tables
         self._statement = statement
         self._preemption = preemption
         self._sampling = sampling
-        self._quotas: QueueLimits = context.quotas
+        self._quotas: QueueLimits = inputs.quotas
         self.placements: list[GangPlacement] = []
 
     def place_gang(self, gang: PendingGang) -> Refusal | None:
@@ -225,8 +225,8 @@ class PodByPodPlacer:
 
     def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
-        yield AllowedDomains.from_gang(self._context, gang)
-        yield from AllowedDomains.from_gang(self._context, gang).list_alternatives()
+        yield AllowedDomains.from_gang(self._inputs, gang)
+        yield from AllowedDomains.from_gang(self._inputs, gang).list_alternatives()
 
     def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangPlacementAttempt:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
@@ -314,9 +314,9 @@ class PodByPodSelection:
         """
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
-        positions = list(run.order.iterate_gang_indexes(pending, run.admission, run.now))
+        positions = list(run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now))
         preemption = PodPreemption(run.tables, run.now)
-        placer = PodByPodPlacer(run.context(), run.statement, preemption, self._sampling())
+        placer = PodByPodPlacer(run.formulation_input(), run.statement, preemption, self._sampling())
         for position in positions:
             gang = run.admit(pending.members[position])
             refusal = None if gang is None else placer.place_gang(gang)

@@ -122,7 +122,7 @@ def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
     eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, protected, builder.placements)
     # Victims leave the tables inside the block only: they are still running when the session ends.
     with VictimSelection(
-        run.context(), run.statement, eligibility, run.now, run.seed, builder.head
+        run.formulation_input(), run.statement, eligibility, run.now, run.seed, builder.head
     ) as victims:
         victims.select_victims(unplaced)
     builder.add_evictions(victims)

@@ -11,10 +11,10 @@ from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order import GangOrderPolicy
 from batchsched.session.decision_builder import DecisionBuilder
-from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.gang_eligibility import GangEligibility
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import compute_remaining_limits
-from batchsched.session.joint.formulation import FeasibilityByClass, SessionContext
+from batchsched.session.joint.formulation import FeasibilityByClass, FormulationInput
 from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
 from batchsched.session.statement import Statement
@@ -47,7 +47,7 @@ class SelectionRun:
       tables: nodes, gangs and classes.
       profile: the scheduling profile.
       policy: the profile's gang order.
-      admission: says which gangs may be tried.
+      gang_eligibility: says which gangs may be tried.
       order: orders gangs by the fair shares of their queues.
       statement: places gangs; what is not committed is rolled back when the session ends.
       resting: identities of gangs that do not take part; their nominated nodes stay reserved.
@@ -63,7 +63,7 @@ class SelectionRun:
     tables: SessionTables
     profile: Profile
     policy: GangOrderPolicy
-    admission: Admission
+    gang_eligibility: GangEligibility
     order: GangOrder
     statement: Statement
     resting: frozenset[str]
@@ -75,18 +75,18 @@ class SelectionRun:
     with_evictions: bool = True
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
-    def context(self) -> SessionContext:
+    def formulation_input(self) -> FormulationInput:
         """Return what the solver needs of the session now; placed gangs count against the limits of their queues."""
         free_quotas = compute_remaining_limits(self.tables, self.profile.scheduler_name)
-        context = SessionContext(
+        formulation_input = FormulationInput(
             self.tables,
             self.profile,
-            self.admission.levels,
+            self.gang_eligibility.levels,
             free_quotas,
             FeasibilityByClass(self.tables),
             self.explanations,
         )
-        return context.after_placements(self.builder.placements)
+        return formulation_input.after_placements(self.builder.placements)
 
     @property
     def reservation_rules(self) -> ReservationRules:
@@ -96,7 +96,7 @@ class SelectionRun:
     def admit(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with only the pods that may be placed now; None if it has none or is refused."""
         with self.telemetry.time_gang(members.key):
-            admitted = self.admission.admit_gang(members)
+            admitted = self.gang_eligibility.check_gang(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)
             return None

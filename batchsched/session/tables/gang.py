@@ -52,7 +52,8 @@ class GangCache:
       running: the bound pods' requests; written by `SessionTables.running_gang`.
       problem_at_later_time: (pending gang, its problem with masks that stay true when running gangs end); written by
         `formulation.problem_at_later_time`.
-      admission: (mark of the Admission, pending gang, admitted gang or refusal); written by `Admission.admit_gang`.
+      gang_eligibility: (mark of the `GangEligibility`, pending gang, the gang to try or its refusal); written by
+        `GangEligibility.check_gang`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservations.fits_empty_cluster`.
@@ -63,7 +64,7 @@ class GangCache:
     pending: "PendingGang | None" = None
     running: "RunningGang | None" = None
     problem_at_later_time: "tuple[PendingGang, Problem] | None" = None
-    admission: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
+    gang_eligibility: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
     entitled: "tuple[PendingGang, PendingGang] | None" = None
     fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
     user: str | None = None
@@ -299,24 +300,24 @@ class PodCountsByGang:
         """Return the pending and bound pods of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
-    def count_for_pod(self, pod: Pod) -> GangPodCounts:
+    def gang_counts_of_pod(self, pod: Pod) -> GangPodCounts:
         """Return the pod counts of the gang to which a pod belongs."""
         identity = gang_identity(pod)
-        return self._counts.get(identity) or self.count_for_gang(self._gangs[identity])
+        return self._counts.get(identity) or self.gang_counts(self._gangs[identity])
 
-    def count_for_gang(self, members: PodGroupState) -> GangPodCounts:
+    def gang_counts(self, members: PodGroupState) -> GangPodCounts:
         """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:
             count = self._counts[members.identity] = members.to_pod_counts()
         return count
 
-    def find_count(self, pod: Pod) -> GangPodCounts | None:
+    def find_gang_counts_of_pod(self, pod: Pod) -> GangPodCounts | None:
         """Return the pod counts of a pod's gang; None for the pod without a name that represents a pod class.
 
         Such a pod class may have pods of several gangs.
         """
-        return self.count_for_pod(pod) if pod.metadata.name else None
+        return self.gang_counts_of_pod(pod) if pod.metadata.name else None
 
     def invalidate_counts(self, identity: str) -> None:
         """Drop the cached pod counts of a gang, because its pods changed."""

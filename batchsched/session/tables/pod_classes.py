@@ -288,7 +288,7 @@ class PodClassTable:
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests_of(pod).items():
-            # A resource without a column is offered by no node; admission refuses pending pods that request it.
+            # A resource without a column is offered by no node; `GangEligibility` refuses pending pods that request it.
             if resource in self._columns:
                 requests[self._columns[resource]] += amount
         vectors = (requests, np.asarray(self._specs.nonzero_requests(pod), np.int64))
@@ -397,7 +397,7 @@ class PodClassTable:
         """
         members = self._counts.gang_state(gang_identity(pod))
         if members is None or (
-            self._counts.count_for_pod(pod).has_enough_pods and not has_ephemeral_volume(pod)
+            self._counts.gang_counts_of_pod(pod).has_enough_pods and not has_ephemeral_volume(pod)
         ):
             return ""
         return members.identity

@@ -104,7 +104,7 @@ class SessionTables:
         self.result_cache = ResultCache(self.node_table)
         self.counts = PodCountsByGang(self.gangs)
         # A method of `counts`, not of the tables: a reference back would keep old tables alive until a collection.
-        self.node_table.gang_of = self.counts.find_count
+        self.node_table.gang_of = self.counts.find_gang_counts_of_pod
         self.classes = PodClassTable(
             snapshot,
             pipeline,

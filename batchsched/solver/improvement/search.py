@@ -40,7 +40,7 @@ FIRST_STEP: Final = -1
 """The number of the first step, before those of the tiers' turns."""
 
 
-def split_budget(budget: Budget) -> tuple[Budget, float]:
+def split_budget_for_rounds_and_improvement(budget: Budget) -> tuple[Budget, float]:
     """Divide the solver budget: return the budget of the rounds, and the effort that the improvement may spend."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
@@ -106,7 +106,7 @@ class _Schedule:
         return self.turns[0]
 
     @property
-    def takes_all_gangs(self) -> bool:
+    def next_step_takes_all_gangs(self) -> bool:
         """Whether the next step places all gangs of its tier and of all lower tiers again, not only a part of them."""
         return self.step < self.tiers or self.due > 0
 
@@ -183,7 +183,7 @@ class _Search:
         """The step of the next turn; None if it cannot gain."""
         tier, number = schedule.tier, schedule.step
         neighbourhood = self._selection.choose_neighbourhood(
-            tier, number, self.solution, takes_all_gangs=schedule.takes_all_gangs
+            tier, number, self.solution, takes_all_gangs=schedule.next_step_takes_all_gangs
         )
         if tier >= schedule.proved or self.solution.taken[neighbourhood.gangs].all():
             return None

@@ -72,7 +72,7 @@ def solve_from_start(
         steps.search()
     if not steps.is_proved():
         steps.compare_with_baselines()
-    solution = steps.with_spending()
+    solution = steps.with_total_effort()
     near = solution.gap <= max(budget.gap, GAP_FACTOR * start.gap + budget.gap)
     return WarmAnswer(replace(solution, prices=start.prices), near and not solution.guard)
 
@@ -95,7 +95,7 @@ class _Steps:
         """Whether the solution is proved to be optimal: the objective of each tier is equal to its upper bound."""
         return compare_tier_values(self.best.bound, self.best.objective) == 0
 
-    def with_spending(self) -> Solution:
+    def with_total_effort(self) -> Solution:
         """Return the best solution, with the solver effort of planning and bounding added to its own."""
         best, spending = self.best, self._spending
         return replace(

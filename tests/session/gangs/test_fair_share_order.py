@@ -16,7 +16,7 @@ from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
     SessionQueues,
-    minimum_requests,
+    requests_of_smallest_placement,
     total_requests,
 )
 from batchsched.session.tables.gang import PendingGang
@@ -34,7 +34,7 @@ def test_a_gang_of_several_classes_requests_all_its_pods_and_needs_its_smallest_
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]
     assert int(total_requests(waiting)[gpus]) == 9
-    assert int(minimum_requests(waiting)[gpus]) == 5
+    assert int(requests_of_smallest_placement(waiting)[gpus]) == 5
 
 
 @st.composite
@@ -79,7 +79,9 @@ def evaluated_each_turn(
         if not waiting:
             return None
         nothing = np.zeros(usage.shape[1], np.int64)
-        asked = np.array([nothing if one is None else minimum_requests(one[1]) for one in below])
+        asked = np.array(
+            [nothing if one is None else requests_of_smallest_placement(one[1]) for one in below]
+        )
         head = np.array([np.inf if one is None else one[0] for one in below])
         policy = standing.policies[row]
         siblings = children_of(shares.with_usage(usage), standing.entitled, row, head)
@@ -101,7 +103,7 @@ def evaluated_each_turn(
     while (turn := following(0)) is not None:
         _, one, leaf = turn
         lines[leaf].pop(0)
-        usage[[*shares.row_and_ancestors(leaf), 0]] += total_requests(one)
+        usage[[*shares.row_and_ancestors_without_root(leaf), 0]] += total_requests(one)
         found.append(one.key)
     return found
 

@@ -31,7 +31,7 @@ def running(count: int, queue: str) -> Snapshot:
 def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
     """GPUs, milli-CPU and PodGroups that a queue has left."""
     at = next(at for at, limit in enumerate(found.limits) if limit.name == name)
-    column = there.context.tables.node_table.column
+    column = there.inputs.tables.node_table.column
     return (
         int(found.remaining_amounts[at, column[GPU]]),
         int(found.remaining_amounts[at, column["cpu"]]),
@@ -41,16 +41,16 @@ def left(found: QueueLimits, there: Inside, name: str) -> tuple[int, int, int]:
 
 def test_running_pods_of_a_child_count_at_every_ancestor_and_at_no_sibling():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
-    assert left(there.context.quotas, there, "org") == (1, UNLIMITED, 1)
-    assert left(there.context.quotas, there, "team") == (5, 1500, UNLIMITED)
-    assert [limit.name for limit in there.context.quotas.limits] == ["org", "team"]
+    assert left(there.inputs.quotas, there, "org") == (1, UNLIMITED, 1)
+    assert left(there.inputs.quotas, there, "team") == (5, 1500, UNLIMITED)
+    assert [limit.name for limit in there.inputs.quotas.limits] == ["org", "team"]
 
 
 def test_queue_over_its_limit_has_nothing_left_and_a_negative_balance():
     there = inside(cluster(nodes(6, gpu=4), running(6, queue="free"), queues=TREE))
-    found = there.context.quotas
+    found = there.inputs.quotas
     assert left(found, there, "org") == (0, UNLIMITED, 1)
-    assert int(found.remaining[0, there.context.tables.node_table.column[GPU]]) == -2
+    assert int(found.remaining[0, there.inputs.tables.node_table.column[GPU]]) == -2
 
 
 def test_pods_of_other_schedulers_count_only_against_a_queue_that_they_name():
@@ -61,7 +61,7 @@ def test_pods_of_other_schedulers_count_only_against_a_queue_that_they_name():
         strange, metadata=msgspec.structs.replace(strange.metadata, name="t", labels={QUEUE_LABEL: "team"})
     )
     there = inside(cluster(nodes(1, gpu=4), Snapshot(pods=(strange, named)), queues=TREE))
-    assert left(there.context.quotas, there, "org")[0] == 3
+    assert left(there.inputs.quotas, there, "org")[0] == 3
 
 
 def test_placed_gang_is_charged_once_to_every_ancestor():
@@ -70,14 +70,14 @@ def test_placed_gang_is_charged_once_to_every_ancestor():
     fresh = there.gang("team/new")
     (part,) = fresh.parts
     walked = GangPlacement(fresh, [PlacedPod(one, 0, part.pod_class, None) for one in part.pods])  # type: ignore[arg-type]
-    after = there.context.quotas.after_placements(there.context.tables, [walked])
+    after = there.inputs.quotas.after_placements(there.inputs.tables, [walked])
     assert left(after, there, "org") == (2, UNLIMITED, 1)
     assert left(after, there, "team") == (6, 1500, UNLIMITED)
 
 
 def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     there = inside(cluster(nodes(4, gpu=4), running(3, queue="team"), queues=TREE))
-    tables, found = there.context.tables, there.context.quotas
+    tables, found = there.inputs.tables, there.inputs.quotas
     gpus = np.zeros(len(tables.node_table.resources), np.int64)
     gpus[tables.node_table.column[GPU]] = 1
     assert found.first_exceeded_queue(tables, ("free", ""), gpus, 1) == ""
@@ -93,11 +93,11 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
 
 def test_without_limits_no_queue_is_measured():
     there = inside(cluster(nodes(1, gpu=4), running(1, queue="default")))
-    found = compute_remaining_limits(there.context.tables, "batchsched")
+    found = compute_remaining_limits(there.inputs.tables, "batchsched")
     assert found.limits == ()
     assert (
         found.first_exceeded_queue(
-            there.context.tables, ("default", ""), found.remaining_amounts.sum(axis=0), 1
+            there.inputs.tables, ("default", ""), found.remaining_amounts.sum(axis=0), 1
         )
         == ""
     )
@@ -214,7 +214,7 @@ def test_running_pods_count_for_their_own_users_and_their_gang_once():
     running_pods = tuple(on(one, "n0") for one in mixed.pods)
     limited = (queue("a", userLimits={GPU: "2"}, maxRunningPodGroups=2),)
     there = inside(cluster(nodes(1, gpu=8), replace(mixed, pods=running_pods), queues=limited))
-    found, column = there.context.quotas, there.context.tables.node_table.column[GPU]
+    found, column = there.inputs.quotas, there.inputs.tables.node_table.column[GPU]
     free_by_user = {
         limit.user: int(found.remaining_amounts[at, column]) for at, limit in enumerate(found.limits)
     }

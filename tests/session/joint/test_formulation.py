@@ -57,7 +57,7 @@ def session_of(snapshot, *plugins):
 def inside(session):
     session.tables.refresh()
     run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
-    return Inside(session, run, run.context())
+    return Inside(session, run, run.formulation_input())
 
 
 @pytest.mark.parametrize("plugins, opened", [((Solitary(),), [False, True]), ((), [True, True])])
@@ -69,7 +69,7 @@ def test_problem_of_a_gang_is_rebuilt_after_a_deletion_if_a_plugin_reads_pods(pl
         for one in leaving:
             session.tables.remove_pod(one)
         scene = inside(session)
-        problem = problem_at_later_time(scene.context, scene.gang("team/bert"))
+        problem = problem_at_later_time(scene.inputs, scene.gang("team/bert"))
         masks.append(bool(problem.kinds.mask[0, 0]))
     assert masks == opened
 

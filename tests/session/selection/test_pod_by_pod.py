@@ -189,7 +189,7 @@ NODES = [
 
 def fence(*parts: Snapshot, key: str = "team/g") -> AllowedDomains:
     there = inside(cluster(NODES, *parts, topologies=(topology("zone", "rack"),)))
-    return AllowedDomains.from_gang(there.context, there.gang(key))
+    return AllowedDomains.from_gang(there.inputs, there.gang(key))
 
 
 def allowed(one: AllowedDomains, subgroup: int = -1) -> list[int]:

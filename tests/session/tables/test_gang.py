@@ -58,14 +58,14 @@ def alone():
 
 def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
     counts = alone()
-    counts.count_for_pod(POD).change_placed(POD, 1)
-    assert counts.count_for_pod(POD).placed == 1
+    counts.gang_counts_of_pod(POD).change_placed(POD, 1)
+    assert counts.gang_counts_of_pod(POD).placed == 1
     counts.invalidate_counts("pod/team/one")
-    assert counts.count_for_pod(POD).placed == 0
+    assert counts.gang_counts_of_pod(POD).placed == 0
 
 
 def test_representative_pod_of_several_gangs_has_no_count():
-    assert alone().find_count(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+    assert alone().find_gang_counts_of_pod(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
 
 
 def test_session_tables_are_freed_without_the_garbage_collector():

@@ -17,7 +17,7 @@ BOTH = (topology("zone", "rack"), topology("zone", name="other"))
 
 
 def levels(*parts):
-    return inside(cluster(NODES, *parts, topologies=BOTH)).context.levels
+    return inside(cluster(NODES, *parts, topologies=BOTH)).inputs.levels
 
 
 def test_domains_are_numbered_by_first_occurrence_and_a_missing_label_has_none():
@@ -67,6 +67,6 @@ def test_a_level_may_be_named_by_its_node_label():
     named = TopologyLevel(name="row", node_label="rack")
     above = TopologyLevel(name="rack", node_label="zone")
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
-    found = inside(cluster(NODES, topologies=(one,))).context.levels
+    found = inside(cluster(NODES, topologies=(one,))).inputs.levels
     gang = group("g", topology={"required": "zone", "preferred": "rack"})
     assert found.levels_of_gang(gang) == RequestedLevels(required=0, preferred=0)

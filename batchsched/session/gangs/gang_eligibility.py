@@ -1,4 +1,4 @@
-"""Admission: checks of a gang that need no nodes.
+"""Gang eligibility: checks of a gang that need no nodes and no limits of queues.
 
 A gang is refused for references to objects that do not exist, for a queue that does not select its namespace, for
 scheduling gates, for too few pods, for a pod above a limit, for a field that is not supported, and for pods of several
@@ -27,7 +27,7 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Admission:
+class GangEligibility:
     """Checks that need no nodes: the gang's queue and topology levels exist, and enough of its pods are not gated.
 
     Limits of queues are checked later, by `QueueLimits`.
@@ -43,16 +43,16 @@ class Admission:
     mark: object = field(default_factory=object)
 
     @classmethod
-    def from_tables(cls, tables: SessionTables) -> "Admission":
-        """Create an admission check from the session's tables.
+    def from_tables(cls, tables: SessionTables) -> "GangEligibility":
+        """Create the check of gangs from the session's tables.
 
         It is outdated if nodes change: domains refer to node indexes.
         """
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
-    def admit_gang(self, members: PodGroupState) -> PendingGang | Refusal:
+    def check_gang(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return a gang without gated pods and with its pods in queue order, or the refusal of the gang."""
-        cached = members.cache.admission
+        cached = members.cache.gang_eligibility
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
             return cached[2]
         gang = self.tables.pending_gang(members)
@@ -60,7 +60,7 @@ class Admission:
             answer = self._references(members) or self._queued(gang)
         except PluginError as error:
             return Refusal(pod_group=members.key, reason="PluginFailed", message=str(error))
-        members.cache.admission = (self.mark, gang, answer)
+        members.cache.gang_eligibility = (self.mark, gang, answer)
         return answer
 
     def _references(self, members: PodGroupState) -> Refusal | None:
@@ -135,7 +135,7 @@ class Admission:
                 parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.is_single_pod and not gang.parts:  # the pod is being deleted
             return gang
-        count = self.tables.counts.count_for_pod(next(iter(gang.members.pending.values())))
+        count = self.tables.counts.gang_counts_of_pod(next(iter(gang.members.pending.values())))
         if not count.has_enough_pods:
             return refuse_incomplete(self.tables, gang.members)
         # Gated surplus does not hold up a gang that reaches its minimum without it.

@@ -6,7 +6,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import PodSchedulingGate
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.gangs.admission import Admission
+from batchsched.session.gangs.gang_eligibility import GangEligibility
 from tests.session.clusters import leaving, on
 from tests.session.scenario import alone, cluster, gang, group, nodes, placed, pod, priority_class, reasons
 from tests.session.scenario import schedule as decided
@@ -31,15 +31,15 @@ def test_refusal_of_a_reference_to_a_set_aside_object_says_so():
     assert "exists (it was set aside); correct it, or " in found["team/queued"].message
 
 
-def test_admission_caches_the_answer_for_a_gang_and_a_new_admission_does_not_reuse_it():
+def test_eligibility_caches_the_answer_for_a_gang_and_a_new_object_does_not_reuse_it():
     snapshot = cluster(nodes(1, gpu=4), Snapshot(pods=(pod("a", group="ghost", gpu=1),)))
     scene = inside(snapshot)
-    tables, levels = scene.sessions.tables, scene.context.levels
+    tables, levels = scene.sessions.tables, scene.inputs.levels
     lost = tables.gangs["team/ghost"]
-    first = Admission(tables, levels)
-    answers = [first.admit_gang(lost), first.admit_gang(lost)]
+    first = GangEligibility(tables, levels)
+    answers = [first.check_gang(lost), first.check_gang(lost)]
     tables.set_aside_names = frozenset({"PodGroup team/ghost"})
-    answers.append(Admission(tables, levels).admit_gang(lost))
+    answers.append(GangEligibility(tables, levels).check_gang(lost))
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 
