@@ -27,6 +27,7 @@ _SIMILAR: Final = 0.6
 _MAX_KNOWN_SPECS: Final = 65536
 _METADATA: Final = "V1ObjectMeta"
 _POD_TEMPLATE: Final = "V1PodTemplateSpec"
+_POD_SPEC: Final = "V1PodSpec"
 _JOB_TEMPLATE: Final = "V1JobTemplateSpec"
 _LIST, _MAPPING = "[]", "{}"
 _UNDECLARED: Final = ""
@@ -153,7 +154,7 @@ def field_table() -> FieldTable:
     return msgspec.json.decode(content, type=FieldTable)
 
 
-def _type_of_kind(api_version: str, kind: str) -> str | None:
+def _type_of_kind(api_version: object, kind: object) -> str | None:
     """Return the type of a kind of Kubernetes, or None for a custom resource."""
     return field_table().kinds.get(f"{api_version}/{kind}")
 
@@ -214,14 +215,15 @@ def _unknown_fields(manifest: Mapping[str, Any], type_name: str | None) -> Itera
 
     Args:
       manifest: the object.
-      type_name: the type of its kind. None for a custom resource: its metadata and the templates in it are checked.
+      type_name: the type of its kind. None for a custom resource: its metadata and its parts that Kubernetes defines
+        are checked.
     """
     if type_name is not None:
         parts: Iterable[tuple[Path, str, Any]] = [((), type_name, manifest)]
     else:
         parts = [
             (("metadata",), _METADATA, manifest.get("metadata")),
-            *_templates(manifest.get("spec"), ("spec",)),
+            *_parts_of_kubernetes(manifest.get("spec"), ("spec",)),
         ]
     for place, part_type, part in parts:
         for path, level_type in _walk(part, part_type, ()):
@@ -253,32 +255,40 @@ def _items(value: object, declared: str) -> Iterator[tuple[Path, object]]:
         yield (), value
 
 
-def _templates(value: object, path: Path) -> Iterator[tuple[Path, str, Any]]:
+def _parts_of_kubernetes(value: object, path: Path) -> Iterator[tuple[Path, str, Any]]:
     """Yield the objects and templates of Kubernetes in a part of a custom resource, each with its path and type."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _templates(item, (*path, index))
+            yield from _parts_of_kubernetes(item, (*path, index))
     elif isinstance(value, dict):
-        type_name = _template_type(value, is_template=path[-1] == "template")
+        is_template = str(path[-1]).lower().endswith("template")
+        type_name = _type_of_part(value, is_template=is_template)
         if type_name is not None:
             yield path, type_name, value
+        elif _is_like_pod_template(value) and "kind" not in value:
+            # Such as an override of a TrainJob, which has metadata and spec of pods beside fields of its own.
+            yield (*path, "metadata"), _METADATA, value.get("metadata")
+            yield (*path, "spec"), _POD_SPEC, value["spec"]
         else:
             for name, part in value.items():
-                yield from _templates(part, (*path, name))
+                yield from _parts_of_kubernetes(part, (*path, name))
 
 
-def _template_type(value: Mapping[str, Any], *, is_template: bool) -> str | None:
-    """Return the type of a mapping that looks like an object, a pod template or a Job template; otherwise None."""
+def _type_of_part(value: Mapping[str, Any], *, is_template: bool) -> str | None:
+    """Return the type of a mapping in a custom resource if Kubernetes defines all its fields; otherwise None."""
     if "kind" in value:
-        return field_table().kinds.get(f"{value.get('apiVersion')}/{value['kind']}")
-    if _is_pod_template(value):
+        is_object = "metadata" in value or "spec" in value  # other mappings with a kind are references
+        return _type_of_kind(value.get("apiVersion"), value["kind"]) if is_object else None
+    if not is_template:
+        return None
+    if _is_like_pod_template(value):
         return _POD_TEMPLATE
     spec = value.get("spec")
-    job_pods = spec.get("template") if isinstance(spec, dict) and is_template else None
-    return _JOB_TEMPLATE if isinstance(job_pods, dict) and _is_pod_template(job_pods) else None
+    job_pods = spec.get("template") if isinstance(spec, dict) else None
+    return _JOB_TEMPLATE if isinstance(job_pods, dict) and _is_like_pod_template(job_pods) else None
 
 
-def _is_pod_template(value: Mapping[str, Any]) -> bool:
+def _is_like_pod_template(value: Mapping[str, Any]) -> bool:
     spec = value.get("spec")
     return isinstance(spec, dict) and isinstance(spec.get("containers"), list)
 

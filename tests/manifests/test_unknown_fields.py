@@ -10,7 +10,15 @@ from batchsched.manifests.reader import read_manifests
 from batchsched.manifests.unknown_fields import UnknownFieldCheck, field_table
 from tests.manifests.test_reader import listed, node, pod
 
-OWNERS = {("batch", "Job"), ("jobset.x-k8s.io", "JobSet"), ("kubeflow.org", "PyTorchJob")}
+OWNERS = {
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("batch", "Job"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("kubeflow.org", "PyTorchJob"),
+    ("trainer.kubeflow.org", "TrainJob"),
+    ("workload.codeflare.dev", "AppWrapper"),
+}
 
 
 def warnings_of(tmp_path, *objects):
@@ -115,6 +123,65 @@ def test_an_unknown_field_without_a_similar_one_has_no_suggestion(tmp_path):
 )
 def test_metadata_and_templates_of_custom_resources_are_checked(tmp_path, manifest, expected):
     assert warnings_of(tmp_path, owner(manifest)) == expected
+
+
+@pytest.mark.parametrize(
+    "manifest, expected",
+    [
+        pytest.param(
+            """
+            apiVersion: kubeflow.org/v1
+            kind: PyTorchJob
+            metadata: {name: pt, namespace: ml}
+            spec:
+              elasticPolicy:
+                metrics:
+                - type: Object
+                  object: {describedObject: {apiVersion: v1, kind: Node, name: n0}, target: {value: 2k}}
+              pytorchReplicaSpecs:
+                Worker: {template: {spec: {containers: [{name: main}]}}}
+            """,
+            [],
+            id="a reference to an object is no object",
+        ),
+        pytest.param(
+            """
+            apiVersion: workload.codeflare.dev/v1beta2
+            kind: AppWrapper
+            metadata: {name: wrapped, namespace: ml}
+            spec:
+              components:
+              - template:
+                  apiVersion: batch/v1
+                  kind: Job
+                  spec: {paralelism: 2, template: {spec: {containers: [{name: main}]}}}
+            """,
+            ["AppWrapper ml/wrapped: spec.components[0].template.spec.paralelism"],
+            id="an object in a custom resource is checked",
+        ),
+        pytest.param(
+            """
+            apiVersion: trainer.kubeflow.org/v1alpha1
+            kind: TrainJob
+            metadata: {name: train, namespace: ml}
+            spec:
+              podTemplateOverrides:
+              - targetJobs: [{name: node}]
+                metadata: {lables: {a: b}}
+                spec: {nodeSelectors: {a: b}, containers: [{name: node, environ: []}]}
+            """,
+            [
+                "TrainJob ml/train: spec.podTemplateOverrides[0].metadata.lables",
+                "TrainJob ml/train: spec.podTemplateOverrides[0].spec.nodeSelectors",
+                "TrainJob ml/train: spec.podTemplateOverrides[0].spec.containers[0].environ",
+            ],
+            id="a part like a pod template may have other fields beside metadata and spec",
+        ),
+    ],
+)
+def test_only_parts_of_custom_resources_that_kubernetes_defines_are_checked(tmp_path, manifest, expected):
+    found = warnings_of(tmp_path, owner(manifest))
+    assert [warning.partition(": unknown field")[0] for warning in found] == expected
 
 
 def test_known_fields_cause_no_warning_whether_they_are_read_or_not(tmp_path):
