@@ -25,6 +25,7 @@ _CLOSE: Final = 0.8
 _SIMILAR: Final = 0.6
 """The ratio of difflib from which a field of the same level is suggested if no other level has the unknown name."""
 _MAX_KNOWN_SPECS: Final = 65536
+"""The largest number of specs that a check remembers as free of unknown fields."""
 _METADATA: Final = "V1ObjectMeta"
 _POD_TEMPLATE: Final = "V1PodTemplateSpec"
 _POD_SPEC: Final = "V1PodSpec"
@@ -75,7 +76,7 @@ class UnknownFieldCheck:
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str, str], _Places] = {}
-        # Hashes instead of the JSON, which is long. Pods of one template have the same spec.
+        # Hashes of kinds with specs, instead of the JSON, which is long. Pods of one template have the same spec.
         self._known_specs: set[int] = set()
 
     def check(self, document: Document, *, namespaced: bool) -> None:
@@ -94,7 +95,7 @@ class UnknownFieldCheck:
                 if b'"containers"' not in bytes(document.raw):
                     return
             else:
-                digest = hash(bytes(envelope.spec))
+                digest = hash((envelope.api_version, envelope.kind, bytes(envelope.spec)))
                 if digest not in self._known_specs:
                     decoders.decode_spec(envelope.spec)
                     self._add_known_spec(digest)

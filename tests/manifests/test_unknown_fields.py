@@ -184,6 +184,15 @@ def test_only_parts_of_custom_resources_that_kubernetes_defines_are_checked(tmp_
     assert [warning.partition(": unknown field")[0] for warning in found] == expected
 
 
+def test_a_spec_that_another_kind_may_have_is_checked_for_each_kind(tmp_path):
+    spec = {"strategy": {"type": "Recreate"}, "selector": {}, "template": job()["spec"]["template"]}
+    objects = [
+        {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a", "namespace": "ml"}, "spec": spec}
+        for kind in ("Deployment", "ReplicaSet")
+    ]
+    assert warnings_of(tmp_path, *objects) == ["ReplicaSet ml/a: spec.strategy: unknown field has no effect"]
+
+
 def test_known_fields_cause_no_warning_whether_they_are_read_or_not(tmp_path):
     containers = [
         {"name": "main", "image": "x", "env": [{"name": "A", "value": None}], "livenessProbe": None}
