@@ -74,12 +74,12 @@ class Session:
 
     @classmethod
     def for_simulation(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
-        """Return a session for simulations: it omits refusals."""
+        """Create a session for simulations, which computes no refusals."""
         return cls(snapshot, profile, past=past, brief=True)
 
     @classmethod
     def without_claims(cls, snapshot: Snapshot, profile: Profile) -> Self:
-        """Return a session for forecasts, which omits refusals and does not place pods with ResourceClaims."""
+        """Create a session for forecasts, which computes no refusals and does not place pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
         return cls(snapshot, profile, pipeline, brief=True)
@@ -130,7 +130,7 @@ class Session:
         self.tables.refused_evictions = frozenset(pods)
 
     def spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
-        """Return numbers for the specs of the given pods; specs that are equal to every plugin have one number."""
+        """Return the numbers of the given pods' specs; specs that no plugin can distinguish have the same number."""
         return {self.tables.specs.signature_of(pod) for pod in pods}
 
     def decide(
@@ -178,7 +178,7 @@ class Session:
         return decision
 
     def list_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
-        """Return the refusals of another session over the same tables, also if this object omits refusals."""
+        """Decide one more session over the same tables, and return only its refusals."""
         brief, self._brief = self._brief, False
         try:
             return self.decide(now, seed).refusals

@@ -73,7 +73,7 @@ class SubgroupTreeNode:
 
     @cached_property
     def least_pods(self) -> int:
-        """The smallest number of further pods with which the gang or subgroup runs; too large if it cannot run."""
+        """The smallest number of further pods with which the gang or subgroup runs; above `pods` if it cannot run."""
         below = sorted(child.least_pods for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own

@@ -43,7 +43,7 @@ def json_pointer_tokens(path: str) -> list[str]:
 
 
 def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
-    """Return the Snapshot after changes of its objects and the addition of nodes.
+    """Return a Snapshot with changes of an explanation made: fields of objects are set, and copies of nodes added.
 
     Args:
       snapshot: the Snapshot.

@@ -134,7 +134,7 @@ class _Examination:
 
 
 class RefusalVerifier:
-    """Finds what would help the refused gangs of a session: it decides the session again on changed inputs.
+    """Finds changes that would help the refused gangs of a session, by deciding the session again after each change.
 
     Args:
       decided: the session.
@@ -236,7 +236,7 @@ class RefusalVerifier:
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
     def can_continue(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
-        """Return whether the explanation of a refusal is incomplete and the budget allows to decide once again."""
+        """Return whether `explain_refusal` can add to an explanation: it is incomplete, and enough budget remains."""
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
             return False

@@ -63,7 +63,7 @@ class GangView:
     def from_snapshot(
         cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = do_not_pause
     ) -> "GangView | None":
-        """Return the `GangView` of a gang in a Snapshot at `now`; None if it has no pending pod."""
+        """Return the `GangView` of a gang in the tables of a Snapshot at `now`; None if the gang has no pending pod."""
         return cls.from_tables(
             build_session_tables(snapshot, profile, now, pause), profile.scheduler_name, key
         )
@@ -154,7 +154,7 @@ class GangView:
 
     @property
     def minimum_requests(self) -> dict[str, int]:
-        """The smallest amount of each resource, except `pods`, with which the gang reaches its minimum."""
+        """The smallest sum of requests, by resource without `pods`, of pods with which the gang reaches its minimum."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)

@@ -38,7 +38,10 @@ class OrderPosition:
 def list_order_positions(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
-    """Return the position in the gang order of each pending gang that is allowed in its queue, by its key."""
+    """Return the position in the gang order of each pending gang, by the gang's `namespace/name`.
+
+    Gangs that may not use their queue are left out.
+    """
     gangs = report_pending_gangs(snapshot, profile, now, pause)
     return {gang.pod_group: OrderPosition(place, gang.share) for place, gang in enumerate(gangs)}
 
@@ -46,7 +49,7 @@ def list_order_positions(
 def find_preceding_gangs(
     refusal: Refusal, decision: Decision, view: GangView, turns: Mapping[str, OrderPosition], selection: str
 ) -> tuple[PrecedingGang, ...]:
-    """Return the gangs that hold resources which a refused gang lacks and that precede it, the largest first.
+    """Return the preceding gangs of a refused gang: they hold resources that it lacks; the largest gang first.
 
     Args:
       refusal: of the gang.

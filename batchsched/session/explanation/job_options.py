@@ -31,7 +31,7 @@ MEBIBYTE: Final = 2**20
 
 
 def gang_change_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
-    """Return options that change the gang: tolerations, node selector, constraints, topology level, size, queue."""
+    """Return changes of a refused gang itself that may admit it, such as other tolerations, levels, sizes or queues."""
     return [
         *_tolerations(view),
         *_selectors(view),
@@ -212,7 +212,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
-    """Return by how much one step of an option lowers each request that is too large, by resource."""
+    """Return the unit in which explanations propose to lower pod requests that no node can serve, by resource."""
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
         return {}
     steps = {}

@@ -16,7 +16,7 @@ MAX_COPIES: Final = 4096
 
 
 def node_change_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
-    """Return options that add nodes like existing ones, the node types that fit most of the gang's pods first.
+    """Return options to add copies of existing nodes, the node types that accept most of a refused gang's pods first.
 
     Args:
       view: the gang after the decision of its session.

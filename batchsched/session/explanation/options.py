@@ -15,7 +15,7 @@ MAX_ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class ChangeOption:
-    """A change of the input that may admit a refused gang, made in steps, such as one more node for each step.
+    """A change of the input that may admit a refused gang, in a choice of sizes, such as 1, 2 or 3 more nodes.
 
     Args:
       changes: returns the changes of a number of steps.
@@ -41,5 +41,5 @@ Choice = dict[ChangeOption, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return the changes of the input for the chosen options, each with its chosen number of steps."""
+    """Return the changes of the input for a choice of options, each with its size as a number of steps."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))

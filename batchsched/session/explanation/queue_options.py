@@ -26,7 +26,7 @@ _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
 class SnapshotRequests:
-    """The sum and the common unit of all pods' requests by resource, shared by the explanations of a session.
+    """The requests of all pods in a Snapshot: for each resource their sum, and the largest unit that divides them all.
 
     Args:
       snapshot: the input of the session.
@@ -52,7 +52,7 @@ class SnapshotRequests:
 
 
 def queue_limit_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
-    """Return options that raise limits of queues, those of the gang's own queue first.
+    """Return options to raise the queue limits that restrict a refused gang, those of its own queue first.
 
     Args:
       view: the gang after the decision of its session, when other gangs have their places.

@@ -15,13 +15,16 @@ NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 
 
 class ChangeVerifier(Protocol):
-    """Tells whether changes of the input admit the gang; `OutOfBudget` ends the search."""
+    """Tells whether the session would place a refused gang after changes of its input, such as an added node.
+
+    `OutOfBudget` ends the search.
+    """
 
     def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed, if the names of new nodes come after those of all others."""
+        """Return whether the gang is placed after the changes; names of added nodes sort after all other node names."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed if the names of new nodes come after, and before, those of all others."""
+        """Return whether the gang is placed after the changes, whether names of added nodes sort first or last."""
 
 
 @dataclass(slots=True)
@@ -42,7 +45,7 @@ class ChangeSearch:
     regardless_of_new_node_names: bool = False
 
     def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
-        """Try options of the job, of queues and of nodes, in this order: first one alone, then several together."""
+        """Search the smallest set of options: first each option alone, of the job, queues and nodes, then several."""
         # The names of new nodes rarely matter, so that only a result is examined with other names.
         try:
             while True:

@@ -27,7 +27,7 @@ MAX_NAMED = 3
 
 
 def format_names(names: Sequence[str], *, complete: bool = True) -> str:
-    """Return the first names of a list as text, and the number of further names if the list is complete."""
+    """Return a list of names as text, such as `a, b, c and 4 more`; `and others` if the list is not complete."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
         shown.append(f"{len(names) - MAX_NAMED} more" if complete else "others")

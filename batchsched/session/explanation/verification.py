@@ -79,7 +79,7 @@ class DecidedInput:
 
     @cached_property
     def estimated_work(self) -> float:
-        """The estimated work of the decision without that of CP-SAT, in units of about a microsecond."""
+        """The estimated computing work of the decision in microseconds, without the work of CP-SAT."""
         return estimate_decision_work(self.snapshot)
 
 
@@ -116,12 +116,12 @@ def decide_assignments(
 
 
 def estimate_cluster_work(snapshot: Snapshot) -> float:
-    """Estimate the part of a decision's computing work that depends on the number of nodes and queues."""
+    """Estimate the computing work of a decision in microseconds, as far as it depends only on nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
 def estimate_decision_work(snapshot: Snapshot) -> float:
-    """Estimate the computing work of a decision over a Snapshot, without that of CP-SAT."""
+    """Estimate the computing work of a decision over a Snapshot in microseconds, without the work of CP-SAT."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
@@ -146,7 +146,7 @@ def session_budget(snapshot: Snapshot) -> ExplanationBudget:
 
 
 def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> float:
-    """Return the computing work for each refused gang in the first pass over all refusals of a session."""
+    """Return the computing work that each refusal may use in the first pass over all refusals of a session."""
     return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.estimated_work)
 
 
@@ -155,7 +155,7 @@ class OutOfBudget(Exception):
 
 
 def require_budget(budget: ExplanationBudget, units: float) -> None:
-    """Raise `OutOfBudget` unless the budget for explanations allows a further amount of computing work.
+    """Check that the budget for explanations still allows an amount of computing work.
 
     Raises:
       OutOfBudget: less remains.
@@ -197,7 +197,7 @@ class PlacementVerifier:
         """Whether the gang can start on the emptied cluster with unused queues."""
 
     def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the session places the gang on the changed input, in competition with all other gangs.
+        """Return whether the session places the gang after changes of its input, in competition with all other gangs.
 
         The names of added nodes come after those of the other nodes.
 
@@ -207,7 +207,7 @@ class PlacementVerifier:
         return self._is_placed(changes, LAST_NAME_PREFIX)
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed with names of the added nodes that sort before, and after, all others.
+        """Return whether the gang is placed after changes, whether names of added nodes sort first or last.
 
         The name of a node decides between places of equal value, and the names of nodes that a user adds are unknown.
 

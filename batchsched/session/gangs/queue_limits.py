@@ -95,7 +95,7 @@ class QueueLimits:
         )
 
     def after_evictions(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the queue limits, raised by what evicted pods of one user in one queue used.
+        """Return the queue limits, raised by the requests of evicted pods of one user in one queue.
 
         That frees `freed` [R] and ends `gangs` gangs.
         """

@@ -202,7 +202,7 @@ class JointPlacer:
 def add_rescued_gang(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Add a gang to the outcome of a round that was placed pod by pod after plugins rejected its placement."""
+    """Add a gang to the outcome of a round: it was placed pod by pod after plugins had rejected its placement."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement

@@ -48,7 +48,7 @@ class EvictionConstraints:
     def tighten(
         self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
     ) -> None:
-        """Tighten the limits on evictions, so that the solver does not choose a set of victims again that is not fair.
+        """Tighten the limits on evictions, so that the solver does not choose an unfair set of victims again.
 
         Args:
           eligibility: measures how far queues are above their entitlement.

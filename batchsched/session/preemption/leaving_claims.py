@@ -32,7 +32,7 @@ class DeletedPodsWithClaims:
         self._uids: list[str] = []
 
     def withdraw(self) -> None:
-        """Count the devices of ResourceClaims as free if only missing pods have reserved the claims."""
+        """Count devices as free if their ResourceClaims are reserved only for pods that no longer exist."""
         tables = self._tables
         consumers = tables.node_table.device_ledger.consumer_pods()
         if not consumers:

@@ -76,7 +76,7 @@ class SelectionRun:
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def formulation_input(self) -> FormulationInput:
-        """Return what the solver needs of the session now; placed gangs count against the limits of their queues."""
+        """Return the values for the next solver problem; gangs placed so far count against their queues' limits."""
         free_quotas = compute_remaining_limits(self.tables, self.profile.scheduler_name)
         formulation_input = FormulationInput(
             self.tables,

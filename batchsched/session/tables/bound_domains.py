@@ -17,7 +17,7 @@ def count_bound_pods_by_domain(
     *,
     terminating: bool = True,
 ) -> Counter[int]:
-    """Count the bound pods of a gang by their domain at a topology level; NONE counts those without a domain.
+    """Count the bound pods of a gang by their domain at a topology level; pods without a domain count under NONE.
 
     Args:
       levels: the levels.

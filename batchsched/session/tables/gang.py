@@ -341,7 +341,7 @@ class GangPart:
     pods: tuple[Pod, ...]
 
     def count_fitting_pods(self, free: IntArray) -> IntArray:
-        """Return how many pods of this group fit into each of n free amounts [n, R], such as those of n nodes."""
+        """Return for each of n nodes how many pods of this gang part fit, given the free amounts [n, R]."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
         return pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
@@ -411,7 +411,7 @@ class PendingGang:
 
 
 def sum_smallest_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """Return for each resource [R] the sum of the `need` smallest requests among the pods of these groups."""
+    """Return for each resource [R] the sum of the `need` smallest requests among the pods of some gang parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:

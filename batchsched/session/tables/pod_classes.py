@@ -35,7 +35,7 @@ NO_SIGNATURE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PodSpecInfo:
-    """What is computed once for all pods with the same spec, such as their requests.
+    """The values that are computed once for all pods with the same spec, such as their requests.
 
     Args:
       spec: the spec; the reference keeps its id from being used again.
@@ -93,7 +93,7 @@ class PodSpecIndex:
         return info
 
     def signature_of(self, pod: Pod) -> int:
-        """Return a number for a pending pod's spec that is equal for specs equal to every plugin.
+        """Return a number for the spec of a pending pod; specs that no plugin can distinguish have the same number.
 
         If the spec is invalid, return `NO_SIGNATURE`.
         """
@@ -142,7 +142,7 @@ class PodSpecIndex:
         return pod_requests(pod, self._pipeline.release.resized_request_rule)
 
     def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
-        """Return the milli-CPU and bytes that scores assume for a pod, including in-place resizes."""
+        """Return a pod's requests for scoring (milli-CPU, and bytes of memory), including in-place resizes."""
         if not may_be_resized(pod):
             return self.spec_info_of(pod).nonzero
         return nonzero_requests(pod, self._pipeline.release.resized_request_rule)
@@ -326,7 +326,7 @@ class PodClassTable:
         return pod_class
 
     def forget_represented_classes(self, pods_and_claims: Iterable[str]) -> None:
-        """Forget the classes that one of some pods, or a pod with one of some claims, represents.
+        """Forget the pod classes with an example pod that is one of the given pods or uses one of the given claims.
 
         The pod may be gone, or its claim may have changed, so that it differs from the other pods of the class.
 
@@ -340,7 +340,7 @@ class PodClassTable:
                     self._forgotten_classes.append(pod_class)
 
     def take_forgotten_classes(self) -> Sequence[PodClass]:
-        """Return the classes that were forgotten since the last call."""
+        """Return the pod classes that were forgotten since the last call of this method."""
         forgotten, self._forgotten_classes = self._forgotten_classes, []
         return forgotten
 

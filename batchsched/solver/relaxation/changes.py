@@ -109,9 +109,9 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Return a change with each amount (nodes, pods, resources) replaced by `resized(amount)`; None if all become 0.
+    """Return a change with another value for each amount of nodes, pods and resources; None if all become 0.
 
-    A change of level has no amount, so the result is None.
+    The function `resized` returns the new value of an amount. A change of level has no amount, so the result is None.
     """
     match change:
         case LevelChange():

@@ -107,7 +107,7 @@ def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsolatedGang:
-    """The problem of one gang without all others, with the original indexes of its pod classes and subgroups.
+    """The solver problem of one gang alone, with the indexes of its pod classes and subgroups in the whole problem.
 
     In its own problem, the gang has number 0.
 
@@ -143,7 +143,7 @@ class IsolatedGang:
 
 
 class GangProblems:
-    """Creates for single gangs the problem that contains no other gang."""
+    """Creates the solver problem of one gang alone from the problem of all gangs."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem

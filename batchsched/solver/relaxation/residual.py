@@ -45,7 +45,7 @@ _BUDGET: Final = Budget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """The number of pods of a gang's minimum that fit in each topology domain.
+    """The numbers of pods of a gang's minimum that fit in each of D topology domains, for each of its C pod classes.
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -59,7 +59,7 @@ class FitCounts:
 
     @property
     def shortfall(self) -> IntArray:
-        """The number of pods [D, C] of the gang's minimum that do not fit in each topology domain, by pod class."""
+        """The number of pods [D, C] of the gang's minimum that do not fit, for each topology domain and pod class."""
         return self.minimum_by_class - self.placed
 
     @property
@@ -245,7 +245,7 @@ class ResidualProblem:
         return usable
 
     def with_changes(self, parts: Sequence[Relaxation]) -> "ResidualProblem":
-        """Return the residual problem after changes such as added nodes; without any change, return this object."""
+        """Return the residual problem after changes such as added nodes; with an empty list, return this object."""
         if not parts:
             return self
         return ResidualProblem(apply_change(self.problem, CombinedChange(tuple(parts))), self._budget)
@@ -300,7 +300,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether counts of fitting pods show if the gang fits: no plugin constraint and no subgroup level applies."""
+        """Whether it is enough to count fitting pods: no plugin constraint and no level of a subgroup applies."""
         return (
             not self.problem.rows
             and not find_gangs_with_trees(self.problem)[0]
@@ -418,7 +418,7 @@ class ResidualProblem:
         return is_best
 
     def node_size_shortage(self) -> IntArray:
-        """Return by how much [R] a pod of the gang exceeds the best-fitting node that passes its filters."""
+        """Return the amounts [R] by which a pod of the gang exceeds the best of the nodes that pass its filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.nodes_passing_filters()):

@@ -82,7 +82,7 @@ class ChangeFamily:
 
 
 class AdmissionVerifier:
-    """Tests whether a refused gang would be admitted after a change, such as a higher queue limit or one more node.
+    """Tests whether a refused gang would fit after a change of the problem, such as a higher queue limit or more nodes.
 
     It caches the answers and limits the number of tests.
     """

@@ -109,7 +109,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] the least possible eviction cost for one more pod of a pod class to fit.
+    """Return for each of S nodes a lower bound of the eviction cost with which one more pod of a pod class fits.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -147,7 +147,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
 
 
 def cost_with_required_units(search_input: VictimSearchInput) -> IntArray:
-    """Return the eviction cost of each gang or elastic pod [U] and of those evicted with it."""
+    """Return the eviction cost of each eviction unit [U], including the units that must be evicted with it."""
     problem = search_input.problem
     total = problem.cost.copy()
     np.add.at(total, problem.bond_unit, problem.cost[problem.bond_with])
