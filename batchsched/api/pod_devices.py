@@ -21,7 +21,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True, slots=True)
 class CreatedClaim:
-    """The claim for the extended resources of a pod that DeviceClasses serve.
+    """The ResourceClaim that batchsched creates for those extended resources of a pod that DeviceClasses serve.
 
     Args:
       key: the key under which the session reserves its devices.
@@ -53,7 +53,7 @@ class PodDevices:
 
 @dataclass(frozen=True, slots=True)
 class ReservedPodDevices:
-    """The devices of one pod that was placed by an earlier session.
+    """The devices that are reserved for one pod, which an earlier session placed.
 
     Args:
       pod: the `namespace/name` of the pod.

@@ -45,7 +45,7 @@ class PacedWorker:
         self._task = asyncio.create_task(self.run(), name=self._name)
 
     def stop(self) -> None:
-        """Stop the task. A thread that runs ends at its next check of `is_stopped`."""
+        """Stop the task that repeats the work. A thread that runs ends at its next check of `is_stopped`."""
         self.is_stopped = True
         if self._task is not None:
             self._task.cancel()

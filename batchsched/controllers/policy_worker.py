@@ -81,7 +81,7 @@ class PolicyWorker:
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop the task. A forecast that runs ends after its next simulated second."""
+        """Stop the task that runs forecasts. A forecast that runs ends after its next simulated second."""
         self._worker.stop()
 
     async def run_once(self) -> None:

@@ -70,7 +70,7 @@ class RefusalRecord:
         return UNSCHEDULABLE if helped else self.refusal.reason
 
     def may_be_published(self, now: float) -> bool:
-        """Return whether the newest refusal of the gang may replace the published one already."""
+        """Return whether the newest refusal of the gang may be published now, in place of the one published before."""
         if self.latest is None or self.latest == self.refusal:
             return False
         if self.refusal is None:

@@ -48,7 +48,7 @@ def scheduled_condition_type(group: TreeGroup) -> str:
 
 
 def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup its minimum of such groups.
+    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup enough groups that have theirs.
 
     Args:
       group: the group.
@@ -116,7 +116,7 @@ def changed_conditions(
     written: Callable[[str], Conditions | None],
     now: float,
 ) -> Iterator[GroupCondition]:
-    """Yield the conditions to write to the PodGroups and CompositePodGroups of a gang, where they changed.
+    """Yield the changed conditions that are to be written to the PodGroups and CompositePodGroups of a gang.
 
     Args:
       cache: the state of the cluster.

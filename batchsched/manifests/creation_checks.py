@@ -93,7 +93,7 @@ def check_created_pod_spec(spec: PodSpec) -> None:
 
 
 def check_created_node_taints(node: Node) -> None:
-    """Check the keys and values of the taints of a node.
+    """Check the keys and values of a node's taints, as the API server checks them when the node is created.
 
     Raises:
       InvalidInput: the API server would reject a taint.
@@ -104,7 +104,7 @@ def check_created_node_taints(node: Node) -> None:
 
 
 def check_created_priority_class(priority_class: PriorityClass) -> None:
-    """Check that the value of a PriorityClass is not reserved for PriorityClasses of the system.
+    """Check that the value of a new PriorityClass is not reserved for the PriorityClasses of Kubernetes itself.
 
     Raises:
       InvalidInput: the value is reserved for the classes of the system.

@@ -35,7 +35,7 @@ _READ_ANNOTATION_DOMAINS: Final = (
 
 
 def strip_object(manifest: Mapping[str, Any], kind: ObjectKind) -> dict[str, Any]:
-    """Return an object with its apiVersion, its kind, and the fields that decisions read of objects of this kind."""
+    """Return an object reduced to its apiVersion, its kind, and the fields on which decisions depend."""
     if issubclass(kind.type, BaseModel):  # the API server knows all fields of these kinds, and none is free
         kept = {name: value for name, value in manifest.items() if name in ("spec", "status")}
         kept["metadata"] = strip_value(manifest.get("metadata"), ObjectMeta)

@@ -51,7 +51,7 @@ class FieldTable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class UnknownField:
-    """A field that the type of its level does not have.
+    """A field in a file that Kubernetes does not have at this place in the object, with a similar field as a hint.
 
     Args:
       path: the names and indexes that lead to the field.
@@ -105,7 +105,7 @@ class UnknownFieldCheck:
         self._search(document, namespaced=namespaced)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a sentence for each unknown field of a kind in a file."""
+        """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning."""
         for (file, _, path), places in self._places.items():
             more = f" and {places.count - 1} more" if places.count > 1 else ""
             hint = f"; {places.hint}" if places.hint else ""
@@ -132,7 +132,7 @@ class UnknownFieldCheck:
 def unknown_field_warnings(
     documents: Iterable[Found], owner_kinds: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield the warnings of an `UnknownFieldCheck` of all documents of files.
+    """Check all objects in files for unknown fields, and yield the warnings.
 
     Args:
       documents: the objects; those of other kinds than batchsched reads are passed over.
@@ -150,7 +150,7 @@ def unknown_field_warnings(
 
 @cache
 def field_table() -> FieldTable:
-    """Return the fields of Kubernetes objects."""
+    """Return the table of all fields of Kubernetes objects, from a generated file of this package."""
     content = files(__package__).joinpath("known_fields.json").read_bytes()
     return msgspec.json.decode(content, type=FieldTable)
 

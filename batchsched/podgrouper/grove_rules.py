@@ -37,7 +37,9 @@ OPERATOR: Final = "grove-operator"
 
 
 def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a PodCliqueSet form gangs. The gangs of each scaling group have a `GangVariant`.
+    """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
+
+    The gangs of each scaling group have a `GangVariant`.
 
     The result is None if the PodCliqueSet has no cliques.
     """

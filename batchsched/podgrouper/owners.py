@@ -102,7 +102,7 @@ class Owner:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the owner is invalid or has no effect, as sentences."""
+        """Sentences about labels, annotations and fields of the owner that are invalid or have no effect."""
         problem = self.grouping.problem if self.grouping is not None else self.needs.problem
         return (*([problem] if problem else ()), *self.needs.warnings)
 
@@ -160,7 +160,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, name: str) -> O
 
 
 def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
-    """Yield a sentence for each key without effect on an owner and in its pod template.
+    """Yield a sentence for each label or annotation without effect, on an owner of pods and in its pod template.
 
     For owners without pods: the keys in a pod template are otherwise found on the pods.
 
@@ -309,7 +309,7 @@ class Owners:
         self._inherited: dict[str, tuple[Owner, Mapping[str, Any], PodGroupTemplate | None]] = {}
 
     def template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
-        """Return the template of an owner's PodGroups, with fields that it inherits from the owners above it."""
+        """Return the template of the PodGroups of an owner of pods, with fields inherited from owners above it."""
         if not inherited:
             return owner.grouping
         # All pods of an owner ask for the same template.

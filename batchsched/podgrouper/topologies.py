@@ -19,7 +19,9 @@ _HYPER_NODES: Final = 1 + len(EXTERNAL_TOPOLOGY_KINDS)
 
 
 class TopologyIndex:
-    """All Topologies by their origin, and the HyperNodes. The cluster state receives those that count.
+    """All Topologies by origin (batchsched, Kueue or KAI-Scheduler), and all HyperNodes of Volcano.
+
+    If several origins have a Topology of one name, the cluster state receives that of the first origin.
 
     Args:
       cache: receives the Topologies and the nodes.
@@ -73,7 +75,7 @@ class TopologyIndex:
             self._cache.remove(previous.model_copy(update={"metadata": without_uid}))
 
     def with_tier_labels(self, node: Node) -> Node:
-        """Return a node with the labels of its HyperNodes."""
+        """Return a node with a label for each HyperNode that contains it."""
         return self._tree.with_tier_labels(node) if self._hyper_nodes else node
 
     def change_hyper_nodes(

@@ -34,7 +34,7 @@ class PodStore(Protocol):
 
 
 class TreePodStore:
-    """Adds the labels of their gang to pods of PodGroups below a CompositePodGroup, and passes all pods on.
+    """Adds gang labels to pods with a PodGroup below a CompositePodGroup, and passes all pods to the next store.
 
     Args:
       trees: the groups of all trees.

@@ -25,7 +25,7 @@ class PendingResult(Protocol[R_co]):
         ...
 
     def wait(self, seconds: float) -> R_co | None:
-        """Wait for the result; None if the process was lost, or if there is no result after that time.
+        """Wait for the result, at most some seconds; None if there is no result by then, or if the process was lost.
 
         Raises:
           BatchschedError: the function raised it.
@@ -34,12 +34,12 @@ class PendingResult(Protocol[R_co]):
 
 
 class SharedInput(Protocol):
-    """An input of many functions, such as the problem of a session. Each process receives it once."""
+    """An input that many submitted functions share, such as the problem of a session. Each process receives it once."""
 
     def submit(self, function: Callable[[S, A], R], argument: A, /) -> PendingResult[R]:
-        """Submit a function of the shared input and of one argument. Functions start in the order of submission.
+        """Submit a function for computation in another process, with the shared input and one further argument.
 
-        The function, its argument and its result must be picklable.
+        Functions start in the order of submission. The function, its argument and its result must be picklable.
         """
         ...
 
@@ -49,7 +49,7 @@ class SolverWorkers(Protocol):
 
     @property
     def count(self) -> int:
-        """The number of processes, with the process of the session."""
+        """The number of processes, including the process of the session itself."""
         ...
 
     def share_input(self, value: object) -> SharedInput:

@@ -66,7 +66,7 @@ _solver_processes: dict[int, "SolverProcesses"] = {}
 
 
 def shared_solver_processes(workers: int) -> SolverWorkers | None:
-    """Return the processes for the solver of all profiles with this number of `solver.workers`; None for one.
+    """Return the solver processes that all profiles with this value of `solver.workers` share; None for the value 1.
 
     They stay alive from session to session.
     """
@@ -80,7 +80,7 @@ def shared_solver_processes(workers: int) -> SolverWorkers | None:
 
 
 def close_unused_solver_processes(profiles: Iterable[Profile]) -> None:
-    """End the processes that none of some profiles uses, without waiting for the end of their present functions."""
+    """End the solver processes that none of the given profiles uses, without waiting until they are idle."""
     for workers in _solver_processes.keys() - {profile.solver.workers for profile in profiles}:
         Thread(target=_solver_processes.pop(workers).close, daemon=True).start()
 

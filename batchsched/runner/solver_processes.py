@@ -63,7 +63,7 @@ class SolverProcesses(SolverWorkers):
     def submit(
         self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A
     ) -> PendingResult[R]:
-        """Submit a function of a pickled shared input with a number, and of one argument."""
+        """Submit a function for computation in a process, with a shared input (pickled) and one further argument."""
         used: list[_Process] = []
 
         def call() -> R:
@@ -90,7 +90,7 @@ class SolverProcesses(SolverWorkers):
             self._idle.put(None)
 
     def close(self) -> None:
-        """End the processes after the functions that have started."""
+        """End the processes as soon as the functions that they are computing have ended."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             process = self._idle.get()
@@ -108,7 +108,7 @@ class _Process:
         """How often in a row the process was lost."""
 
     def call(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> R:
-        """Call a function in the process and return its result; one thread at a time.
+        """Call a function in the process and return its result; only one thread may use this method at a time.
 
         Raises:
           BrokenExecutor: the process was lost.

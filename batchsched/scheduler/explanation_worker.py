@@ -217,7 +217,7 @@ class ExplanationWorker:
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop the task. The explanation that runs ends at the next stage of its decision."""
+        """Stop the task that explains refusals. The explanation that runs ends at the next stage of its decision."""
         self._worker.stop()
 
     async def run_once(self) -> None:

@@ -372,7 +372,7 @@ class ClusterState:
         return uid in self._in_flight or self._assumption_of(key, uid) is not None
 
     def is_bound(self, key: str, uid: str) -> bool:
-        """Return whether the API server shows a pod with this key and uid on a node; any uid counts for "" as uid."""
+        """Return whether the API server shows a node for the pod with this key and uid; "" stands for any uid."""
         pod: Pod | None = self._stores[PODS].get(key)
         return (
             pod is not None
@@ -469,7 +469,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return the custom resources with a changed status since the last call, as Snapshot field and key."""
+        """Return Snapshot field and key of each custom resource with a status that changed since the last call."""
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 

@@ -161,7 +161,7 @@ class Change(msgspec.Struct, frozen=True, eq=False):
 
 
 class ChangeReader:
-    """Collects the changes to the cluster state for one component, one for each object, until the component reads them.
+    """Collects changes of the cluster state until one component reads them; changes of one object are merged into one.
 
     The present object is looked up when the reader reads. Memory is therefore held only by objects that the reader saw
     before, and by at most `max_unread` keys, even if the reader never reads.

@@ -174,7 +174,7 @@ class NodeTable:
         return source
 
     def replace_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
-        """Replace all objects of some kinds, and drop the cached values that state them as their `fields`.
+        """Replace all objects of some kinds, and drop the cached values that were computed from objects of these kinds.
 
         Args:
           objects: the objects by field of Snapshot, sorted by key.

@@ -33,7 +33,7 @@ class BindingCycle:
 
     @classmethod
     def for_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
-        """Return the cycle of pods that a session has placed. Call this method before the next session begins."""
+        """Create the binding cycle of pods that a session has placed. Call it before the next session begins."""
         return cls(table, binder, table.reservations.copy_for_pods(pods))
 
 
