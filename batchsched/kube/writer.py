@@ -255,7 +255,7 @@ VOLUMES: Final = ApiResource("v1", "persistentvolumes", "PersistentVolume", name
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
 _MAX_VOLUME_ATTEMPTS: Final = 3
-"""How often the binding of a PersistentVolume is written that other clients change at the same time."""
+"""Maximum attempts to write the binding of a PersistentVolume that other clients change at the same time."""
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -305,7 +305,7 @@ class ApiBinder:
         """Bind a PersistentVolume to a PersistentVolumeClaim.
 
         Raises:
-          BindFailed: the volume is bound to another claim.
+          BindFailed: the volume is bound to another claim, or its `claimRef` reserves it by name for another claim.
           ApiError: the server refused, or the volume was modified concurrently (409) at every attempt.
         """
         for remaining_attempts in reversed(range(_MAX_VOLUME_ATTEMPTS)):
@@ -325,6 +325,9 @@ class ApiBinder:
             if holder.uid == binding.uid:
                 return
             raise BindFailed(f"volume {binding.volume} is already bound to {holder.namespace}/{holder.name}")
+        # Without a UID, a user reserves the volume for the claim of this name.
+        if holder is not None and (holder.namespace, holder.name) != (binding.namespace, binding.claim):
+            raise BindFailed(f"volume {binding.volume} is reserved for {holder.namespace}/{holder.name}")
         claim = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "uid": binding.uid}
         change = {
             # With the resourceVersion, only one of two concurrent writers succeeds.

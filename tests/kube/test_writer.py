@@ -369,6 +369,24 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
     assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == first.uid
 
 
+@pytest.mark.parametrize("name", ["one", "two"])
+async def test_volume_that_a_user_reserves_by_name_is_bound_to_the_named_claim_only(
+    plane, namespace, volume, name
+):
+    reference = {"namespace": namespace.name, "name": "one"}
+    plane.admin.merge(f"{VOLUMES}/{volume}", {"spec": {"claimRef": reference}})
+    wanted = VolumeBinding(volume, namespace.name, name, claim(namespace, name))
+    async with writing(plane) as writer:
+        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
+        if name == "one":
+            await binder.bind_volume(wanted)
+        else:
+            with pytest.raises(BindFailed, match=f"is reserved for {namespace.name}/one"):
+                await binder.bind_volume(wanted)
+    stored = plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]
+    assert (stored["name"], stored.get("uid")) == ("one", wanted.uid if name == "one" else None)
+
+
 async def test_pods_that_share_a_claim_bind_its_volume_at_the_same_time(plane, namespace, volume):
     wanted = VolumeBinding(volume, namespace.name, "one", claim(namespace, "one"))
     async with writing(plane) as writer:
