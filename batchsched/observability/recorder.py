@@ -109,8 +109,9 @@ class MetricsRecorder:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._binding: dict[str, tuple[str, float, float | None, int]] = {}
-        """For each pod that is being bound: profile, session start, first attempt (seconds since 1970), attempts."""
+        self._binding: dict[tuple[str, str], tuple[str, float, float | None, int]] = {}
+        """For each pod that is being bound, by key and UID, because a new pod may have the name of a deleted one:
+        profile, session start, first attempt (seconds since 1970), attempts."""
 
     def count_request(self, method: str, status: str, seconds: float) -> None:
         """Update the metrics of requests to the API server after a request."""
@@ -154,7 +155,8 @@ class MetricsRecorder:
         refused = [pod.key for pod in entity.popped if pod.key not in placed]
         for pod in entity.popped:
             if pod.key in placed:
-                self._binding[pod.key] = (profile, begun, entity.first_attempt, entity.attempts)
+                binding = (profile, begun, entity.first_attempt, entity.attempts)
+                self._binding[pod.key, pod.metadata.uid] = binding
         if gang_key(entity.identity) in waiting:
             return "waiting"
         if refused:
@@ -195,7 +197,7 @@ class MetricsRecorder:
         """
         metrics, result = self._metrics, "error" if problem else "scheduled"
         metrics.cached_child(metrics.bind_duration, result).observe(seconds)
-        session = self._binding.pop(pod.key, None)
+        session = self._binding.pop((pod.key, pod.metadata.uid), None)
         if session is None:
             return
         profile, begun, first, attempts = session

@@ -87,6 +87,21 @@ async def test_binding_that_failed_is_an_error():
     assert one.value("batchsched_bind_duration_seconds_count", result="error") == 1
 
 
+async def test_deleted_pod_and_the_new_pod_of_its_name_are_both_counted_when_their_bindings_end():
+    one = Observed(cluster(nodes(1, gpu=8), alone(1, gpu=1)))
+    town = one.town
+    town.fail("solo-0", None)
+    await town.turns(1)
+    town.delete("solo-0")
+    town.make(alone(1, gpu=1).pods)
+    await town.turns(1)
+    town.mend()
+    await town.turns(2)
+    for result in ("error", "scheduled"):
+        assert one.value("scheduler_schedule_attempts_total", result=result, profile=PROFILE) == 1
+    assert one.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
+
+
 async def test_counters_that_are_read_off_tables_count_each_thing_once():
     one = Observed(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await one.town.turns(1)
