@@ -191,10 +191,16 @@ class BindingCycles:
         else:
             problems = await run_stage_for_pods(run_bind, places)
         failed = tuple((pod, node) for pod, node in places if pod.key in problems)
+        # Durations and Events of bound pods do not wait for the undo of others.
+        for pod, node in places:
+            if pod.key not in problems:
+                self._end_binding(pod, node, "", begun)
         errors = await asyncio.gather(*(undo_prebind(pipeline, pod, node, cycle) for pod, node in failed))
         for error in (error for errors_of_pod in errors for error in errors_of_pod):
             _LOG.warning("%s: %s", failed[0][0].key, error)
-        return [self._end_binding(pod, node, problems.get(pod.key, ""), begun) for pod, node in places]
+        for pod, node in failed:
+            self._end_binding(pod, node, problems[pod.key], begun)
+        return [pod.key not in problems for pod, _ in places]
 
     async def _bind_pod(
         self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle, begun: float

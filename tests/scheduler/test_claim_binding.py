@@ -9,6 +9,7 @@ from batchsched.api.core.pod import SCHEDULER_NAME
 from batchsched.api.decision import without_telemetry
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import PermitAnswer
+from batchsched.ports.claims import ClaimRelease
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
@@ -90,6 +91,23 @@ async def test_the_claim_of_a_pod_that_cannot_be_bound_is_released_and_those_of_
     town.mend()
     await town.turns(4)
     assert len(town.bound) == len(set(used(town))) == 4
+
+
+async def test_bindings_of_bound_pods_end_before_the_claims_of_other_pods_are_released(monkeypatch):
+    town = town_with()
+    town.fail("bert-2", FAULT)
+    is_released, release_claim = asyncio.Event(), town.server.release_claim
+
+    async def release_late(release: ClaimRelease) -> None:
+        await is_released.wait()
+        await release_claim(release)
+
+    monkeypatch.setattr(town.server, "release_claim", release_late)
+    await town.turn()
+    assert {pod for pod, _, _ in town.told} == {"bert-0", "bert-1", "bert-3"}
+    is_released.set()
+    await town.cycles.wait_until_idle()
+    assert [pod for pod, _, problem in town.told if problem] == ["bert-2"]
 
 
 async def test_devices_that_are_being_allocated_are_not_given_to_others_meanwhile():
