@@ -130,7 +130,7 @@ class BindingCycles:
         *,
         is_prepared: bool,
     ) -> None:
-        begun = self._clock.now()
+        begun = self._clock.monotonic()
         if is_prepared:
             outcomes = await self._bind_after_prebind(profile_scheduler, placement.places, cycle, begun)
         # A single pod needs no task of its own: this halves the number of tasks for many single pods.
@@ -209,13 +209,12 @@ class BindingCycles:
         return self._end_binding(pod, node, problem, begun)
 
     def _end_binding(self, pod: Pod, node: str, problem: str, begun: float) -> bool:
-        """Report the end of a pod's binding that began at a time, and return whether the pod is bound."""
-        now = self._clock.now()
+        """Report the end of a pod's binding that began at a monotonic time, and return whether the pod is bound."""
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
-            self._cache.finish_binding(pod.key, now, pod.metadata.uid)
-        self._on_binding(pod, node, problem, max(0.0, now - begun))
+            self._cache.finish_binding(pod.key, self._clock.now(), pod.metadata.uid)
+        self._on_binding(pod, node, problem, self._clock.monotonic() - begun)
         return not problem
 
 

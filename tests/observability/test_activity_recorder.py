@@ -102,6 +102,18 @@ async def test_deleted_pod_and_the_new_pod_of_its_name_are_both_counted_when_the
     assert one.value("scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 1
 
 
+async def test_duration_of_a_binding_is_that_of_the_monotonic_clock(monkeypatch):
+    one = Observed(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    town = one.town
+    town.fail("solo-0", None)
+    await town.turns(1)
+    monkeypatch.setattr(town.clock, "now", lambda: town.clock.time + 3600)  # the time is set forward
+    town.clock.turn(2)
+    town.mend()
+    await town.cycles.wait_until_idle()
+    assert one.value("batchsched_bind_duration_seconds_sum", result="scheduled") == 2
+
+
 async def test_counters_that_are_read_off_tables_count_each_thing_once():
     one = Observed(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await one.town.turns(1)
