@@ -301,7 +301,7 @@ def _select_victims_together(
 
 @dataclass(slots=True)
 class NodeReprieve:
-    """The pods that a dry run removed from a node, in the order in which it tries to add them back.
+    """The pods that a dry run removed from a node, in the order in which the reprieve tries to add them back.
 
     Args:
       by_importance: the pods, the most important first.

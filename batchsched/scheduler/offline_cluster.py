@@ -102,7 +102,7 @@ class OfflineCluster:
         self.warnings += skipped_kind_warnings(skipped)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Load the objects of a Snapshot. Pods of known owners join the gangs of their owners."""
+        """Load the objects of a Snapshot into the cluster state. Pods of known owners join their gangs."""
         self.remainder = replace(snapshot, set_aside=(*snapshot.set_aside, *self.remainder.set_aside))
         members = self.service.grouper.members
         for kind in OBJECT_KINDS:

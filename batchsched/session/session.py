@@ -142,7 +142,7 @@ class Session:
         *,
         with_evictions: bool = True,
     ) -> Decision:
-        """Decide the next session. The tables are unchanged afterwards, because no pod is bound yet.
+        """Run the next session and return its decision. The tables are unchanged afterwards: no pod is bound yet.
 
         Args:
           now: seconds since 1970.

@@ -41,7 +41,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def pack_while_not_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
-    """Place gangs greedily, tier by tier, and stop at the first tier with a lower value than a given one.
+    """Place gangs greedily, tier by tier; return None as soon as the solution is worse than given tier objectives.
 
     Args:
       problem: the problem.

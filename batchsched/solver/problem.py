@@ -49,7 +49,7 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRelief:
-    """By how much the eviction of each unit (a gang or elastic pod) loosens a linear constraint in each domain."""
+    """By how much the eviction of each eviction unit (a gang or elastic pod) loosens a linear constraint, by domain."""
 
     unit: IndexArray  # [E]
     domain: IndexArray  # [E]
@@ -563,7 +563,7 @@ class VictimProblem:
 
     @property
     def unit_count(self) -> int:
-        """The number U of running gangs and single elastic pods (units) that may be evicted."""
+        """The number U of eviction units: running gangs, and single elastic pods, that may be evicted."""
         return len(self.cost)
 
     def freed_by_unit(self) -> IntArray:

@@ -201,5 +201,5 @@ class _Layout:
         )
 
     def to_solution(self) -> Solution:
-        """Return the solution with the new nodes; the same object if no pod was moved."""
+        """Return the solution after pods with ranks were moved; the same object if no pod was moved."""
         return self._with_counts(self._counts) if self._moved else self._solution

@@ -309,7 +309,7 @@ class PodGroupSpec(StrictModel):
 
     @cached_property
     def subgroup_tree(self) -> SubgroupTree:
-        """The subGroups as a tree. Its minimum is that of the subGroups that must run."""
+        """The subGroups of the PodGroup as a tree. Its minimum is that of the subGroups that must run."""
         return SubgroupTree.from_parents(
             [sub.name for sub in self.sub_groups],
             [sub.parent for sub in self.sub_groups],

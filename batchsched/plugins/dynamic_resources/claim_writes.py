@@ -14,7 +14,7 @@ from batchsched.ports.claims import (
 
 
 async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
-    """Write the allocations of a pod's ResourceClaims and reserve these for it; return False if it has none."""
+    """Write the allocations of a pod's ResourceClaims and reserve them for the pod; return False if it has none."""
     devices = ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return False

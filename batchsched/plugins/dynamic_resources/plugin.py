@@ -178,7 +178,7 @@ class DynamicResources(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if each node has devices for all its pods; False also if only single pods can be judged."""
+        """Return True if each nodes[i] has devices for counts[i] pods; False also if pods must be judged one by one."""
         try:
             return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
         except (ClaimRefused, NodeRefused, AllocationError):

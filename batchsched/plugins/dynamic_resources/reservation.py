@@ -77,7 +77,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Return the score of an allocation by the alternatives of `firstAvailable` that it uses, earlier ones are better.
+    """Return the score of an allocation by the alternatives of `firstAvailable` that it uses; earlier ones add more.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
     """

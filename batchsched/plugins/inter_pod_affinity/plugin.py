@@ -87,7 +87,7 @@ class InterPodAffinity(
     NormalizeScorePlugin,
     EnqueueExtensionsPlugin,
 ):
-    """Places pods near other pods or away from them, as the affinity terms of both require or prefer.
+    """Places pods near other pods or away from them, as the affinity terms of the pod and of the other pods state.
 
     Source: kube-scheduler's interpodaffinity, v1.36.3.
     """

@@ -130,7 +130,7 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """Yields pending gangs in fair-share order; each gang counts as used by its queue once it is yielded.
+    """Yields pending gangs in fair-share order; the requests of a yielded gang count as usage of its queue at once.
 
     This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
     the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the

@@ -175,9 +175,7 @@ class Formulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormulationInput:
-    """The values from which a session formulates solver problems: tables, profile, remaining queue limits and others.
-
-    The others are the topology levels and the cached plugin answers.
+    """The values from which a session formulates solver problems, such as tables, profile and remaining queue limits.
 
     The value is frozen: after a gang was placed, make a new one with what the queues still allow.
 

@@ -92,7 +92,7 @@ class EvictionConstraints:
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 
     def add_to_problem(self, problem: VictimProblem) -> VictimProblem:
-        """Return the solver's problem of choosing victims, with these eviction limits added."""
+        """Return the solver's problem of choosing victims, with disruption budgets and entitlements as limits added."""
         rows = list(self._rows.values())
         entries = [
             (row, unit, amount) for row, (_, units) in enumerate(rows) for unit, amount in units.items()

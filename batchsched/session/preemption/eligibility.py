@@ -140,7 +140,7 @@ class VictimCandidate:
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
-        """The gang's pods in groups that are evicted together: each elastic pod alone, all others as one group."""
+        """The eviction units of the gang: each elastic pod by itself, and all other pods together."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
 
@@ -150,7 +150,7 @@ class VictimCandidate:
 
 
 class EvictionUnits:
-    """Divides the bound pods of gangs into groups that are evicted together, each with the cost of its eviction.
+    """Divides the bound pods of gangs into eviction units (pods that are evicted together), each with its cost.
 
     It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
 
@@ -449,11 +449,11 @@ class EvictionEligibility:
         )
 
     def is_protected(self, unit: EvictionUnit) -> bool:
-        """Return True if a group of pods that is evicted together belongs to a protected gang."""
+        """Return True if an eviction unit (pods that are evicted together) belongs to a protected gang."""
         return unit.members.identity in self._protected
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
-        """Return True if a pending gang may evict all these groups of pods, also considered together.
+        """Return True if a pending gang may evict all of the given eviction units, also considered together.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.

@@ -233,7 +233,7 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def checkpoint(self) -> int:
-        """Return the number of changes recorded so far, with which `roll_back_to` undoes all later changes."""
+        """Return a number that marks the present state, to which `roll_back_to` can return."""
         return len(self.trail)
 
     def roll_back_to(self, mark: int) -> None:

@@ -119,7 +119,7 @@ class Packing:
         self.trees = GangTrees(problem)
 
     def checkpoint(self) -> int:
-        """Return the number of changes so far, with which `roll_back_to` undoes all later changes."""
+        """Return a number that marks the present state of the packing, to which `roll_back_to` can return."""
         return self.room.checkpoint()
 
     def roll_back_to(self, mark: int) -> None:

@@ -67,7 +67,7 @@ class ExplanationBudget:
 
     @contextmanager
     def limited_to(self, units: float) -> Iterator[None]:
-        """Limit the remaining budget to a number of units within a `with` block."""
+        """Limit the remaining budget for explanations to an amount of computing work, within a `with` block."""
         withheld = max(0.0, self.remaining - units)
         self.remaining -= withheld
         try:
