@@ -30,6 +30,10 @@ _METADATA: Final = "V1ObjectMeta"
 _POD_TEMPLATE: Final = "V1PodTemplateSpec"
 _POD_SPEC: Final = "V1PodSpec"
 _JOB_TEMPLATE: Final = "V1JobTemplateSpec"
+_FIELDS_OF_CLUSTER: Final = ("status", "managedFields")
+"""Fields that the cluster writes; fields in them are not suggested."""
+_WRITTEN_STATUS: Final = {("V1Node", "allocatable"), ("V1Node", "capacity")}
+"""Types with the fields of their status that users write in files."""
 _LIST, _MAPPING = "[]", "{}"
 _UNDECLARED: Final = ""
 
@@ -50,24 +54,42 @@ class FieldTable(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class _Level:
+    """A mapping in an object, of which Kubernetes defines the fields.
+
+    Args:
+      path: the names and indexes that lead from the object to the mapping.
+      type_name: the type that has its fields.
+    """
+
+    path: Path
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownField:
     """A field in a file that Kubernetes does not have at this place in the object, with a similar field as a hint.
 
     Args:
-      path: the names and indexes that lead to the field.
-      hint: a known field that may be meant, as a question; "" without one.
+      name: its name.
+      levels: the level of the field and those around it, from the outermost on.
     """
 
-    path: Path
-    hint: str
+    name: str
+    levels: tuple[_Level, ...]
+
+    @property
+    def path(self) -> Path:
+        """The names and indexes that lead to the field."""
+        return *self.levels[-1].path, self.name
 
 
 @dataclass(slots=True)
 class _Places:
-    """The objects of a file with the same unknown field: the first one, and their number."""
+    """The objects of a file with the same unknown field: the field in the first one, and their number."""
 
     first_object: str
-    hint: str
+    field: UnknownField
     count: int = 0
 
 
@@ -108,7 +130,8 @@ class UnknownFieldCheck:
         """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning."""
         for (file, _, path), places in self._places.items():
             more = f" and {places.count - 1} more" if places.count > 1 else ""
-            hint = f"; {places.hint}" if places.hint else ""
+            meant = _find_meant_field(places.field)
+            hint = f"; did you mean {meant}?" if meant else ""
             yield f"{file}: {places.first_object}{more}: {path}: unknown field has no effect{hint}"
 
     def _add_known_spec(self, digest: int) -> None:
@@ -126,7 +149,7 @@ class UnknownFieldCheck:
         for field in unknown:
             key = document.file, envelope.kind, field_path(field.path)
             title = document.title(namespaced=namespaced)
-            self._places.setdefault(key, _Places(title, field.hint)).count += 1
+            self._places.setdefault(key, _Places(title, field)).count += 1
 
 
 def unknown_field_warnings(
@@ -226,22 +249,22 @@ def _unknown_fields(manifest: Mapping[str, Any], type_name: str | None) -> Itera
             (("metadata",), _METADATA, manifest.get("metadata")),
             *_parts_of_kubernetes(manifest.get("spec"), ("spec",)),
         ]
-    for place, part_type, part in parts:
-        for path, level_type in _walk(part, part_type, ()):
-            yield UnknownField((*place, *path), _hint(path, level_type, part_type))
+    for path, part_type, part in parts:
+        yield from _walk(part, (_Level(path, part_type),))
 
 
-def _walk(value: object, type_name: str, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each unknown field in a value, with the type of its level."""
-    fields = field_table().types[type_name]
+def _walk(value: object, levels: tuple[_Level, ...]) -> Iterator[UnknownField]:
+    """Yield the unknown fields in a value, which is the last one of the levels."""
+    level = levels[-1]
+    fields = field_table().types[level.type_name]
     for name, part in value.items() if isinstance(value, dict) else ():
         declared = fields.get(name, _UNDECLARED)
         if declared == _UNDECLARED:
-            yield (*path, name), type_name
+            yield UnknownField(name, levels)
         elif declared is not None:
             part_type = declared.removeprefix(_LIST).removeprefix(_MAPPING)
             for key, item in _items(part, declared):
-                yield from _walk(item, part_type, (*path, name, *key))
+                yield from _walk(item, (*levels, _Level((*level.path, name, *key), part_type)))
 
 
 def _items(value: object, declared: str) -> Iterator[tuple[Path, object]]:
@@ -294,29 +317,39 @@ def _is_like_pod_template(value: Mapping[str, Any]) -> bool:
     return isinstance(spec, dict) and isinstance(spec.get("containers"), list)
 
 
-def _hint(path: Path, level_type: str, root_type: str) -> str:
-    """Return a known field that may be meant, as a question: of this level, or of the same name at another level."""
-    name = str(path[-1])
-    siblings = field_table().types[level_type]
-    meant = (
-        next(iter(difflib.get_close_matches(name, siblings, n=1, cutoff=_CLOSE)), "")
-        or _level_with_field(name, root_type)
-        or next(iter(difflib.get_close_matches(name, siblings, n=1, cutoff=_SIMILAR)), "")
+def _find_meant_field(field: UnknownField) -> str:
+    """Return the known field that may be meant: of this level, or of the same name at another level; "" without one."""
+    siblings = field_table().types[field.levels[-1].type_name]
+    return (
+        next(iter(difflib.get_close_matches(field.name, siblings, n=1, cutoff=_CLOSE)), "")
+        or _nearest_namesake(field)
+        or next(iter(difflib.get_close_matches(field.name, siblings, n=1, cutoff=_SIMILAR)), "")
     )
-    return f"did you mean {meant}?" if meant else ""
 
 
-def _level_with_field(name: str, root_type: str) -> str:
-    """Return the shortest path from a type to a field of this name, or ""."""
+def _nearest_namesake(field: UnknownField) -> str:
+    """Return the path of the known field of the same name with the fewest levels between them, or ""."""
+    namesakes = []
+    for levels_up, level in enumerate(reversed(field.levels)):
+        below = _find_below(field.name, level.type_name)
+        if below:
+            namesakes.append((levels_up + len(below), levels_up, field_path((*level.path, *below))))
+    return min(namesakes)[-1] if namesakes else ""
+
+
+def _find_below(name: str, root_type: str) -> tuple[str, ...]:
+    """Return the shortest path from a type to a field of this name that users write, or ()."""
     types = field_table().types
-    levels, seen = deque([("", root_type)]), {root_type}
+    levels: deque[tuple[tuple[str, ...], str]] = deque([((), root_type)])
+    seen = {root_type}
     while levels:
-        prefix, type_name = levels.popleft()
+        path, type_name = levels.popleft()
         if name in types[type_name]:
-            return f"{prefix}{name}"
+            return (*path, name)
         for field, declared in types[type_name].items():
             part_type = (declared or "").removeprefix(_LIST).removeprefix(_MAPPING)
-            if part_type and part_type not in seen:
+            is_written = field not in _FIELDS_OF_CLUSTER or (type_name, name) in _WRITTEN_STATUS
+            if part_type and part_type not in seen and is_written:
                 seen.add(part_type)
-                levels.append((f"{prefix}{field}{'[*]' if declared != part_type else ''}.", part_type))
-    return ""
+                levels.append(((*path, f"{field}{'[*]' if declared != part_type else ''}"), part_type))
+    return ()

@@ -1,5 +1,6 @@
 """Fields in files that Kubernetes does not have cause a warning with the file, the object and the field."""
 
+import copy
 import json
 
 import pytest
@@ -75,6 +76,68 @@ def test_a_field_of_another_level_is_suggested_at_its_level(tmp_path):
     assert warnings_of(tmp_path, job(schedulerName="batchsched")) == [
         "Job ml/train: spec.schedulerName: unknown field has no effect; did you mean spec.template.spec.schedulerName?"
     ]
+
+
+def with_field(obj, path, name):
+    part = obj
+    for key in path:
+        part = part[key]
+    part[name] = {}
+    return obj
+
+
+@pytest.mark.parametrize(
+    "manifest, path, name, meant",
+    [
+        (job(), ("spec", "template"), "labels", "spec.template.metadata.labels"),
+        (job(), ("spec", "template"), "schedulerName", "spec.template.spec.schedulerName"),
+        (job(), ("spec",), "containers", "spec.template.spec.containers"),
+        (
+            job(),
+            ("spec", "template", "spec", "containers", 0),
+            "limits",
+            "spec.template.spec.containers[0].resources.limits",
+        ),
+        (pod("p0", containers=[{}]), ("spec", "containers", 0), "tolerations", "spec.tolerations"),
+        (pod("p0"), ("spec",), "labels", "metadata.labels"),
+        (node("n0"), (), "allocatable", "status.allocatable"),
+        (node("n0"), (), "labels", "metadata.labels"),
+    ],
+)
+def test_the_nearest_level_with_the_field_is_suggested(tmp_path, manifest, path, name, meant):
+    (warning,) = warnings_of(tmp_path, with_field(copy.deepcopy(manifest), path, name))
+    assert warning.partition("; ")[2] == f"did you mean {meant}?"
+
+
+def test_the_suggestion_in_a_template_of_a_custom_resource_is_a_path_from_its_root(tmp_path):
+    manifest = owner(
+        """
+        apiVersion: kubeflow.org/v1
+        kind: PyTorchJob
+        metadata: {name: pt, namespace: ml}
+        spec: {pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: main}]}}}}}
+        """
+    )
+    path = ("spec", "pytorchReplicaSpecs", "Worker", "template")
+    assert warnings_of(tmp_path, with_field(manifest, path, "schedulerName")) == [
+        (
+            "PyTorchJob ml/pt: spec.pytorchReplicaSpecs.Worker.template.schedulerName: unknown field has no effect; "
+            "did you mean spec.pytorchReplicaSpecs.Worker.template.spec.schedulerName?"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "manifest, path, name",
+    [
+        (pod("p0"), ("spec",), "phase"),
+        (pod("p0"), ("metadata",), "fieldsType"),
+        (job(), ("spec",), "active"),
+    ],
+)
+def test_fields_that_only_the_cluster_writes_are_not_suggested(tmp_path, manifest, path, name):
+    (warning,) = warnings_of(tmp_path, with_field(copy.deepcopy(manifest), path, name))
+    assert warning.endswith(": unknown field has no effect")
 
 
 def test_an_unknown_field_without_a_similar_one_has_no_suggestion(tmp_path):
