@@ -5,7 +5,7 @@ Objects of a cluster are not checked: they have no such fields.
 """
 
 import difflib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +26,10 @@ _SIMILAR: Final = 0.6
 """The ratio of difflib from which a field of the same level is suggested if no other level has the unknown name."""
 _MAX_KNOWN_SPECS: Final = 65536
 """The largest number of specs that a check remembers as free of unknown fields."""
+_MAX_NAMED_FIELDS: Final = 20
+"""The largest number of warnings of one file that name a field."""
+_MAX_SHOWN_LENGTH: Final = 60
+"""The largest number of characters of a name in a warning."""
 _METADATA: Final = "V1ObjectMeta"
 _POD_TEMPLATE: Final = "V1PodTemplateSpec"
 _POD_SPEC: Final = "V1PodSpec"
@@ -127,12 +131,22 @@ class UnknownFieldCheck:
         self._search(document, namespaced=namespaced)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning."""
+        """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning.
+
+        A file with many unknown fields causes one warning more, with the number of those that are not named.
+        """
+        number_by_file: Counter[str] = Counter()
         for (file, _, path), places in self._places.items():
+            number_by_file[file] += 1
+            if number_by_file[file] > _MAX_NAMED_FIELDS:
+                continue
             more = f" and {places.count - 1} more" if places.count > 1 else ""
             meant = _find_meant_field(places.field)
             hint = f"; did you mean {meant}?" if meant else ""
             yield f"{file}: {places.first_object}{more}: {path}: unknown field has no effect{hint}"
+        for file, number in number_by_file.items():
+            if number > _MAX_NAMED_FIELDS:
+                yield f"{file}: unknown fields that have no effect: {number - _MAX_NAMED_FIELDS:,} more"
 
     def _add_known_spec(self, digest: int) -> None:
         if len(self._known_specs) >= _MAX_KNOWN_SPECS:
@@ -147,7 +161,7 @@ class UnknownFieldCheck:
         except (ValueError, RecursionError):  # not UTF-8, or nested too deeply
             return
         for field in unknown:
-            key = document.file, envelope.kind, field_path(field.path)
+            key = document.file, envelope.kind, _readable_path(field.path)
             title = document.title(namespaced=namespaced)
             self._places.setdefault(key, _Places(title, field)).count += 1
 
@@ -317,6 +331,17 @@ def _is_like_pod_template(value: Mapping[str, Any]) -> bool:
     return isinstance(spec, dict) and isinstance(spec.get("containers"), list)
 
 
+def _readable_path(path: Path) -> str:
+    """Format a path for a terminal: names that are not printable in quotes, and long ones cut."""
+    return field_path([part if isinstance(part, int) else _readable_name(part) for part in path])
+
+
+def _readable_name(name: str) -> str:
+    start = name[:_MAX_SHOWN_LENGTH]
+    shown = start if start and start.isprintable() else repr(start)
+    return shown if start == name else f"{shown}..."
+
+
 def _find_meant_field(field: UnknownField) -> str:
     """Return the known field that may be meant: of this level, or of the same name at another level; "" without one."""
     siblings = field_table().types[field.levels[-1].type_name]
@@ -333,7 +358,7 @@ def _nearest_namesake(field: UnknownField) -> str:
     for levels_up, level in enumerate(reversed(field.levels)):
         below = _find_below(field.name, level.type_name)
         if below:
-            namesakes.append((levels_up + len(below), levels_up, field_path((*level.path, *below))))
+            namesakes.append((levels_up + len(below), levels_up, _readable_path((*level.path, *below))))
     return min(namesakes)[-1] if namesakes else ""
 
 

@@ -144,6 +144,31 @@ def test_an_unknown_field_without_a_similar_one_has_no_suggestion(tmp_path):
     assert warnings_of(tmp_path, job(gpus=4)) == ["Job ml/train: spec.gpus: unknown field has no effect"]
 
 
+def test_at_most_twenty_warnings_name_a_field_of_one_file(tmp_path):
+    containers = [{"name": f"c{number}", "gpus": 1} for number in range(25)]
+    found = warnings_of(tmp_path, pod("p0", containers=containers))
+    assert len(found) == 21
+    assert found[19].startswith("Pod team-a/p0: spec.containers[19].gpus: ")
+    assert found[20] == "unknown fields that have no effect: 5 more"
+
+
+@pytest.mark.parametrize(
+    "name, shown",
+    [
+        ("gpu\x1b[2J", r"'gpu\x1b[2J'"),
+        ("line\nbreak", r"'line\nbreak'"),
+        ("", "''"),
+        ("x" * 1000, "x" * 60 + "..."),
+        ("\n" * 1000, "'" + r"\n" * 60 + "'..."),
+    ],
+    ids=["escape", "line break", "empty", "long", "long and not printable"],
+)
+def test_a_name_that_a_terminal_cannot_show_is_quoted_and_a_long_one_is_cut(tmp_path, name, shown):
+    assert warnings_of(tmp_path, job(**{name: 1})) == [
+        f"Job ml/train: spec.{shown}: unknown field has no effect"
+    ]
+
+
 @pytest.mark.parametrize(
     "manifest, expected",
     [
