@@ -103,7 +103,7 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
 def attribute_constraints(
     claim: str, constraints: Iterable[DeviceConstraint] | None, rules: DeviceRules
 ) -> tuple[AttributeConstraint, ...]:
-    """Return the attribute constraints of a ResourceClaim before any device is chosen.
+    """Return the attribute constraints of a ResourceClaim, as they are before the search chooses the first device.
 
     Raises:
       AllocationError: a constraint is of an unknown type.

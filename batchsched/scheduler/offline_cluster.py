@@ -34,7 +34,7 @@ from batchsched.scheduler.live_snapshot import WhatIfCluster, addition_sort_key,
 
 @dataclass(slots=True)
 class OfflineCluster:
-    """A cluster that was read from files, as the same cluster state that the scheduler has of a live cluster.
+    """A cluster that was read from files, in the same form in which the scheduler keeps a live cluster.
 
     Args:
       settings: the time and the profile of the session.

@@ -107,7 +107,7 @@ class PlacedPodCounts:
         room.cut_back_listeners.append(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it includes changes after the first `length`, which have been undone.
+        """Mark the table as outdated if it includes undone changes of the packing: all after the first `length`.
 
         The first `length` changes were not undone.
         """

@@ -434,7 +434,7 @@ class Problem:
 
 
 def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return for each label below `groups` the positions in an array that have this label, ascending.
+    """Return for each group number below `groups` the positions in an array of group numbers that have it, ascending.
 
     Negative labels belong to no group.
     """

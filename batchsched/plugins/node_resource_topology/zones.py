@@ -178,7 +178,7 @@ class ZoneTable:
         return entry[1]
 
     def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned demands of the pods on a node that are not Running and that no zone contains yet."""
+        """Return the aligned demands of pods on a node that are not Running: its zones do not count them yet."""
         generation = table.moves.generation
         if generation != self._since:
             for moved in table.moves.nodes_changed_since(self._since).tolist():

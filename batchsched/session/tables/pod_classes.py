@@ -298,7 +298,7 @@ class PodClassTable:
         return vectors
 
     def class_of(self, pod: Pod, priority: int) -> PodClass:
-        """Return the pod class of a pod; pods that are equal to every plugin share a class."""
+        """Return the pod class of a pod; pods that no plugin can distinguish share a class."""
         info = self._specs.spec_info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
         kind = (pod.metadata.namespace, info.signature, visible_metadata, self.claim_states.state_of(pod))

@@ -214,7 +214,7 @@ class FreeCapacity:
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_trail_entry(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Make a change and record it (sign 1), or undo a recorded change (sign -1).
+        """Place pods or count a gang as placed, and record this (sign 1), or undo such a record (sign -1).
 
         A caller that undoes an entry has removed it from the trail.
         """
