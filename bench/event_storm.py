@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
     asked = unschedulable * 1000 // chosen.events
     print(f"{chosen.events} events, {entities} pods waiting: {took:.1f} s of CPU, {each:.0f} µs each")
     print(f"{asked} pods were unschedulable on average; {cycles} cycles of gangs and pods meanwhile")
-    print(f"{left} pods wait still; hints that broke: {sum(queue.hint_failures().values())}")
+    print(f"{left} pods wait still; hints that broke: {sum(queue.hint_failure_counts().values())}")
     by_queue: Counter[str] = Counter()
     for (place, _), count in queue.moved_pod_counts().items():
         by_queue[place] += count

@@ -14,8 +14,8 @@ import typer
 from batchsched.observability.http.access import StaticTokenAccess, read_token
 from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import (
+    HttpServer,
     KeyPair,
-    Server,
     self_signed_tls_context,
     tls_context_from_files,
 )
@@ -105,7 +105,7 @@ async def _serve(
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    server = Server(guard, results.routes(), address.address, address.port, tls)
+    server = HttpServer(guard, results.routes(), address.address, address.port, tls)
     await server.start()
     try:
         print(f"serving on {server.url}/ until Ctrl-C", file=sys.stderr, flush=True)

@@ -207,12 +207,12 @@ def generate(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Generate a machine-learning workload from a seed, and simulate it."""
-    from batchsched.lab.scenario import ClusterSpec, Failures, GeneratedSource
+    from batchsched.lab.scenario import ClusterSpec, GeneratedSource, NodeFailureTimes
     from batchsched.simulator.generator import zipf_shares
 
     failures = None
     if hours_between_failures is not None:
-        failures = Failures(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
+        failures = NodeFailureTimes(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
     source = GeneratedSource(
         gangs=gangs, load=load, overestimate=overestimate, shares=dict(zipf_shares(queues))
     )

@@ -38,7 +38,7 @@ from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
 from batchsched.ports.claims import ClaimRelease, ExtendedClaimRelease
 from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
-from batchsched.state.podgroup_state import GangPods, missing_pods
+from batchsched.state.podgroup_state import GangPods, count_missing_pods
 
 _LOG: Final = logging.getLogger(__name__)
 _NOT_FOUND: Final = 404
@@ -217,7 +217,7 @@ class StaleGangController:
         placed = self._placed(gang)
         if gang is None or group is None or not placed:
             self._forget(identity)
-        elif missing_pods(group, placed):
+        elif count_missing_pods(group, placed):
             self._set_rollback_time(gang, group, now, first_turn=first_turn)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
@@ -261,7 +261,7 @@ class StaleGangController:
             pods = await self._pods(identity)
             placed = [pod for pod in pods if pod.node and not pod.terminating]
             # Finished pods count here: a gang that had its minimum once is not rolled back.
-            if group is None or not placed or not missing_pods(group, placed):
+            if group is None or not placed or not count_missing_pods(group, placed):
                 self.leaving.discard(identity)
                 self._rollback_times.pop(identity, None)
                 if placed:

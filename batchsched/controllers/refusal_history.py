@@ -92,7 +92,7 @@ class RefusalRecord:
         self.refusal, self.since = self.latest, now
         self.message = failed_scheduling_message(self.latest, nodes)
 
-    def withdraw(self) -> bool:
+    def remove_refusal(self) -> bool:
         """Remove the refusal of the gang from the record, and return whether the refusal was published."""
         refused = self.refusal is not None
         self.refusal, self.latest, self.message, self.start = None, None, "", ""
@@ -158,7 +158,7 @@ class RefusalHistory:
         for key in present:
             if key not in refused:
                 acquitted = self._records.get(key)
-                if acquitted is not None and acquitted.withdraw():
+                if acquitted is not None and acquitted.remove_refusal():
                     changed.add(key)
         return changed | self._publish(refused, nodes, now)
 
@@ -197,7 +197,7 @@ class RefusalHistory:
             record = self._records.setdefault(key, RefusalRecord())
             if record.waiting != waiting or record.refusal is not None:
                 changed.add(key)
-            record.withdraw()
+            record.remove_refusal()
             record.waiting, record.profile = waiting, profile
         for key, record in self._records.items():
             if record.waiting is not None and record.profile == profile and key not in held:

@@ -14,8 +14,8 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.config.kubernetes_release import DeviceRules
-from batchsched.devices.allocator import ChosenDevice, NodeSolution
-from batchsched.devices.requests import AllocationError, ClaimRequests, Request
+from batchsched.devices.allocator import ChosenDevice, NodeDevices
+from batchsched.devices.requests import AllocationError, ClaimRequests, ResolvedDeviceRequest
 
 FROM_CLASS: Final = "FromClass"
 FROM_CLAIM: Final = "FromClaim"
@@ -23,7 +23,7 @@ _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki
 
 
 def build_allocations(
-    solution: NodeSolution, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
+    solution: NodeDevices, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
 ) -> tuple[AllocationResult, ...]:
     """Return the allocation of each ResourceClaim, made of the devices that a search found on a node.
 
@@ -45,7 +45,7 @@ def build_allocations(
     )
 
 
-def _used_requests(entry: ClaimRequests, number: int, solution: NodeSolution) -> list[Request]:
+def _used_requests(entry: ClaimRequests, number: int, solution: NodeDevices) -> list[ResolvedDeviceRequest]:
     """Return for each request of a claim the alternative that is used."""
     return [
         alternatives[solution.alternatives.get((number, position), 0)]
@@ -90,11 +90,11 @@ def format_amount(amount: Decimal) -> str:
 
 
 def _configuration(
-    entry: ClaimRequests, used: Sequence[Request], rules: DeviceRules
+    entry: ClaimRequests, used: Sequence[ResolvedDeviceRequest], rules: DeviceRules
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     """Return the configuration of the used classes, and then that of the claim for the used requests."""
     configurations: list[DeviceAllocationConfiguration] = []
-    requests_of_class: dict[str, list[Request]] = {}
+    requests_of_class: dict[str, list[ResolvedDeviceRequest]] = {}
     for request in used:
         requests_of_class.setdefault(request.device_class.metadata.name, []).append(request)
     for requests in requests_of_class.values():
@@ -121,11 +121,11 @@ def _configuration(
     )
 
 
-def _names(request: Request) -> tuple[str, ...]:
+def _names(request: ResolvedDeviceRequest) -> tuple[str, ...]:
     return (request.parent, request.qualified_name) if request.parent else (request.name,)
 
 
-def _concerns_all(names: Iterable[str], used: Sequence[Request]) -> bool:
+def _concerns_all(names: Iterable[str], used: Sequence[ResolvedDeviceRequest]) -> bool:
     return all(not set(_names(request)).isdisjoint(names) for request in used)
 
 

@@ -16,9 +16,9 @@ from batchsched.api.core.node import Node
 from batchsched.config.kubernetes_release import DeviceRules
 from batchsched.devices.capacity import InvalidCapacity, consumed_capacity, has_capacity
 from batchsched.devices.constraints import AttributeConstraint, attribute_constraints
-from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice
+from batchsched.devices.inventory import DeviceInventory, DevicePool, PoolDevice
 from batchsched.devices.ledger import ZERO, DeviceKey, DeviceLedger
-from batchsched.devices.requests import AllocationError, ClaimRequests, NodeRefused, Request
+from batchsched.devices.requests import AllocationError, ClaimRequests, NodeRefused, ResolvedDeviceRequest
 
 MAX_SEARCH_STEPS: Final = 50_000
 """Steps after which the search on one node ends without a solution, about a microsecond each."""
@@ -78,13 +78,13 @@ class ChosenDevice:
       consumed: consumed amount by capacity; None if the claim has the device for itself.
     """
 
-    request: Request
+    request: ResolvedDeviceRequest
     device: PoolDevice
     consumed: dict[str, Decimal] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeSolution:
+class NodeDevices:
     """The result of a search: devices on one node for all ResourceClaims of a pod.
 
     Args:
@@ -117,7 +117,7 @@ class Allocator:
 
     def find_devices(
         self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
-    ) -> NodeSolution | None:
+    ) -> NodeDevices | None:
         """Return devices on a node for ResourceClaims; None if the free devices of the node do not suffice.
 
         Args:
@@ -147,7 +147,7 @@ class Allocator:
 class _Choices:
     """The devices among which a request may choose: a number of any, or all of a list."""
 
-    request: Request
+    request: ResolvedDeviceRequest
     count: int
     all_devices: tuple[PoolDevice, ...] = ()
 
@@ -213,9 +213,9 @@ class _Search:
                 f"and devices they are {depth}; at most {MAX_SEARCH_DEPTH} are supported"
             )
 
-    def solution(self) -> NodeSolution:
+    def solution(self) -> NodeDevices:
         """Return the devices that a successful search has chosen."""
-        return NodeSolution(tuple(map(tuple, self._chosen)), dict(self._alternatives))
+        return NodeDevices(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
     def choose_devices(self) -> bool:
         """Choose devices for all ResourceClaims; return False if the free devices do not suffice.
@@ -247,7 +247,7 @@ class _Search:
             choices.append(result)
         return choices
 
-    def _choices_for(self, claim_requests: ClaimRequests, request: Request) -> _Choices:
+    def _choices_for(self, claim_requests: ClaimRequests, request: ResolvedDeviceRequest) -> _Choices:
         if not request.requests_all_matching_devices:
             return _Choices(request, request.count)
         for pool in self._pools:
@@ -264,13 +264,13 @@ class _Search:
         )
         return _Choices(request, len(matching), matching)
 
-    def _has_enough(self, request: Request, device: PoolDevice) -> bool:
+    def _has_enough(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         """Return whether a device counts for a request for all devices, by its capacity."""
         self._budget.spend(1 + CAPACITY_STEPS * device.capacity_count)
         used = self._used_capacity(device) if self._rules.all_skips_used_capacity else {}
         return has_capacity(device, request.capacity, used)
 
-    def _selects(self, request: Request, device: PoolDevice) -> bool:
+    def _selects(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         key = id(request), device.number
         cached = self._selectable.get(key)
         if cached is None:
@@ -358,7 +358,7 @@ class _Search:
             self._undo(claim, step)
         return result
 
-    def _is_taken(self, claim: int, request: Request, device: PoolDevice) -> bool:
+    def _is_taken(self, claim: int, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         """Return whether a device is in use so that the request cannot have it."""
         own = self._allocating.get(device.key)
         if request.admin:
@@ -372,7 +372,9 @@ class _Search:
             return used
         return {name: used.get(name, ZERO) + own.consumed.get(name, ZERO) for name in used | own.consumed}
 
-    def _choose(self, claim: int, request: Request, device: PoolDevice, *, must: bool) -> _Step | None:
+    def _choose(
+        self, claim: int, request: ResolvedDeviceRequest, device: PoolDevice, *, must: bool
+    ) -> _Step | None:
         """Take a device for a request if everything allows it; None if not, and nothing has changed then.
 
         Raises:
@@ -410,7 +412,7 @@ class _Search:
         return self._record(claim, request, device, has_counters=takes_counters)
 
     def _satisfies_constraints(
-        self, claim: int, request: Request, device: PoolDevice, added: list[AttributeConstraint]
+        self, claim: int, request: ResolvedDeviceRequest, device: PoolDevice, added: list[AttributeConstraint]
     ) -> bool:
         for constraint in self._constraints[claim]:
             if not constraint.add(request, device):
@@ -418,7 +420,9 @@ class _Search:
             added.append(constraint)
         return True
 
-    def _record(self, claim: int, request: Request, device: PoolDevice, *, has_counters: bool) -> _Step:
+    def _record(
+        self, claim: int, request: ResolvedDeviceRequest, device: PoolDevice, *, has_counters: bool
+    ) -> _Step:
         own = self._allocating.setdefault(device.key, _Allocating())
         consumed = None
         if device.shareable:
@@ -478,7 +482,7 @@ class _Search:
         return available
 
 
-def remaining_counters(pool: Pool, ledger: DeviceLedger) -> Counters:
+def remaining_counters(pool: DevicePool, ledger: DeviceLedger) -> Counters:
     """Return the amounts of a pool's counters that allocated devices do not consume."""
     remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
     for devices in (*pool.slices, pool.unreachable):

@@ -10,7 +10,7 @@ from typing_extensions import override
 from batchsched.api.core.device import DeviceConstraint
 from batchsched.config.kubernetes_release import DeviceRules
 from batchsched.devices.inventory import PoolDevice
-from batchsched.devices.requests import AllocationError, Request
+from batchsched.devices.requests import AllocationError, ResolvedDeviceRequest
 
 AttributeValue = tuple[str, int | bool | str]
 
@@ -32,7 +32,7 @@ class AttributeConstraint:
         self._distinct = distinct
         self._values: list[AttributeValue] = []
 
-    def add(self, request: Request, device: PoolDevice) -> bool:
+    def add(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         """Return whether the constraint allows a further device for a request, and if so, record the device."""
         if not self._concerns(request):
             return True
@@ -47,12 +47,12 @@ class AttributeConstraint:
         self._values.append(value)
         return True
 
-    def remove(self, request: Request) -> None:
+    def remove(self, request: ResolvedDeviceRequest) -> None:
         """Forget the last device that was recorded for a request."""
         if self._concerns(request):
             self._values.pop()
 
-    def _concerns(self, request: Request) -> bool:
+    def _concerns(self, request: ResolvedDeviceRequest) -> bool:
         if not self._requests:
             return True
         return (request.parent or request.name) in self._requests or request.qualified_name in self._requests
@@ -72,7 +72,7 @@ class LastDistinctConstraint(AttributeConstraint):
         self._last_by_request: dict[str, AttributeValue] = {}
 
     @override
-    def add(self, request: Request, device: PoolDevice) -> bool:
+    def add(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         if not self._concerns(request):
             return True
         value = attribute_value(device, self._attribute)
@@ -82,7 +82,7 @@ class LastDistinctConstraint(AttributeConstraint):
         return True
 
     @override
-    def remove(self, request: Request) -> None:
+    def remove(self, request: ResolvedDeviceRequest) -> None:
         if self._concerns(request):
             self._last_by_request.pop(request.parent or request.name, None)
 

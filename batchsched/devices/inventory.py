@@ -28,7 +28,7 @@ from batchsched.config.kubernetes_release import DeviceRules
 from batchsched.devices.ledger import DeviceKey
 
 
-class PoolKey(NamedTuple):
+class DevicePoolKey(NamedTuple):
     """The identity of a pool of devices: its driver and its name."""
 
     driver: str
@@ -58,7 +58,7 @@ class PoolDevice:
         "whole",
     )
 
-    def __init__(self, device: Device, parent: ResourceSlice, number: int, pool: PoolKey) -> None:
+    def __init__(self, device: Device, parent: ResourceSlice, number: int, pool: DevicePoolKey) -> None:
         self.device = device
         self.parent = parent
         self.number = number
@@ -119,7 +119,7 @@ class PoolDevice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class DevicePool:
     """A pool of devices, reduced to the ResourceSlices that one node can reach.
 
     Args:
@@ -131,7 +131,7 @@ class Pool:
       invalid: why the pool is invalid, "" if it is valid.
     """
 
-    key: PoolKey
+    key: DevicePoolKey
     slices: tuple[tuple[PoolDevice, ...], ...] = ()
     unreachable: tuple[PoolDevice, ...] = ()
     counters: dict[str, dict[str, Decimal]] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class DeviceInventory:
         rules_in_force = taint_rules if rules.reads_taint_rules else ()
         self._of_node: dict[str, list[ResourceSlice]] = {}
         self._shared: list[ResourceSlice] = []
-        self._of_pool: dict[PoolKey, list[ResourceSlice]] = {}
+        self._of_pool: dict[DevicePoolKey, list[ResourceSlice]] = {}
         self._devices: dict[int, tuple[PoolDevice, ...]] = {}
         self._keep_alive: list[ResourceSlice] = []
         self._count = 0
@@ -185,7 +185,7 @@ class DeviceInventory:
             else:
                 self._shared.append(resource_slice)
             self._of_pool.setdefault(pool_key(resource_slice), []).append(resource_slice)
-        self._pools: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        self._pools: dict[str, tuple[Node, tuple[DevicePool, ...]]] = {}
         self._candidates: dict[str, tuple[Node, tuple[PoolDevice, ...]]] = {}
 
     @property
@@ -198,7 +198,7 @@ class DeviceInventory:
         """True if several nodes may reach the devices of one ResourceSlice."""
         return bool(self._shared)
 
-    def pools_of_one_node(self) -> Iterable[tuple[PoolKey, str]]:
+    def pools_of_one_node(self) -> Iterable[tuple[DevicePoolKey, str]]:
         """Yield each pool of devices that only one node can reach, with the name of the node."""
         for key, slices in self._of_pool.items():
             name = slices[0].spec.node_name
@@ -251,7 +251,7 @@ class DeviceInventory:
             self._devices[id(parent)] = devices
         return devices
 
-    def pools_of_node(self, node: Node) -> tuple[Pool, ...]:
+    def pools_of_node(self, node: Node) -> tuple[DevicePool, ...]:
         """Return the pools of devices that a node can reach, in the order in which the allocator tries them."""
         cached = self._pools.get(node.name)
         if cached is None or cached[0] is not node:
@@ -272,12 +272,12 @@ class DeviceInventory:
             cached = self._candidates[node.name] = node, devices
         return cached[1]
 
-    def _gather(self, node: Node) -> tuple[Pool, ...]:
+    def _gather(self, node: Node) -> tuple[DevicePool, ...]:
         simple = self.whole_pool_slices_of(node)
         if simple is not None and len(simple) == 1:
             # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
-            return (Pool(pool_key(simple[0]), (self.devices_of_slice(simple[0]),)),)
-        newest: dict[PoolKey, list[ResourceSlice]] = {}
+            return (DevicePool(pool_key(simple[0]), (self.devices_of_slice(simple[0]),)),)
+        newest: dict[DevicePoolKey, list[ResourceSlice]] = {}
         for resource_slice in (*self._of_node.get(node.name, ()), *self._shared):
             if _uses_compatibility_groups(resource_slice) and self._rules.ignores_compatibility_groups:
                 continue
@@ -305,7 +305,7 @@ class DeviceInventory:
             device.matches_per_device_node_selection(node) for device in self.devices_of_slice(resource_slice)
         )
 
-    def _build(self, key: PoolKey, kept: list[ResourceSlice]) -> Pool | None:
+    def _build(self, key: DevicePoolKey, kept: list[ResourceSlice]) -> DevicePool | None:
         """Return a pool from the slices that a node can reach; None if these are outdated."""
         pool, everything = kept[0].spec.pool, kept
         if len(kept) != pool.resource_slice_count:
@@ -324,7 +324,7 @@ class DeviceInventory:
                     if not _uses_compatibility_groups(resource_slice)
                 ]
             if len(everything) != pool.resource_slice_count:
-                return Pool(key, incomplete=True)
+                return DevicePool(key, incomplete=True)
         names = {resource_slice.metadata.name for resource_slice in kept}
         missing_slices = [
             resource_slice for resource_slice in everything if resource_slice.metadata.name not in names
@@ -349,13 +349,13 @@ class DeviceInventory:
         counters, problem = _counters(with_counters)
         problem = _duplicate_device(slices) or problem or _unknown_counter(slices, unreachable, counters)
         if problem:
-            return Pool(key, invalid=problem)
-        return Pool(key, slices, unreachable, counters)
+            return DevicePool(key, invalid=problem)
+        return DevicePool(key, slices, unreachable, counters)
 
 
-def pool_key(resource_slice: ResourceSlice) -> PoolKey:
+def pool_key(resource_slice: ResourceSlice) -> DevicePoolKey:
     """Return the identity of the pool to which a ResourceSlice belongs."""
-    return PoolKey(resource_slice.spec.driver, resource_slice.spec.pool.name)
+    return DevicePoolKey(resource_slice.spec.driver, resource_slice.spec.pool.name)
 
 
 def is_accessible_from_node(

@@ -343,8 +343,8 @@ class DeviceLedger:
             if _is_pod(consumer)
         }
 
-    def withdraw_pod(self, pod: Pod) -> None:
-        """Count the devices as free that would be freed by the deletion of a pod; `reinstate_pod` undoes this.
+    def simulate_deletion_of_pod(self, pod: Pod) -> None:
+        """Count the devices as free that would be freed by the deletion of a pod; `undo_deletion_of_pod` undoes this.
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
@@ -352,20 +352,20 @@ class DeviceLedger:
         if devices is not None:
             self._withdrawn[pod.key] = devices
             self.revert(pod.key, pod.metadata.uid)
-        self.withdraw_consumer(pod.metadata.uid)
+        self.simulate_deletion_of_consumer(pod.metadata.uid)
         if devices is not None:
             # A pod that is being bound may share claims that are not reserved for it yet.
             self._release_unused_claims(devices.claims)
 
-    def reinstate_pod(self, pod: Pod) -> None:
-        """Count the devices of a pod as used again after `withdraw_pod`."""
-        self.reinstate_consumer(pod.metadata.uid)
+    def undo_deletion_of_pod(self, pod: Pod) -> None:
+        """Count the devices of a pod as used again after `simulate_deletion_of_pod`."""
+        self.undo_deletion_of_consumer(pod.metadata.uid)
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
             self._reinstate_claims(devices.claims)
             self.assume(pod.key, devices)
 
-    def withdraw_consumer(self, uid: str) -> None:
+    def simulate_deletion_of_consumer(self, uid: str) -> None:
         """Count the devices as free of ResourceClaims that are reserved only for the pod with this UID."""
         self._withdrawn_consumers.add(uid)
         self._release_unused_claims(self._claims_of_consumer.get(uid, ()))
@@ -383,8 +383,8 @@ class DeviceLedger:
             self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
             self._count(allocation, -1)
 
-    def reinstate_consumer(self, uid: str) -> None:
-        """Count the devices of a pod, given by its UID, as used again after `withdraw_consumer`."""
+    def undo_deletion_of_consumer(self, uid: str) -> None:
+        """Count the devices of a pod, given by its UID, as used again after `simulate_deletion_of_consumer`."""
         self._withdrawn_consumers.discard(uid)
         self._reinstate_claims(self._claims_of_consumer.get(uid, ()))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from batchsched.api.core.device import Device, DeviceAttribute
 from batchsched.api.core.node import Node
-from batchsched.devices.inventory import DeviceInventory, Pool, PoolDevice, PoolKey
+from batchsched.devices.inventory import DeviceInventory, DevicePool, DevicePoolKey, PoolDevice
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 
 IndexArray = NDArray[np.int64]
@@ -21,7 +21,7 @@ AttributeReader = Callable[[Mapping[str, DeviceAttribute]], Hashable]
 GROUP_FACTOR: Final = 2**32
 
 
-class EqualDeviceGroups:
+class NodesWithEqualDevices:
     """Groups of nodes with equal devices: a search for devices has the same result on all nodes of a group.
 
     Args:
@@ -52,7 +52,7 @@ class EqualDeviceGroups:
 
     def _read_all_uses(self) -> None:
         self._uses[:] = 0
-        used_pools = {PoolKey(key.driver, key.pool) for key in self._ledger.uses}
+        used_pools = {DevicePoolKey(key.driver, key.pool) for key in self._ledger.uses}
         for index in {self._node_of_pool[key] for key in used_pools if key in self._node_of_pool}:
             self._uses[index] = self._use_number(index)
         self._change_count = self._ledger.change_count
@@ -81,7 +81,7 @@ class EqualDeviceGroups:
 
     def node_of_device(self, device: DeviceKey) -> int | None:
         """Return the index of the only node that can reach a device; None if several nodes may reach it."""
-        return self._node_of_pool.get(PoolKey(device.driver, device.pool))
+        return self._node_of_pool.get(DevicePoolKey(device.driver, device.pool))
 
     def group_number(self, node: int, names: frozenset[str] | None) -> int:
         """Return the number of the group of one node, given by its index."""
@@ -100,7 +100,7 @@ class EqualDeviceGroups:
             return
         touched: set[int] = set()
         for key in changed:
-            index = self._node_of_pool.get(PoolKey(key.driver, key.pool))
+            index = self._node_of_pool.get(DevicePoolKey(key.driver, key.pool))
             if index is None:
                 self._shared_generation += 1
             else:
@@ -133,7 +133,7 @@ class EqualDeviceGroups:
                 for devices in pool.slices:
                     yield from devices
 
-    def _is_local(self, pool: Pool, node: Node) -> bool:
+    def _is_local(self, pool: DevicePool, node: Node) -> bool:
         index = self._node_of_pool.get(pool.key)
         return index is not None and self._nodes[index] is node
 
@@ -158,7 +158,7 @@ class EqualDeviceGroups:
             key = tuple(self._pool_content(pool, node, names) for pool in self._inventory.pools_of_node(node))
         return self._contents.setdefault((names, key), len(self._contents))
 
-    def _pool_content(self, pool: Pool, node: Node, names: frozenset[str] | None) -> Hashable:
+    def _pool_content(self, pool: DevicePool, node: Node, names: frozenset[str] | None) -> Hashable:
         """Return a key that is equal for pools in which the same search finds the same."""
         local = self._is_local(pool, node)
         return (

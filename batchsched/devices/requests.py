@@ -16,7 +16,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.quantity import parse_quantity
 from batchsched.devices.inventory import PoolDevice
-from batchsched.devices.selectors import SelectorError, compile_selector
+from batchsched.devices.selectors import CelSelectorError, compile_selector
 
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
@@ -33,7 +33,7 @@ class NodeRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class ResolvedDeviceRequest:
     """A device request of a ResourceClaim, or one alternative of a request with `firstAvailable`.
 
     Args:
@@ -78,7 +78,7 @@ class Request:
             try:
                 if not compile_selector(expression).matches(device.driver, device.device):
                     return False
-            except SelectorError as error:
+            except CelSelectorError as error:
                 place = "/".join(device.key)
                 raise AllocationError(f"{source} on device {place}: {error}") from error
         return True
@@ -95,7 +95,7 @@ class Request:
         for _, expression in self.expressions:
             try:
                 work += compile_selector(expression).work
-            except SelectorError:
+            except CelSelectorError:
                 break  # the evaluation raises it
         return work
 
@@ -105,7 +105,7 @@ class Request:
         for _, expression in self.expressions:
             try:
                 read = compile_selector(expression).names
-            except SelectorError:
+            except CelSelectorError:
                 return None
             if read is None:
                 return None
@@ -123,7 +123,7 @@ class ClaimRequests:
     """
 
     claim: ResourceClaim
-    requests: tuple[tuple[Request, ...], ...]
+    requests: tuple[tuple[ResolvedDeviceRequest, ...], ...]
 
 
 def claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRequests:
@@ -157,7 +157,7 @@ def _own_expressions(claim: ResourceClaim) -> frozenset[str]:
 
 def _alternatives(
     claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass]
-) -> tuple[Request, ...]:
+) -> tuple[ResolvedDeviceRequest, ...]:
     if request.exactly is not None:
         exact = request.exactly
         return (_request(claim, request.name, "", exact, classes, admin=bool(exact.admin_access)),)
@@ -175,7 +175,7 @@ def _request(
     classes: Mapping[str, DeviceClass],
     *,
     admin: bool,
-) -> Request:
+) -> ResolvedDeviceRequest:
     where = f"claim {claim.key}, request {name}"
     if spec.derived_attributes:
         raise AllocationError(
@@ -189,7 +189,7 @@ def _request(
         raise AllocationError(f"{where}: unsupported count mode {mode}")
     capacity = (spec.capacity.requests if spec.capacity is not None else None) or {}
     of_class = _expressions(f"class {device_class.metadata.name}", device_class.spec.selectors)
-    return Request(
+    return ResolvedDeviceRequest(
         name=name,
         parent=parent,
         device_class=device_class,

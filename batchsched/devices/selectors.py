@@ -60,23 +60,23 @@ _MACRO_OF_LIST: Final = re.compile(r"(?<![\w\])])\[[^\[\]]*\]" + _MACRO.pattern)
 _CALL: Final = re.compile(r"\w\s*\(")
 
 
-class SelectorError(Exception):
+class CelSelectorError(Exception):
     """Raised if a CEL expression cannot be compiled, or if its evaluation for a device fails."""
 
 
-class Selector:
+class CelSelector:
     """A compiled CEL expression that selects devices; it caches the result for devices of equal content.
 
     Args:
       expression: the text of the expression.
 
     Raises:
-      SelectorError: the expression cannot be compiled.
+      CelSelectorError: the expression cannot be compiled.
     """
 
     def __init__(self, expression: str) -> None:
         if len(expression.encode()) > MAX_EXPRESSION_LENGTH:
-            raise SelectorError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} bytes")
+            raise CelSelectorError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} bytes")
         self.work = estimate_evaluation_work(expression)
         """The estimated work of one evaluation, in steps of a search for devices."""
         self.names = attributes_read_by_expression(expression)
@@ -85,14 +85,14 @@ class Selector:
         try:
             self._program = _environment().compile(_LOOKUP.sub(_use_defaulted, expression))
         except RuntimeError as error:
-            raise SelectorError(f"CEL compile error: {error}") from error
+            raise CelSelectorError(f"CEL compile error: {error}") from error
         self._results: dict[Hashable, bool | str] = {}
 
     def matches(self, driver: str, device: Device) -> bool:
         """Return whether the CEL expression selects a device of a driver.
 
         Raises:
-          SelectorError: the evaluation failed, or its result is no boolean.
+          CelSelectorError: the evaluation failed, or its result is no boolean.
         """
         key = device_content_key(driver, device, self.names)
         result = self._results.get(key)
@@ -101,7 +101,7 @@ class Selector:
                 self._results.clear()
             result = self._results[key] = self._evaluate(driver, device)
         if isinstance(result, str):
-            raise SelectorError(result)
+            raise CelSelectorError(result)
         return result
 
     def _evaluate(self, driver: str, device: Device) -> bool | str:
@@ -120,13 +120,13 @@ class Selector:
 
 
 @lru_cache(MAX_COMPILED_EXPRESSIONS)
-def compile_selector(expression: str) -> Selector:
+def compile_selector(expression: str) -> CelSelector:
     """Return the compiled form of a CEL expression.
 
     Raises:
-      SelectorError: the expression cannot be compiled.
+      CelSelectorError: the expression cannot be compiled.
     """
-    return Selector(expression)
+    return CelSelector(expression)
 
 
 def estimate_evaluation_work(expression: str) -> int:

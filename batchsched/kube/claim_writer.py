@@ -22,7 +22,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.errors import ApiError, BindFailed, Unreachable
-from batchsched.kube.clock import Backoff
+from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import CLAIM_RESOURCE, POD_RESOURCE, STRATEGIC_MERGE_PATCH
 from batchsched.kube.writer import Writer
 from batchsched.ports.claims import (
@@ -156,7 +156,7 @@ class ClaimWriter:
 
         This replica has only one write of a claim in flight.
         """
-        backoff = Backoff(self._clock, first=0.05, longest=2.0)
+        backoff = RetryBackoff(self._clock, first=0.05, longest=2.0)
         async with self._locks.setdefault(claim, asyncio.Lock()):
             for remaining_attempts in reversed(range(_MAX_ATTEMPTS)):
                 try:

@@ -29,7 +29,7 @@ class SystemClock:
 
 
 @dataclass(slots=True)
-class Backoff:
+class RetryBackoff:
     """Exponential backoff with jitter: the wait doubles with each failure, up to a limit.
 
     A random part of up to one half is subtracted from each wait.

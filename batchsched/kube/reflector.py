@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.errors import ApiError, Unreachable
-from batchsched.kube.clock import Backoff
+from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.ports.cluster import Clock, ObjectHandler, SetAsideObject
 
@@ -209,7 +209,7 @@ class Reflector:
         self._caught_up = asyncio.Event()
         self._watching: asyncio.Timeout | None = None
         self._pausing: asyncio.Timeout | None = None
-        self._backoff = Backoff(clock, longest=_MAX_BACKOFF_SECONDS)
+        self._backoff = RetryBackoff(clock, longest=_MAX_BACKOFF_SECONDS)
 
     @property
     def set_aside_objects(self) -> Mapping[str, SetAsideObject]:
@@ -263,7 +263,7 @@ class Reflector:
         if self._must_list:
             await self.wait_for_list()
             return
-        backoff = Backoff(self._clock)
+        backoff = RetryBackoff(self._clock)
         for _ in range(_MAX_CHECKS):
             try:
                 await self._check_version()

@@ -9,7 +9,7 @@ import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
-from batchsched.kube.clock import Backoff
+from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import RequestLimit
 from batchsched.ports.claims import ClaimBinder
@@ -86,7 +86,7 @@ class Writer:
         )
         path = POD_RESOURCE.path(binding.namespace, binding.pod, "binding")
         failed = f"binding {binding.pod_key} to {binding.node}"
-        backoff = Backoff(self._clock, first=0.1, longest=5.0)
+        backoff = RetryBackoff(self._clock, first=0.1, longest=5.0)
         in_doubt, unanswered = False, 0
         while True:
             try:
@@ -218,7 +218,7 @@ class Writer:
           Unreachable: there was no answer. The server may have executed the write.
           NotLeading: the fence expired first, and nothing was sent after that.
         """
-        begun, backoff = self._clock.monotonic(), Backoff(self._clock, first=0.2, longest=10.0)
+        begun, backoff = self._clock.monotonic(), RetryBackoff(self._clock, first=0.2, longest=10.0)
         while True:
             async with self._limit.request_slot(_namespace_of(path)):
                 try:

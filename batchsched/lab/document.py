@@ -123,7 +123,7 @@ PATTERN_PATHS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ReportDocument:
     """The content of an HTML report, from top to bottom.
 
     Args:

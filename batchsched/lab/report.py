@@ -11,8 +11,8 @@ from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_
 from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
 from batchsched.lab.distributions import box_plots_by_queue, box_plots_by_size
 from batchsched.lab.document import (
-    Document,
     LegendSection,
+    ReportDocument,
     Section,
     Table,
     TableCell,
@@ -90,7 +90,7 @@ def render_simulation(
     groups = BarGroups.from_runs(runs)
     has_footnote = any(row.measure.title.endswith("*") for row in rows)
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
-    return Document(
+    return ReportDocument(
         title=f"batchsched: {name}",
         conclusion=(
             Conclusion(settings.conclusion) if settings.conclusion else conclude_simulation(policies, rows)
@@ -232,7 +232,7 @@ def _partial_text(finished: int, planned: int) -> str:
     )
 
 
-def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSettings) -> Document:
+def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSettings) -> ReportDocument:
     """Return the report of a sweep as a document."""
     parts = {
         workload: runs_of_common_seeds(policies) for workload, policies in group_by_workload(outcomes).items()
@@ -245,7 +245,7 @@ def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSett
         bars.extend(_mean_bars(number, workload if several else "", policies))
         sections.extend(_sections(number, workload if several else "", policies, queues))
     policy_names = tuple(dict.fromkeys(outcome.policy for outcome in outcomes))
-    return Document(
+    return ReportDocument(
         title=title,
         conclusion=_conclude_workloads(parts),
         tables=tuple(_table(workload if several else "", policies) for workload, policies in parts.items()),

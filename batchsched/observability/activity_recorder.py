@@ -249,7 +249,7 @@ class ActivityRecorder:
         """Log the eviction of a pod. The evictor calls this method."""
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    def drop_outdated_series(self, now: float) -> None:
+    def drop_metric_of_long_session(self, now: float) -> None:
         """Remove the metric of the latest long session 10 minutes after that session ended.
 
         `now` is the present monotonic time.
@@ -262,7 +262,7 @@ class ActivityRecorder:
         self.metrics.leader.labels(self._lease).set(service.is_leading)
         now = self._clock.monotonic()
         gauges.update_gauges(service.profile_schedulers, now)
-        self.drop_outdated_series(now)
+        self.drop_metric_of_long_session(now)
         self.metrics.name_conflicts.clear()
         for name, deployment in service.conflicting_deployments.items():
             self.metrics.name_conflicts.labels(name, deployment).set(1)

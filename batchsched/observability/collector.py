@@ -113,7 +113,7 @@ class MetricsCollector:
         )
         for (queue, event), moved in profile_scheduler.queue.moved_pod_counts().items():
             self._grown(profile_scheduler, metrics.incoming_pods, moved, queue, event)
-        for plugin, faults in profile_scheduler.queue.hint_failures().items():
+        for plugin, faults in profile_scheduler.queue.hint_failure_counts().items():
             self._grown(profile_scheduler, metrics.hint_faults, faults, plugin)
 
     def _grown(self, source: object, counter: metric.Counter, total: float, *labels: str) -> None:

@@ -377,21 +377,23 @@ def choose_candidate(
     return min(candidates, key=lambda candidate: candidate_harm(candidate, handle))
 
 
-def candidate_harm(room: PreemptionCandidate, handle: PostFilterHandle) -> tuple[int, int, int, int, float]:
+def candidate_harm(
+    candidate: PreemptionCandidate, handle: PostFilterHandle
+) -> tuple[int, int, int, int, float]:
     """Return a sort key for the harm that evictions on a candidate node do; the best node has the smallest key.
 
     It consists of the violated budgets, the highest priority of a victim, the sum of priorities, the number of
     victims, and the longest run time among the victims of the highest priority.
     """
-    priorities = [handle.priority_of(victim) for victim in room.victims]
+    priorities = [handle.priority_of(victim) for victim in candidate.victims]
     highest = max(priorities)
     earliest = min(
         victim.start_time(unknown=math.inf)
-        for victim, priority in zip(room.victims, priorities, strict=True)
+        for victim, priority in zip(candidate.victims, priorities, strict=True)
         if priority == highest
     )
     total = sum(priority + PRIORITY_OFFSET for priority in priorities)
-    return room.violations, highest, total, len(room.victims), -earliest
+    return candidate.violations, highest, total, len(candidate.victims), -earliest
 
 
 def _no(reason: str, node: str | None = None) -> PostFilterAnswer:

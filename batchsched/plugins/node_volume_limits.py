@@ -38,15 +38,15 @@ from batchsched.framework.plugin_support.csi_migration import (
 )
 from batchsched.framework.plugin_support.volume_listers import (
     VolumeLister,
-    claim_key,
-    claim_signature,
     claim_storage_class,
-    claim_uses,
     is_new_or_rebound,
     may_be_claimed_by,
     not_owner_reason,
     storage_objects,
-    uses_claim,
+    uses_volume_claim,
+    volume_claim_key,
+    volume_claim_signature,
+    volume_claims_of_pod,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -98,7 +98,7 @@ class NodeVolumeLimits(
     def signature(self, pod: Pod) -> Hashable:
         inline = tuple(volume for volume in pod.spec.volumes or () if volume.is_in_tree)
         return (
-            claim_signature(pod),
+            volume_claim_signature(pod),
             tuple((migrated_kind(volume), inline_volume_handle(volume)) for volume in inline),
         )
 
@@ -291,7 +291,7 @@ def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return the claims and disks that a pod mounts, as (kind, name)."""
     kinds = ((migrated_kind(volume), inline_volume_handle(volume)) for volume in pod.spec.volumes or ())
-    uses = (("claim", f"{pod.namespace}/{use.name}") for use in claim_uses(pod))
+    uses = (("claim", f"{pod.namespace}/{use.name}") for use in volume_claims_of_pod(pod))
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
 
@@ -304,7 +304,7 @@ def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Return QUEUE if a claim of the pod was created, or got a volume or a class."""
-    return Hint.queue_if(is_new_or_rebound(old, new) and uses_claim(pod, new))
+    return Hint.queue_if(is_new_or_rebound(old, new) and uses_volume_claim(pod, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
@@ -316,7 +316,7 @@ def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolum
 
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:
     other = new is None or old.provisioner != new.provisioner
-    return Hint.queue_if(other and any(claim_uses(pod)))
+    return Hint.queue_if(other and any(volume_claims_of_pod(pod)))
 
 
 def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
@@ -352,8 +352,8 @@ def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: boo
     provisioner = storage_class.provisioner
     if provisioner in DRIVERS or provisioner in NEVER:
         driver = DRIVERS.get(provisioner) if migrated else None
-        return (driver, UNBOUND + claim_key(claim)) if driver else None
-    return provisioner, UNBOUND + claim_key(claim)
+        return (driver, UNBOUND + volume_claim_key(claim)) if driver else None
+    return provisioner, UNBOUND + volume_claim_key(claim)
 
 
 def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | None:

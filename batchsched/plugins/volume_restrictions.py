@@ -24,7 +24,11 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.volume_listers import claim_key, claim_names, storage_objects
+from batchsched.framework.plugin_support.volume_listers import (
+    storage_objects,
+    volume_claim_key,
+    volume_claim_names,
+)
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
@@ -113,14 +117,14 @@ class VolumeRestrictions(
     @override
     def signature(self, pod: Pod) -> Hashable:
         volumes = pod.spec.volumes
-        return (disks_of_pod(pod), claim_names(pod)) if volumes else ()
+        return (disks_of_pod(pod), volume_claim_names(pod)) if volumes else ()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return LASTING_SKIP_FILTER
         existing = storage_objects(nodes.table).claims
-        for name in claim_names(pod.pod):
+        for name in volume_claim_names(pod.pod):
             if f"{pod.pod.namespace}/{name}" not in existing:
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
@@ -135,12 +139,12 @@ class VolumeRestrictions(
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses += sum(name in conflicts.claims for name in claim_names(added))
+        conflicts.uses += sum(name in conflicts.claims for name in volume_claim_names(added))
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses -= sum(name in conflicts.claims for name in claim_names(removed))
+        conflicts.uses -= sum(name in conflicts.claims for name in volume_claim_names(removed))
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
@@ -214,7 +218,9 @@ class VolumeRestrictions(
 
 
 def _let_go(pod: Pod, old: Pod, _new: None) -> Hint:
-    shared = pod.namespace == old.namespace and not set(claim_names(pod)).isdisjoint(claim_names(old))
+    shared = pod.namespace == old.namespace and not set(volume_claim_names(pod)).isdisjoint(
+        volume_claim_names(old)
+    )
     return Hint.queue_if(shared or _in_use(disks_of_pod(pod), (old,)))
 
 
@@ -225,7 +231,7 @@ def _mounts_disks(pod: Pod, _old: None, _new: object) -> Hint:
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     if old is not None and old.spec.access_modes == new.spec.access_modes:
         return Hint.SKIP
-    return Hint.queue_if(claim_key(new) in _claim_keys(pod))
+    return Hint.queue_if(volume_claim_key(new) in _claim_keys(pod))
 
 
 def disks_of_pod(pod: Pod) -> tuple[Disk, ...]:
@@ -271,7 +277,7 @@ def _in_use(disks: Sequence[Disk], pods: Iterable[Pod]) -> bool:
 
 
 def _claim_keys(pod: Pod) -> tuple[str, ...]:
-    return tuple(f"{pod.namespace}/{name}" for name in claim_names(pod))
+    return tuple(f"{pod.namespace}/{name}" for name in volume_claim_names(pod))
 
 
 def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:

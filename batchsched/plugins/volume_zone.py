@@ -23,12 +23,12 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
-    claim_key,
-    claim_names,
     claim_storage_class,
     is_new_or_rebound,
     may_be_claimed_by,
     storage_objects,
+    volume_claim_key,
+    volume_claim_names,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -85,12 +85,12 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return claim_names(pod)
+        return volume_claim_names(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         requirements: list[ZoneRequirement] = []
-        names = claim_names(pod.pod)
+        names = volume_claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
         storage = storage_objects(nodes.table)
@@ -132,7 +132,7 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    named = claim_key(new) in [f"{pod.namespace}/{name}" for name in claim_names(pod)]
+    named = volume_claim_key(new) in [f"{pod.namespace}/{name}" for name in volume_claim_names(pod)]
     return Hint.queue_if(named and is_new_or_rebound(old, new))
 
 

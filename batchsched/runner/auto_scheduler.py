@@ -18,7 +18,7 @@ from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser, aut
 from batchsched.session.session import Session
 
 
-class AutoScheduler(Scheduler):
+class AutoOrderScheduler(Scheduler):
     """Wraps a session under the gang order `auto`: before each decision, it sets the gang order that forecasts chose.
 
     Args:
@@ -75,7 +75,7 @@ class SimulationSchedulerBuilder:
         self._profile = profile
         self._arguments = auto_arguments(profile)
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
-        self._auto: AutoScheduler | None = None
+        self._auto: AutoOrderScheduler | None = None
         self._session: Session | None = None
 
     def make_scheduler(self, cluster: Snapshot) -> Scheduler:
@@ -83,7 +83,7 @@ class SimulationSchedulerBuilder:
         self._session = Session.for_simulation(cluster, self._profile, self._past)
         if self._arguments is None:
             return self._session
-        self._auto = AutoScheduler(self._session, cluster, PolicyChooser(self._arguments))
+        self._auto = AutoOrderScheduler(self._session, cluster, PolicyChooser(self._arguments))
         return self._auto
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import requests_with_pod_count
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.store import Change
+from batchsched.state.store import ObjectChange
 
 Places = tuple[tuple[Pod, str], ...]
 """Pods with the names of their nodes."""
@@ -30,7 +30,7 @@ class ChangedNodeCapacity:
     def __init__(
         self,
         cache: ClusterState,
-        changes: Iterable[Change] | None,
+        changes: Iterable[ObjectChange] | None,
         placements: Iterable[Places],
         ignores: Callable[[str], bool],
     ) -> None:
@@ -56,7 +56,7 @@ class ChangedNodeCapacity:
         )
 
 
-def _may_fill(change: Change) -> bool:
+def _may_fill(change: ObjectChange) -> bool:
     """Return whether a change may leave less room on a node; the confirmation of a binding does not."""
     before, after = change.before, change.after
     if change.field == NODES:

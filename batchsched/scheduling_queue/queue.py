@@ -28,7 +28,7 @@ from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from batchsched.state.cluster_state import POD_GROUPS, PODS
-from batchsched.state.store import Change
+from batchsched.state.store import ObjectChange
 
 ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
@@ -174,7 +174,7 @@ class SchedulingQueue:
         """Retry the refused gangs that may use the resources of an assumed pod that could not be bound."""
         self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
 
-    def apply_change(self, change: Change, now: float) -> None:
+    def apply_change(self, change: ObjectChange, now: float) -> None:
         """Process a change of any object of the cluster state. An assumed pod counts as bound."""
         if change.field == PODS:
             self._apply_pod_change(change, now)
@@ -186,7 +186,7 @@ class SchedulingQueue:
         elif change.field in _RESOURCES:
             self.process_object_change(_RESOURCES[change.field], change.before, change.after, now)
 
-    def _apply_pod_change(self, change: Change, now: float) -> None:
+    def _apply_pod_change(self, change: ObjectChange, now: float) -> None:
         before, after = change.before, change.after
         if after is not None and not after.node:
             if after.terminating:  # no session places it
@@ -341,7 +341,7 @@ class SchedulingQueue:
         """Return how many pods entered each queue (active, backoff, unschedulable), by the event that caused it."""
         return dict(self._moved)
 
-    def hint_failures(self) -> Mapping[str, int]:
+    def hint_failure_counts(self) -> Mapping[str, int]:
         """Return the number of failed queueing hints by plugin."""
         return dict(self._hints.faults)
 

@@ -51,7 +51,7 @@ MEMORY_RELEASE_SECONDS: Final = 60.0
 """Seconds between two returns of free memory to the operating system."""
 
 
-def release_free_memory() -> bool:
+def return_freed_memory_to_system() -> bool:
     """Give memory that the process has freed back to the operating system, by `malloc_trim` of the C library.
 
     Returns:
@@ -148,7 +148,7 @@ class ReplicaProcess:
         """
         while True:
             await self.clock.sleep(MEMORY_RELEASE_SECONDS)
-            if not await asyncio.to_thread(release_free_memory):
+            if not await asyncio.to_thread(return_freed_memory_to_system):
                 return
 
     async def _begin(self, service: SchedulerApp) -> None:

@@ -21,13 +21,13 @@ from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import NONE, IntArray, Solution
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
+    LoosenedRow,
+    RaisedQuota,
     Relaxation,
-    RowChange,
+    RelaxedLevel,
 )
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, SearchEvidence
 from batchsched.solver.relaxation.search import RefusalCause
@@ -186,16 +186,16 @@ class RefusalMessages:
         match change:
             case None:
                 return ""
-            case LevelChange(_, level, subgroup):
+            case RelaxedLevel(_, level, subgroup):
                 part = f" for its subGroup {self._subgroup_name(subgroup)}" if subgroup != NONE else ""
                 if level == NONE:
                     return f"fits without a required level{part}"
                 return f"fits at level {self._inputs.levels.names[level][1]}{part}"
-            case NodeChange():
+            case AddedNodes():
                 return self._nodes(change)
-            case QuotaChange(quota, amounts, gangs):
+            case RaisedQuota(quota, amounts, gangs):
                 return self._limit(quota, amounts, gangs)
-            case RowChange(row, by):
+            case LoosenedRow(row, by):
                 rule = self._formulation.problem.rows[row]
                 return f"fits when the rule of {rule.plugin} is looser by {by}: {rule.reason}"
             case AddedPods(_, count):
@@ -228,7 +228,7 @@ class RefusalMessages:
         group = self._formulation.gangs[int(owners[subgroup])].members.group
         return group.spec.sub_groups[place].name if group is not None else str(place)
 
-    def _nodes(self, change: NodeChange) -> str:
+    def _nodes(self, change: AddedNodes) -> str:
         table = self._table
         offered = {
             resource: int(amount)

@@ -14,8 +14,8 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import count_fitting_pods
 from batchsched.solver.objective import tier_values
-from batchsched.solver.problem import Budget, Problem, Solution
-from batchsched.solver.relaxation.explain import GangProblems, IsolatedGang, problem_of_refused_gangs
+from batchsched.solver.problem import Problem, Solution, SolverBudget
+from batchsched.solver.relaxation.explain import GangProblems, IsolatedGangProblem, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
 
@@ -74,7 +74,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
             continue
         if int(np.count_nonzero(count_fitting_pods(isolated.problem))) > MAX_PAIRS:
             continue
-        exact = solve_exact(isolated.problem, Budget(deterministic=GANG_EFFORT), seed)
+        exact = solve_exact(isolated.problem, SolverBudget(deterministic=GANG_EFFORT), seed)
         solution = replace(
             solution, effort=solution.effort + exact.effort, variables=solution.variables + exact.variables
         )
@@ -101,7 +101,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 
 
 def add_gang_to_solution(
-    problem: Problem, solution: Solution, isolated: IsolatedGang, exact: Solution
+    problem: Problem, solution: Solution, isolated: IsolatedGangProblem, exact: Solution
 ) -> Solution:
     """Add the placement of one gang, found in the problem of this gang alone, to the solution of the whole problem."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])

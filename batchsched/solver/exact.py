@@ -22,7 +22,7 @@ from batchsched.solver.objective import (
     list_topology_preferences,
     tier_values,
 )
-from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import FloatArray, IntArray, Problem, Solution, SolverBudget
 
 _TIER_SHARE: Final = 0.8
 """Share of the deterministic budget for the tiers; the rest decides among equal values."""
@@ -35,7 +35,7 @@ _MIN_EFFORT: Final = 1e-6
 class _Incumbent:
     """The best assignment so far, and the remaining budget."""
 
-    def __init__(self, model: NodeModel, budget: Budget, seed: int, values: IntArray) -> None:
+    def __init__(self, model: NodeModel, budget: SolverBudget, seed: int, values: IntArray) -> None:
         self.model = model
         self.values = values
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
@@ -70,7 +70,7 @@ class _Incumbent:
 
 def solve_exact(
     problem: Problem,
-    budget: Budget,
+    budget: SolverBudget,
     seed: int,
     hint: Solution | None = None,
     ceiling: Solution | None = None,

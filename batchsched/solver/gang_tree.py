@@ -72,9 +72,9 @@ class SubgroupTreeNode:
         return sum(self.counts) + sum(child.pods for child in self.children)
 
     @cached_property
-    def least_pods(self) -> int:
+    def least_pod_count(self) -> int:
         """The smallest number of further pods with which the gang or subgroup runs; above `pods` if it cannot run."""
-        below = sorted(child.least_pods for child in self.children)[: self.min_children]
+        below = sorted(child.least_pod_count for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
 
@@ -95,13 +95,13 @@ class SubgroupTreeNode:
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
-    def missing_slice_pods(self) -> dict[int, int]:
+    def missing_slice_pod_counts(self) -> dict[int, int]:
         """The number of pods by topology domain that are missing in partly running topology slices."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def pods_to_complete_slices(self, pods: int) -> int:
         """Return the smallest number of pods, at least `pods`, that leaves no topology slice incomplete."""
-        missing = sum(self.missing_slice_pods.values())
+        missing = sum(self.missing_slice_pod_counts.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 
 

@@ -93,16 +93,16 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
         start = end
 
 
-def group_numbers_of_equal_gangs(room: FreeCapacity) -> list[int]:
+def group_numbers_of_equal_gangs(capacity: FreeCapacity) -> list[int]:
     """Return a number for each gang [G], equal for interchangeable single-pod gangs, and -1 for all others.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
     no level, row, cut or quota concerns. Placing them one by one or together gives the same result.
     """
-    problem = room.problem
+    problem = capacity.problem
     numbers_of_gangs = [-1] * len(problem.gangs.need)
     # A row may count any pod, so that the order of the gangs would matter.
-    if room.rows.rows:
+    if capacity.rows.rows:
         return numbers_of_gangs
     alone = (
         (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(numbers_of_gangs)) == 1)
@@ -116,10 +116,10 @@ def group_numbers_of_equal_gangs(room: FreeCapacity) -> list[int]:
     for class_index in np.flatnonzero(alone).tolist():
         gang = int(problem.classes.gang[class_index])
         if (
-            room.slots.needs[class_index]
-            and class_index not in room.banned
-            and not room.quotas.is_limited(gang)
+            capacity.slots.needs[class_index]
+            and class_index not in capacity.banned
+            and not capacity.quotas.is_limited(gang)
         ):
-            request = int(problem.classes.kind[class_index]), room.slots.demand[class_index].tobytes()
+            request = int(problem.classes.kind[class_index]), capacity.slots.demand[class_index].tobytes()
             numbers_of_gangs[gang] = numbers.setdefault(request, len(numbers))
     return numbers_of_gangs

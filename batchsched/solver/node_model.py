@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from batchsched.solver.gang_tree import GangTrees
 from batchsched.solver.linear_model import HIGHEST, LinearModel
-from batchsched.solver.objective import required_pods
+from batchsched.solver.objective import count_required_pods
 from batchsched.solver.problem import (
     NONE,
     ConstraintRow,
@@ -21,8 +21,8 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     Sense,
+    count_pods_that_fit,
     group_positions,
-    pods_that_fit,
 )
 from batchsched.solver.tree_rows import TreeRows
 
@@ -35,7 +35,7 @@ def count_fitting_pods(problem: Problem) -> IntArray:
     """
     fits = np.zeros((len(problem.classes.kind), len(problem.nodes.free)), np.int64)
     for index in np.flatnonzero(problem.gangs.allowed[problem.classes.gang]).tolist():
-        pods = pods_that_fit(
+        pods = count_pods_that_fit(
             problem.classes.demand[index], problem.nodes.free, int(problem.classes.count[index])
         )
         fits[index] = pods * problem.kinds.mask[problem.classes.kind[index]]
@@ -98,7 +98,7 @@ class NodeModel(LinearModel):
         self.gangs = problem.classes.gang[self.classes]
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
-        self.needs = required_pods(problem)
+        self.needs = count_required_pods(problem)
         self._gang_trees = GangTrees(problem)
         self.taken = self._take()
         self.choices = tuple(self._choose())

@@ -21,7 +21,7 @@ from batchsched.solver.problem import (
     Positions,
     Problem,
     Solution,
-    pods_that_fit,
+    count_pods_that_fit,
 )
 
 ALL_CLASSES: Final = slice(None)
@@ -35,7 +35,7 @@ def count_tiers(problem: Problem) -> int:
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
-def required_pods(problem: Problem) -> IntArray:
+def count_required_pods(problem: Problem) -> IntArray:
     """Return how many pods of each gang [G] must still be placed to reach its minimum and that of its subgroups.
 
     A gang with 0 is taken already.
@@ -55,7 +55,7 @@ def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
 
     It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
     """
-    gangs, need = len(problem.gangs.need), required_pods(problem)
+    gangs, need = len(problem.gangs.need), count_required_pods(problem)
     requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(
         requests,
@@ -82,7 +82,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     quota, gang = np.nonzero(problem.quotas.covers)
     requests = lower_bound_of_minimum_requests(problem)[gang]
     remaining = np.maximum(0, problem.quotas.free[quota])
-    counted = problem.gangs.fresh[gang] & (required_pods(problem)[gang] > 0)
+    counted = problem.gangs.fresh[gang] & (count_required_pods(problem)[gang] > 0)
     over = ((requests > 0) & (requests > remaining)).any(axis=1) | (
         counted & (problem.quotas.gangs[quota] < 1)
     )
@@ -104,7 +104,7 @@ def find_unplaceable_classes(problem: Problem) -> BoolArray:
     fits &= problem.kinds.mask[kind, freest]
     for index in np.flatnonzero(~fits).tolist():
         nodes = problem.kinds.mask[kind[index]]
-        unplaceable[index] = not pods_that_fit(demand[index], free[nodes], 1).any()
+        unplaceable[index] = not count_pods_that_fit(demand[index], free[nodes], 1).any()
     return unplaceable
 
 
@@ -112,7 +112,7 @@ def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray
     """Return a mask [G] of the gangs with too few pods that fit on some node to reach their minimum."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
-    beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < required_pods(problem)
+    beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < count_required_pods(problem)
     inside = classes.subgroup != NONE
     parts = problem.subgroups
     in_part = np.bincount(classes.subgroup[inside], pods[inside], minlength=len(parts.gang))

@@ -15,7 +15,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.node_model import NodeModel
-from batchsched.solver.objective import count_tiers, max_tier_values, required_pods, tier_values
+from batchsched.solver.objective import count_required_pods, count_tiers, max_tier_values, tier_values
 from batchsched.solver.problem import BoolArray, Problem, Solution
 from batchsched.solver.quota_selection import GangSubset, take_gang_subset
 
@@ -72,6 +72,6 @@ def _place_all(subset: GangSubset, budget: CpSatBudget, units: float) -> Solutio
 def _add_others(problem: Problem, solution: Solution) -> Solution:
     """The solution with the gangs and elastic pods that the greedy algorithm adds."""
     solution = replace(solution, bound=max_tier_values(problem))
-    rest = np.flatnonzero(problem.gangs.allowed & (~solution.taken | (required_pods(problem) == 0)))
+    rest = np.flatnonzero(problem.gangs.allowed & (~solution.taken | (count_required_pods(problem) == 0)))
     part = NeighbourhoodProblem(problem, solution, GangNeighbourhood(rest, complete=False))
     return part.to_whole_problem(solution, solve_greedy(part.problem))

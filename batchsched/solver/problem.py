@@ -443,7 +443,7 @@ def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
     return [order[first:end] for first, end in pairwise(edges.tolist())]
 
 
-def pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
+def count_pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
     """Return how many pods with a given request fit into each set of free amounts [n], at most `most` each.
 
     Args:
@@ -467,7 +467,7 @@ def _renumbered(kept: IntArray, size: int) -> IndexArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SolverBudget:
     """The limits of the solver in one session: deterministic time, rounds, accepted gap, and size of exact models.
 
     Args:

@@ -19,8 +19,8 @@ from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
     count_placed_pods,
+    count_required_pods,
     count_tiers,
-    required_pods,
     tier_values,
 )
 from batchsched.solver.packing.packing import Packing
@@ -28,7 +28,6 @@ from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     BoolArray,
-    Budget,
     FloatArray,
     IntArray,
     Problem,
@@ -36,6 +35,7 @@ from batchsched.solver.problem import (
     ProblemNodes,
     RunningSlices,
     Solution,
+    SolverBudget,
     UsedDomains,
 )
 
@@ -64,7 +64,7 @@ class GangSubset:
 
     def to_whole_problem(self, solution: Solution) -> Solution:
         """Return a solution of the restricted problem as a solution of the whole problem. No other gang gets a pod."""
-        taken = required_pods(self.whole) == 0
+        taken = count_required_pods(self.whole) == 0
         taken[self.gangs] = solution.taken
         return replace(
             solution,
@@ -107,7 +107,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
     return True
 
 
-def select_by_quotas(packing: Packing, budget: Budget, seed: int, floor: Solution) -> Solution | None:
+def select_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: Solution) -> Solution | None:
     """Select gangs as if only queue limits and the total capacity mattered, then place them on nodes.
 
     Args:

@@ -20,7 +20,15 @@ import numpy as np
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
 from batchsched.solver.objective import preferred_level_cost
-from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray, Problem, Solution, pods_that_fit
+from batchsched.solver.problem import (
+    NONE,
+    BoolArray,
+    IndexArray,
+    IntArray,
+    Problem,
+    Solution,
+    count_pods_that_fit,
+)
 
 PREFERRED_COST: Final = 1_000_000
 """Cost of one more domain of a preferred level. A preferred level goes before all hops."""
@@ -117,7 +125,7 @@ class _Layout:
         demand = problem.classes.demand[ranked.pod_class]
         free = self._free.copy()
         free[now_on] += demand * np.array([own[node] for node in now_on.tolist()])[:, np.newaxis]
-        capacity = pods_that_fit(demand, free, pods)
+        capacity = count_pods_that_fit(demand, free, pods)
         capacity[~self._allowed(ranked, now_on)] = 0
         nodes = np.flatnonzero(capacity).astype(np.int32)
         if self._work + len(nodes) * (pods + 1) * len(ranked.levels) > MAX_LAYOUT_WORK:

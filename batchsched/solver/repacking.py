@@ -15,7 +15,7 @@ import numpy as np
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.linear_model import LinearModel
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray, pods_that_fit
+from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray, count_pods_that_fit
 
 MAX_WINDOW_NODES: Final = 40
 """Maximum nodes that are packed again together. A cell of more nodes is represented by the most promising ones."""
@@ -158,4 +158,4 @@ class Repacking:
             inside = packing.allowed_nodes(class_index)
             allowed = allowed & (np.isin(window, inside) if inside is not None else True)
         most = int(problem.classes.count[class_index])
-        return pods_that_fit(packing.room.slots.demand[class_index], free, most) * allowed
+        return count_pods_that_fit(packing.room.slots.demand[class_index], free, most) * allowed

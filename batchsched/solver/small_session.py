@@ -25,7 +25,7 @@ from batchsched.solver.objective import (
     count_placed_pods,
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
-from batchsched.solver.problem import BoolArray, Budget, FloatArray, Problem, Solution
+from batchsched.solver.problem import BoolArray, FloatArray, Problem, Solution, SolverBudget
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 
 FIRST_STEP_EFFORT: Final = 0.25
@@ -35,7 +35,7 @@ SEARCH_SHARE: Final = 0.75
 
 
 def solve_small_session(
-    problem: Problem, budget: Budget, seed: int, floor: Solution, telemetry: Telemetry
+    problem: Problem, budget: SolverBudget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
     """Place the gangs of a small session by an exact model over single nodes, no worse than a given solution.
 
@@ -72,7 +72,7 @@ def solve_small_session(
 class _Steps:
     """The best solution so far, with the lowest known bounds."""
 
-    def __init__(self, problem: Problem, budget: Budget, seed: int, floor: Solution) -> None:
+    def __init__(self, problem: Problem, budget: SolverBudget, seed: int, floor: Solution) -> None:
         self.best = floor
         self._search = ExactSearch(problem, budget, seed)
         self._problem, self._budget, self._seed = problem, budget, seed

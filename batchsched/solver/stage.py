@@ -23,7 +23,7 @@ from batchsched.solver.objective import (
     preferred_level_cost,
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
-from batchsched.solver.problem import BoolArray, Budget, Problem, ProblemClassKinds, Solution
+from batchsched.solver.problem import BoolArray, Problem, ProblemClassKinds, Solution, SolverBudget
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_gang_subset
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
@@ -42,7 +42,7 @@ PLANNED_SHARE: Final = 0.25
 
 def solve(
     problem: Problem,
-    budget: Budget,
+    budget: SolverBudget,
     seed: int = 0,
     telemetry: Telemetry | None = None,
     workers: SolverWorkers | None = None,
@@ -129,7 +129,7 @@ def without_unplaceable_parts(problem: Problem, unplaceable: BoolArray, beyond: 
 
 def _solved_from_start(
     admissible: Problem,
-    budget: Budget,
+    budget: SolverBudget,
     seed: int,
     telemetry: Telemetry,
     start: WarmStart | None,
@@ -156,7 +156,7 @@ def _solved_from_start(
 
 def _solved(
     admissible: Problem,
-    budget: Budget,
+    budget: SolverBudget,
     seed: int,
     telemetry: Telemetry,
     workers: SolverWorkers | None,
@@ -210,7 +210,7 @@ def _solved(
 
 
 def _with_planned_gangs(
-    problem: Problem, stage: TieredStage, answer: Solution, budget: Budget, seed: int
+    problem: Problem, stage: TieredStage, answer: Solution, budget: SolverBudget, seed: int
 ) -> Solution:
     """The answer of the rounds, or a better one with the gangs of their first plan."""
     spending = CpSatBudget(PLANNED_SHARE * budget.deterministic, budget.guard_seconds, seed)
@@ -242,7 +242,7 @@ def without_repeatedly_refused_gangs(problem: Problem) -> Problem:
     return replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (refused <= 1)))
 
 
-def _is_small(problem: Problem, budget: Budget) -> bool:
+def _is_small(problem: Problem, budget: SolverBudget) -> bool:
     """Whether the exact model is used: above this size it does not end within its budget."""
     return _pairs(problem) <= budget.exact_variables
 

@@ -23,7 +23,7 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     Solution,
-    pods_that_fit,
+    count_pods_that_fit,
 )
 
 MAX_SEARCH_PAIRS: Final = 20_000
@@ -37,7 +37,7 @@ IMPROVE_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GangSearch:
+class GangSearchResult:
     """The result of an exact search for a placement of one gang.
 
     Args:
@@ -63,7 +63,7 @@ def find_gangs_to_search(problem: Problem) -> BoolArray:
     return searched
 
 
-def search_gang(problem: Problem, units: float, seed: int) -> GangSearch:
+def search_gang(problem: Problem, units: float, seed: int) -> GangSearchResult:
     """Search exactly for a placement of a gang, given the problem of this gang alone, without cuts.
 
     Args:
@@ -79,7 +79,7 @@ def search_gang(problem: Problem, units: float, seed: int) -> GangSearch:
     if answer is None and len(merged) < len(problem.nodes.free) and budget.remaining > 0:
         answer = _search(problem, [np.array([node]) for node in range(len(problem.nodes.free))], budget)
     solution, proved = answer if answer is not None else (None, False)
-    return GangSearch(solution, proved, budget.spent, budget.variables, budget.guard)
+    return GangSearchResult(solution, proved, budget.spent, budget.variables, budget.guard)
 
 
 def _merge_equal_nodes(problem: Problem, fits: IntArray) -> list[IntArray]:
@@ -96,7 +96,7 @@ def _merge_equal_nodes(problem: Problem, fits: IntArray) -> list[IntArray]:
     if len(np.unique(demand, axis=0)) > 1:
         columns.append(free[:, requested].T)
     else:  # what is left over by equal pods does not matter
-        columns.append(pods_that_fit(demand[0], free, int(problem.classes.count.sum()))[None])
+        columns.append(count_pods_that_fit(demand[0], free, int(problem.classes.count.sum()))[None])
     _, number = np.unique(np.concatenate(columns), axis=1, return_inverse=True)
     number = number.reshape(-1)
     order = np.argsort(number, kind="stable")
@@ -157,7 +157,7 @@ def _merged_problem(problem: Problem, sets: list[IntArray]) -> tuple[Problem, In
         if len(np.unique(demand[takers], axis=0)) == 1:
             request = demand[takers[0]]
             each = int(
-                pods_that_fit(request, problem.nodes.free[[node]], int(problem.classes.count.sum()))[0]
+                count_pods_that_fit(request, problem.nodes.free[[node]], int(problem.classes.count.sum()))[0]
             )
             free[number] = np.where(request > 0, request * each * size[number], free[number])
     pods = np.minimum(pods, problem.classes.count[:, None])
@@ -182,7 +182,7 @@ def _spread(problem: Problem, sets: list[IntArray], model: NodeModel, values: In
     for column in columns[np.argsort(-share[model.classes[columns]], kind="stable")].tolist():
         class_index, missing = int(model.classes[column]), int(values[column])
         for node in sets[int(model.nodes[column])].tolist():
-            count = int(pods_that_fit(demand[class_index], free[[node]], missing)[0])
+            count = int(count_pods_that_fit(demand[class_index], free[[node]], missing)[0])
             count = min(missing, count)
             if count:
                 free[node] -= demand[class_index] * count

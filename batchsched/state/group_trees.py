@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.group_tree import (
+    InvalidTreeField,
     TreeGroup,
-    TreeProblem,
     TreeRootIndex,
     convert_tree_to_pod_group,
     groups_below,
-    tree_problems,
+    invalid_tree_fields,
 )
 from batchsched.api.external.pod_group import source_annotations
 
@@ -145,10 +145,10 @@ class GroupTrees:
         try:
             return convert_tree_to_pod_group(top, self.children)
         except ValidationError as error:
-            return _refused(top, tree_problems(error, top, self.children))
+            return _refused(top, invalid_tree_fields(error, top, self.children))
 
 
-def _refused(top: TreeGroup, problems: Iterable[TreeProblem]) -> PodGroup:
+def _refused(top: TreeGroup, problems: Iterable[InvalidTreeField]) -> PodGroup:
     """Return the PodGroup of a tree with invalid values, which an annotation names, so that it is refused."""
     problem = "; ".join(map(str, problems))
     marks = source_annotations(top.source, top.api_version, kind=top.kind, problem=problem)

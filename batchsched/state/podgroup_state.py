@@ -94,7 +94,7 @@ class GangPods:
         return succeeded, len(self.finished) - succeeded
 
 
-def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
+def count_missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
     """Return how many more pods must be placed until a gang and each of its subGroups reach their minMember.
 
     Args:
@@ -105,7 +105,7 @@ def missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
 
 
 def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
-    """As `missing_pods`, for the number of placed pods by subGroup."""
+    """As `count_missing_pods`, for the number of placed pods by subGroup."""
     missing = max(0, (group.min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing

@@ -134,7 +134,7 @@ MAX_UNREAD: Final = 65_536
 """Changed objects that a reader may leave unread. Beyond, it starts from a Snapshot, which costs no more by then."""
 
 
-class Change(msgspec.Struct, frozen=True, eq=False):
+class ObjectChange(msgspec.Struct, frozen=True, eq=False):
     """A change of one object in the cluster state: the object before and after.
 
     Args:
@@ -193,7 +193,7 @@ class ChangeReader:
         elif after is None and unread[address] is None:
             del unread[address]
 
-    def unread_changes(self) -> tuple[Change, ...] | None:
+    def unread_changes(self) -> tuple[ObjectChange, ...] | None:
         """Return the changes since the last `read_changes`, without marking them as read; None if there were too many.
 
         The changes of an object are merged into one; changes that cancel out are left out.
@@ -202,12 +202,12 @@ class ChangeReader:
             return None
         stores = self._stores
         changes = (
-            Change(field, key, before, stores[field].get(key))
+            ObjectChange(field, key, before, stores[field].get(key))
             for (field, key), before in self._unread.items()
         )
         return tuple(change for change in changes if change.before is not change.after)
 
-    def read_changes(self) -> tuple[Change, ...] | None:
+    def read_changes(self) -> tuple[ObjectChange, ...] | None:
         """Return the changes since the last call, and forget them; None if there were too many.
 
         After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far. The first

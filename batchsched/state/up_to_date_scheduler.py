@@ -23,7 +23,7 @@ from batchsched.api.snapshot import FOLLOWED_FIELDS, Snapshot, WaitingGang
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.resource_names import ResourceNames
-from batchsched.state.store import Change, are_equal_for_scheduling
+from batchsched.state.store import ObjectChange, are_equal_for_scheduling
 
 GROUPS = "pod_groups"
 CLAIMS = "resource_claims"
@@ -94,11 +94,11 @@ class UpToDateScheduler:
         self._scheduler.set_waiting_gangs(held)
         return self._scheduler
 
-    def unread_changes(self) -> tuple[Change, ...] | None:
+    def unread_changes(self) -> tuple[ObjectChange, ...] | None:
         """Return the changes since the last call of `updated_scheduler`, or None if there were too many."""
         return self._changes.unread_changes()
 
-    def _can_follow_all(self, changes: Iterable[Change]) -> bool:
+    def _can_follow_all(self, changes: Iterable[ObjectChange]) -> bool:
         """Return whether the present scheduler can follow these changes."""
         pod_count = self._cache.count_objects(PODS)
         if self._followed > max(self._min_followed_changes, MAX_CHANGES_PER_POD * pod_count):
@@ -107,7 +107,7 @@ class UpToDateScheduler:
             return False
         return all(self._can_follow(change) for change in changes)
 
-    def _can_follow(self, change: Change) -> bool:
+    def _can_follow(self, change: ObjectChange) -> bool:
         if change.field in FOLLOWED_FIELDS:
             return not self._whole_nodes
         if change.field not in FOLLOWED:
@@ -119,7 +119,7 @@ class UpToDateScheduler:
         # A pod that only got its node was pending before: its resource names are known.
         return _binds(change) or self._resources.has_columns_for_pod(change.after)
 
-    def _is_read(self, change: Change) -> bool:
+    def _is_read(self, change: ObjectChange) -> bool:
         """Return whether a node changed in something on which a decision may depend."""
         return self._whole_nodes or not _differs_unread_only(change.before, change.after)
 
@@ -141,7 +141,7 @@ def _read_part(node: Node) -> Node:
 
 
 def _collected(
-    changes: Sequence[Change], cache: ClusterState, nodes: Sequence[Node] | None
+    changes: Sequence[ObjectChange], cache: ClusterState, nodes: Sequence[Node] | None
 ) -> ClusterChanges:
     """Sort changes by what a scheduler has to do; `nodes` are given if one changed."""
     added: list[Pod] = []
@@ -173,7 +173,7 @@ def _collected(
     )
 
 
-def _present_and_removed(field: str, changes: Iterable[Change]) -> tuple[list[Any], list[str]]:
+def _present_and_removed(field: str, changes: Iterable[ObjectChange]) -> tuple[list[Any], list[str]]:
     """Return the changed objects of one kind, and the keys of those that were removed."""
     of_kind = [change for change in changes if change.field == field]
     return (
@@ -182,7 +182,7 @@ def _present_and_removed(field: str, changes: Iterable[Change]) -> tuple[list[An
     )
 
 
-def _binds(change: Change) -> bool:
+def _binds(change: ObjectChange) -> bool:
     """Return whether a change only binds a pending pod to a node."""
     before, after = change.before, change.after
     if before is None or after is None or before.node or not after.node:

@@ -17,7 +17,7 @@ from typing import Final
 from batchsched.runner.session_runner import shared_solver_processes
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.stage import solve
 from bench.solver.budgets import BudgetRow, lost_objectives, plot_budgets, show_budgets
 from bench.solver.instances import Instance, fill_lean, fill_noisy, generate, partitioned, uncontended
@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
         write(instance, target if len(options.seeds) == 1 else target.with_stem(f"{target.stem}-{seed}"))
     watch = Stopwatch()
     cpu, wall = time.process_time(), time.perf_counter()
-    budget = Budget(deterministic=options.budget, rounds=options.rounds)
+    budget = SolverBudget(deterministic=options.budget, rounds=options.rounds)
     final = solve(problem, budget, 0, watch, shared_solver_processes(options.workers))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -207,9 +207,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--baseline", action="store_true", help="compare with job by job, priority then creation"
     )
-    found.add_argument("--rounds", type=int, default=Budget().rounds)
+    found.add_argument("--rounds", type=int, default=SolverBudget().rounds)
     found.add_argument(
-        "--budget", type=float, default=Budget().deterministic, help="deterministic units of the solver"
+        "--budget", type=float, default=SolverBudget().deterministic, help="deterministic units of the solver"
     )
     found.add_argument(
         "--budgets",
@@ -266,7 +266,7 @@ def main(arguments: list[str]) -> int:
         show_starts((_measure_changed(options, seed) for seed in options.seeds), options.output)
         return 0
     if options.predict_workers:
-        budget = Budget(deterministic=options.budget, rounds=options.rounds)
+        budget = SolverBudget(deterministic=options.budget, rounds=options.rounds)
         problems = ((seed, to_problem(draw(options, seed))) for seed in options.seeds)
         show_predictions(
             [predict(problem, budget, seed, options.predict_workers) for seed, problem in problems]
@@ -287,7 +287,7 @@ def _measure_changed(options: argparse.Namespace, seed: int) -> WarmResult:
     instance, other = draw(options, seed), draw(options, seed + OTHER_SEED)
     fill = fill_noisy if options.noisy or options.partitioned else fill_lean
     changed = change_instance(instance, other, fill, options.changed, seed)
-    budget = Budget(deterministic=options.budget, rounds=options.rounds)
+    budget = SolverBudget(deterministic=options.budget, rounds=options.rounds)
     return measure_start(instance, changed, budget, seed)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.lab.conclusion import Conclusion
-from batchsched.lab.document import Document, Section
+from batchsched.lab.document import ReportDocument, Section
 from batchsched.lab.figure import Figure, axis, policy_color
 from batchsched.solver.objective import compare_tier_values
 
@@ -88,7 +88,7 @@ def plot_budgets(rows: list[BudgetRow], command: str, path: Path) -> None:
         if lost
         else "No larger budget gave a worse solution than the budget before."
     )
-    document = Document(
+    document = ReportDocument(
         title="Solver: gap over budget",
         conclusion=Conclusion((sentence,)),
         tables=(),

@@ -18,7 +18,7 @@ from typing_extensions import override
 from batchsched.solver.improvement import search
 from batchsched.solver.improvement.lookahead import STEPS_PER_PROCESS, SequentialStepSolver
 from batchsched.solver.improvement.step import SearchStep, StepResult
-from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
 
 MOST_COMING: Final = 64
@@ -151,7 +151,7 @@ class Prediction:
     seconds: dict[int, float]
 
 
-def predict(problem: Problem, budget: Budget, seed: int, workers: Sequence[int]) -> Prediction:
+def predict(problem: Problem, budget: SolverBudget, seed: int, workers: Sequence[int]) -> Prediction:
     """Solve a problem in this process, and predict its time with other numbers of processes."""
     times = StepTimes()
     begun = time.process_time()

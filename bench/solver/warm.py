@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.objective import TIER_TOLERANCE
-from batchsched.solver.problem import Budget, Solution
+from batchsched.solver.problem import Solution, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.start import NO_PLACEMENTS, WarmStart
 from batchsched.solver.verify import verify_solution
@@ -84,7 +84,7 @@ def _classes(instance: Instance) -> list[tuple[str, int]]:
     return [(gang.name, number) for gang in instance.gangs for number in range(len(gang.templates))]
 
 
-def measure_start(instance: Instance, changed: Instance, budget: Budget, seed: int) -> WarmResult:
+def measure_start(instance: Instance, changed: Instance, budget: SolverBudget, seed: int) -> WarmResult:
     """Solve the changed instance with and without a start, in turn, and compare the answers."""
     last = solve(to_problem(instance), budget, start=NO_PLACEMENTS)
     problem = to_problem(changed)

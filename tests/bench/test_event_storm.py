@@ -51,7 +51,7 @@ def test_a_storm_of_events_moves_only_pods_that_it_may_help_and_loses_none():
         if at % 20 == 0:
             refuse(queue, at / 1000, early=True)
     assert sum(queue.pending_pod_counts().values()) == 20
-    assert queue.hint_failures() == {}
+    assert queue.hint_failure_counts() == {}
     assert moved > 1000
     assert stayed > 1000
 

@@ -206,8 +206,8 @@ def test_devices_of_a_withdrawn_pod_count_once_afterwards_if_its_claim_has_them(
     ledger.assume("default/x", reserved())
     ledger.update_claims([allocated("open", "gpu-0")], ())
     leaving = msgspec.convert({"metadata": {"name": "x", "namespace": "default"}}, Pod)
-    ledger.withdraw_pod(leaving)
-    ledger.reinstate_pod(leaving)
+    ledger.simulate_deletion_of_pod(leaving)
+    ledger.undo_deletion_of_pod(leaving)
     assert ledger.use_of(GPU).exclusive == 1
 
 

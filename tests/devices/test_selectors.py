@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.device import Device
-from batchsched.devices.selectors import SelectorError, attributes_read_by_expression, compile_selector
+from batchsched.devices.selectors import CelSelectorError, attributes_read_by_expression, compile_selector
 
 H100: Any = msgspec.convert(
     {
@@ -54,18 +54,18 @@ def test_an_expression_of_kubernetes_matches(expression):
 
 
 def test_a_missing_attribute_is_an_error_unless_the_result_is_certain_without_it():
-    with pytest.raises(SelectorError, match="Key not found"):
+    with pytest.raises(CelSelectorError, match="Key not found"):
         matches(f'{OWN}.link == "nvl"')
     assert matches(f'{OWN}.link == "nvl" || true')
 
 
 def test_a_result_that_is_no_boolean_is_an_error():
-    with pytest.raises(SelectorError, match="no boolean"):
+    with pytest.raises(CelSelectorError, match="no boolean"):
         matches(f"{OWN}.model")
 
 
 def test_an_expression_with_an_unknown_function_cannot_be_compiled():
-    with pytest.raises(SelectorError, match="CEL compile error"):
+    with pytest.raises(CelSelectorError, match="CEL compile error"):
         matches("nonsense(device.driver)")
 
 
@@ -101,13 +101,13 @@ def nested(depth: int, body: str = "true") -> str:
 
 
 def test_an_expression_with_too_many_iterations_is_an_error():
-    with pytest.raises(SelectorError, match="Iteration budget exceeded"):
+    with pytest.raises(CelSelectorError, match="Iteration budget exceeded"):
         matches(nested(3))
 
 
 def test_a_longer_expression_than_kubernetes_allows_is_an_error_at_once():
     started = time.process_time()
-    with pytest.raises(SelectorError, match="longer than 10240 bytes"):
+    with pytest.raises(CelSelectorError, match="longer than 10240 bytes"):
         matches('("a" in device.attributes["b"] && ' * 3000)
     assert time.process_time() - started < 0.5
     assert matches("||".join(["true"] * 1700))
@@ -116,7 +116,7 @@ def test_a_longer_expression_than_kubernetes_allows_is_an_error_at_once():
 def test_a_map_that_resembles_a_huge_quantity_is_an_error_at_once():
     started = time.process_time()
     for amount in ("1e99999999", "-1e99999999", "Infinity", "NaN"):
-        with pytest.raises(SelectorError, match="CEL runtime error"):
+        with pytest.raises(CelSelectorError, match="CEL runtime error"):
             matches(f"{{'kubernetes.Quantity': '{amount}'}}.asInteger() == 1")
     assert time.process_time() - started < 0.5
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from batchsched.kube.clock import Backoff, SystemClock
+from batchsched.kube.clock import RetryBackoff, SystemClock
 from tests.kube.virtual import Hurried
 
 
@@ -19,7 +19,7 @@ async def test_the_clock_returns_the_time_sleeps_and_draws_random_numbers():
 
 def test_backoff_doubles_up_to_its_maximum_and_restarts_after_a_success():
     clock = Hurried(times=1e6)
-    backoff = Backoff(clock, first=1, longest=5)
+    backoff = RetryBackoff(clock, first=1, longest=5)
 
     async def story():
         for _ in range(1200):  # 2 ** 1200 is no float
@@ -38,7 +38,7 @@ def test_backoff_waits_at_least_retry_after_with_jitter():
     clock = Hurried(times=1e6)
 
     async def story():
-        await asyncio.gather(*(Backoff(clock).wait(7) for _ in range(20)))
+        await asyncio.gather(*(RetryBackoff(clock).wait(7) for _ in range(20)))
 
     asyncio.run(story())
     assert all(7 <= wait <= 7 * 1.25 for wait in clock.slept)

@@ -180,9 +180,9 @@ async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(cap
     assert series() == [({"profile": PROFILE, "stage": "pipeline", "pod_group": "team/b"}, 3.0)]
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith("Session took long")
-    one.seen.drop_outdated_series(one.town.clock.monotonic() + 500)
+    one.seen.drop_metric_of_long_session(one.town.clock.monotonic() + 500)
     assert len(series()) == 1
-    one.seen.drop_outdated_series(one.town.clock.monotonic() + 700)
+    one.seen.drop_metric_of_long_session(one.town.clock.monotonic() + 700)
     assert series() == []
 
 

@@ -20,7 +20,7 @@ from batchsched.runner.solver_processes import MAX_LOSSES, SolverProcesses
 from batchsched.session.session import decide
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.search import improve_solution
-from batchsched.solver.problem import Budget
+from batchsched.solver.problem import SolverBudget
 from bench.solver.instances import partitioned
 from bench.solver.manifests import items
 from tests.guards.manifests import NOW, snapshot_of
@@ -93,13 +93,13 @@ def test_a_function_that_has_not_started_is_withdrawn(processes: SolverProcesses
 def test_two_processes_find_the_solution_of_one_also_after_one_was_killed(processes: SolverProcesses):
     problem = contended(1)
     greedy = solve_greedy(problem)
-    alone = content(improve_solution(problem, greedy, 1.0, Budget(), 3))
+    alone = content(improve_solution(problem, greedy, 1.0, SolverBudget(), 3))
     for _ in range(2):
-        assert content(improve_solution(problem, greedy, 1.0, Budget(), 3, processes)) == alone
+        assert content(improve_solution(problem, greedy, 1.0, SolverBudget(), 3, processes)) == alone
     (child,) = children()
     child.kill()
     for _ in range(2):
-        assert content(improve_solution(problem, greedy, 1.0, Budget(), 3, processes)) == alone
+        assert content(improve_solution(problem, greedy, 1.0, SolverBudget(), 3, processes)) == alone
 
 
 def test_the_solution_of_two_processes_does_not_depend_on_the_hash_seed():
@@ -107,13 +107,13 @@ def test_the_solution_of_two_processes_does_not_depend_on_the_hash_seed():
         "from batchsched.runner.solver_processes import SolverProcesses;"
         "from batchsched.solver.greedy import solve_greedy;"
         "from batchsched.solver.improvement.search import improve_solution;"
-        "from batchsched.solver.problem import Budget;"
+        "from batchsched.solver.problem import SolverBudget;"
         "from tests.solver.test_lookahead import contended, content;"
         "problem = contended(1);"
-        "print(content(improve_solution(problem, solve_greedy(problem), 0.5, Budget(), 3, SolverProcesses(2))))"
+        "print(content(improve_solution(problem, solve_greedy(problem), 0.5, SolverBudget(), 3, SolverProcesses(2))))"
     )
     problem = contended(1)
-    alone = content(improve_solution(problem, solve_greedy(problem), 0.5, Budget(), 3))
+    alone = content(improve_solution(problem, solve_greedy(problem), 0.5, SolverBudget(), 3))
     assert set(outputs_by_hash_seed(script)) == {str(alone)}
 
 

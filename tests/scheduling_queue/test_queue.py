@@ -345,7 +345,7 @@ def test_failed_hint_moves_the_entity_and_is_counted():
     waiting(made, pod("q"), by="Nonsense")
     made.process_object_change(EventResource.NODE, None, node("n"), 5.0)
     assert made.pending_pod_counts()["active"] == 2
-    assert made.hint_failures() == {"Broken": 1, "Nonsense": 1}
+    assert made.hint_failure_counts() == {"Broken": 1, "Nonsense": 1}
 
 
 def test_heartbeat_of_a_node_is_no_event():

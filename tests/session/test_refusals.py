@@ -6,7 +6,7 @@ import pytest
 from batchsched.api.core.pod import Affinity
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.refusals import RefusalMessages
-from batchsched.solver.relaxation.changes import AddedPods, CombinedChange, NodeChange, QuotaChange
+from batchsched.solver.relaxation.changes import AddedNodes, AddedPods, CombinedChange, RaisedQuota
 from tests.session.clusters import on
 from tests.session.scenario import (
     GPU,
@@ -85,7 +85,7 @@ def test_refusal_for_a_level_without_nodes_names_the_level():
 def test_suggested_nodes_may_form_a_new_domain():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
     wording = RefusalMessages(there.inputs, there.joint())
-    change = NodeChange(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
+    change = AddedNodes(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
     assert wording.smallest_change_message(change) == (
         "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
     )
@@ -94,8 +94,8 @@ def test_suggested_nodes_may_form_a_new_domain():
 def test_combined_changes_are_joined_without_empty_parts():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
     wording = RefusalMessages(there.inputs, there.joint())
-    nothing = QuotaChange(0, (0, 0, 0, 0, 0), 3)
-    both = CombinedChange((nothing, AddedPods(0, 2), NodeChange(1, like=0)))
+    nothing = RaisedQuota(0, (0, 0, 0, 0, 0), 3)
+    both = CombinedChange((nothing, AddedPods(0, 2), AddedNodes(1, like=0)))
     assert wording.smallest_change_message(both) == (
         "2 more pods and 1 more node like n0 (cpu 64, memory 256Gi, nvidia.com/gpu 2)"
     )

@@ -16,7 +16,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement import search
 from batchsched.solver.objective import compare_solutions, compare_tier_values
 from batchsched.solver.planned_gangs import place_planned_gangs
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
@@ -29,7 +29,9 @@ from tests.solver.instances import problems
 @given(problem=problems(), budgets=st.sampled_from([(0.25, 2.0), (0.5, 1.0), (1.0, 3.0)]))
 def test_random_sessions_end_no_worse_with_a_larger_budget(problem: Problem, budgets: tuple[float, float]):
     for exact_variables in (0, 2500):
-        fewer, more = (solve(problem, Budget(units, exact_variables=exact_variables)) for units in budgets)
+        fewer, more = (
+            solve(problem, SolverBudget(units, exact_variables=exact_variables)) for units in budgets
+        )
         assert compare_solutions(more, fewer) >= 0
 
 
@@ -40,7 +42,8 @@ def test_contended_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeyp
     monkeypatch.setattr(search, "SHORT_BUDGET", 0.02)
     problem = to_problem(partitioned(64, 16, seed) if seed else generate(64, 20, 5, tiers=1, noisy=True))
     answers = [
-        solve(problem, Budget(units, exact_variables=0, gap=0.0)) for units in (0.01, 0.02, 0.04, 0.2, 0.5)
+        solve(problem, SolverBudget(units, exact_variables=0, gap=0.0))
+        for units in (0.01, 0.02, 0.04, 0.2, 0.5)
     ]
     for fewer, more in pairwise(answers):
         assert compare_solutions(more, fewer) >= 0
@@ -51,7 +54,7 @@ def test_contended_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeyp
 def test_small_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small_session, "FIRST_STEP_EFFORT", 0.002)
     problem = to_problem(small(seed))
-    answers = [solve(problem, Budget(units)) for units in (0.002, 0.004, 0.01, 0.04)]
+    answers = [solve(problem, SolverBudget(units)) for units in (0.002, 0.004, 0.01, 0.04)]
     assert {answer.stage for answer in answers} == {"exact"}
     for fewer, more in pairwise(answers):
         assert compare_solutions(more, fewer) >= 0
@@ -66,16 +69,17 @@ def as_ceiling(solution: Solution, objective: list[float], bound: list[float]) -
 
 def test_bounds_of_another_solution_limit_only_tiers_below_equal_tiers():
     problem = to_problem(small(9))
-    optimum = solve_exact(problem, Budget(), 0)
+    optimum = solve_exact(problem, SolverBudget(), 0)
     most = optimum.objective.tolist()
     proved = as_ceiling(optimum, most, most)
     # From the optimum with its bounds, nothing is left to search but the packing.
-    again = solve_exact(problem, Budget(), 0, optimum, proved)
+    again = solve_exact(problem, SolverBudget(), 0, optimum, proved)
     assert again.bound.tolist() == pytest.approx(most)
     # Another value of the first tier says nothing about the tiers below, which have no room under these bounds.
     other = as_ceiling(optimum, [most[0] / 2, *most[1:]], [most[0], *([0.0] * (len(most) - 1))])
     assert (
-        compare_tier_values(solve_exact(problem, Budget(), 0, None, other).objective, optimum.objective) == 0
+        compare_tier_values(solve_exact(problem, SolverBudget(), 0, None, other).objective, optimum.objective)
+        == 0
     )
 
 
@@ -85,14 +89,14 @@ def test_small_session_is_no_worse_than_its_floor_and_takes_the_tiered_model_if_
     monkeypatch.setattr(small_session, "FIRST_STEP_EFFORT", 1e-4)
     problem = to_problem(small(7))
     floor = solve_greedy(problem)
-    answer = solve_small_session(problem, Budget(2e-4), 0, floor, NoTelemetry())
+    answer = solve_small_session(problem, SolverBudget(2e-4), 0, floor, NoTelemetry())
     assert compare_solutions(answer, floor) > 0
     assert answer.stage == "exact"
 
 
 def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
     problem = to_problem(small(15))
-    optimum = solve(problem, Budget(exact_variables=0))
+    optimum = solve(problem, SolverBudget(exact_variables=0))
     spending = CpSatBudget(1.0, 30.0, 0)
     placed = place_planned_gangs(problem, optimum.taken, spending)
     assert placed is not None
@@ -104,5 +108,5 @@ def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
 
 def test_rounding_of_a_plan_does_not_cost_a_tier_what_nodes_hold():
     problem = to_problem(small(15))
-    tiered, exact = (solve(problem, Budget(exact_variables=variables)) for variables in (0, 2500))
+    tiered, exact = (solve(problem, SolverBudget(exact_variables=variables)) for variables in (0, 2500))
     assert compare_tier_values(tiered.objective, exact.objective) == 0

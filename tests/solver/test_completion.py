@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problems, random_problem
 
-AGGREGATED = Budget(exact_variables=0)
+AGGREGATED = SolverBudget(exact_variables=0)
 
 
 @pytest.mark.properties
@@ -22,7 +22,7 @@ AGGREGATED = Budget(exact_variables=0)
 def test_a_gang_that_is_alone_is_placed_exactly_if_it_fits(seed: int, nodes: int):
     """In the explicit examples, the order in which pods are placed decides."""
     problem = random_problem(seed, nodes, 1, extras=False)
-    best = solve_exact(problem, Budget(deterministic=20.0), 0)
+    best = solve_exact(problem, SolverBudget(deterministic=20.0), 0)
     assert solve(problem, AGGREGATED).taken.tolist() == best.taken.tolist()
 
 

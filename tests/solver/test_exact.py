@@ -10,13 +10,21 @@ from batchsched.solver.exact import add_packing_objective, add_preference_object
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
-from batchsched.solver.problem import ALL_NODES, EVERY_NODE, Budget, ConstraintRow, Cut, Problem, Solution
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    ConstraintRow,
+    Cut,
+    Problem,
+    Solution,
+    SolverBudget,
+)
 from batchsched.solver.verify import verify_solution
 from tests.hash_seeds import outputs_by_hash_seed
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
-BUDGET = Budget(deterministic=20.0)
+BUDGET = SolverBudget(deterministic=20.0)
 
 
 def placed(solution: Solution) -> dict[tuple[int, int], int]:
@@ -77,11 +85,11 @@ def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(pr
 @given(problems(), problems())
 def test_without_a_budget_the_hint_is_kept_and_the_bound_still_holds(problem: Problem, other: Problem):
     best = brute(problem)
-    nothing = solve_exact(problem, Budget(deterministic=0.0), seed=1)
+    nothing = solve_exact(problem, SolverBudget(deterministic=0.0), seed=1)
     assert verify_solution(problem, nothing) == ()
     assert _no_more(best.tiers[:1], nothing.bound[:1])
     optimum = solve_exact(problem, BUDGET, seed=1)
-    kept = solve_exact(problem, Budget(deterministic=0.0), seed=1, hint=optimum)
+    kept = solve_exact(problem, SolverBudget(deterministic=0.0), seed=1, hint=optimum)
     assert placed(kept) == placed(optimum)
     assert _no_more(best.tiers, kept.bound)
 
@@ -94,7 +102,7 @@ def test_a_hint_that_violates_a_rule_is_ignored():
     problem = problem_of([[2], [2]], [{"pods": 2, "demand": [2]}])
     index = np.zeros(1, np.int32)
     crowded = Solution(index, index, index + 2, np.array([True]), np.array([4.0]), np.array([4.0]))
-    solution = solve_exact(problem, Budget(deterministic=0.0), seed=1, hint=crowded)
+    solution = solve_exact(problem, SolverBudget(deterministic=0.0), seed=1, hint=crowded)
     assert placed(solution) == {}
     assert solution.bound[0] >= 4.0
 
@@ -172,11 +180,11 @@ def test_memory_in_bytes_does_not_overflow():
 _DIGEST = """\
 import hashlib
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import Budget
+from batchsched.solver.problem import SolverBudget
 from tests.solver.instances import random_problem
 digest = hashlib.sha256()
 for seed in range(40):
-    solution = solve_exact(random_problem(seed, 5, 4), Budget(), seed)
+    solution = solve_exact(random_problem(seed, 5, 4), SolverBudget(), seed)
     for name in ("classes", "nodes", "counts", "taken", "objective", "bound"):
         digest.update(getattr(solution, name).tobytes())
 print(digest.hexdigest())
@@ -190,8 +198,8 @@ def test_the_same_input_gives_the_same_bytes_in_every_process():
 @pytest.mark.properties
 @given(problems())
 def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem: Problem):
-    solution = solve_exact(problem, Budget(deterministic=0.0), seed=0)
-    best = solve_exact(problem, Budget(deterministic=5.0), seed=0)
+    solution = solve_exact(problem, SolverBudget(deterministic=0.0), seed=0)
+    best = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0)
     seen = []
     for placed in (solution, best):
         model = NodeModel(problem)
@@ -223,7 +231,7 @@ def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
 @given(problems())
 def test_the_model_admits_its_own_answer(problem: Problem):
     model = NodeModel(problem)
-    solution = solve_exact(problem, Budget(deterministic=5.0), seed=0)
+    solution = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
     values = model.values_of_placements(triples)
     assert values is not None

@@ -10,7 +10,7 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.exact_search import ExactSearch
 from batchsched.solver.objective import compare_solutions, max_tier_values
-from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
 from bench.solver.problems import to_problem
@@ -25,7 +25,7 @@ def test_search_is_legal_and_never_worse_and_keeps_only_bounds_that_hold(problem
     problem = replace(problem, rows=(), cuts=())
     first, best = solve_greedy(problem), brute(problem)
     first = replace(first, bound=max_tier_values(problem))
-    searched = ExactSearch(problem, Budget(), 0).improve_solution(first, 0.05)
+    searched = ExactSearch(problem, SolverBudget(), 0).improve_solution(first, 0.05)
     assert verify_solution(problem, searched) == ()
     assert compare_solutions(searched, first) >= 0
     for tier, optimum in enumerate(best.tiers):
@@ -38,7 +38,9 @@ def test_search_is_legal_and_never_worse_and_keeps_only_bounds_that_hold(problem
 def test_more_units_of_the_search_never_give_a_worse_solution():
     problem = to_problem(small(40))
     first = solve_greedy(problem)
-    answers = [ExactSearch(problem, Budget(), 0).improve_solution(first, units) for units in (0.01, 0.1, 0.3)]
+    answers = [
+        ExactSearch(problem, SolverBudget(), 0).improve_solution(first, units) for units in (0.01, 0.1, 0.3)
+    ]
     for fewer, more in pairwise([first, *answers]):
         assert compare_solutions(more, fewer) >= 0
     assert compare_solutions(answers[-1], first) > 0
@@ -47,7 +49,7 @@ def test_more_units_of_the_search_never_give_a_worse_solution():
 def test_small_session_ends_within_half_a_percent_where_the_exact_model_alone_does_not():
     problem = to_problem(small(29))
     # The wall clock decides nothing on a busy machine.
-    budget = Budget(guard_seconds=1e6)
+    budget = SolverBudget(guard_seconds=1e6)
     alone = solve_exact(problem, budget, 0, solve_greedy(problem))
     session = solve(problem, budget)
     assert alone.gap > 0.005 >= session.gap

@@ -22,7 +22,7 @@ from batchsched.solver.improvement.search import (
 )
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
-from batchsched.solver.problem import Budget, Problem
+from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate, partitioned
@@ -40,7 +40,7 @@ def test_an_improved_solution_is_legal_and_never_worse_by_tier(tiers: int):
     for seed in range(1, 4):
         problem = to_problem(generate(128, 40, seed, tiers=tiers, noisy=True))
         greedy = solve_greedy(problem)
-        improved = improve_solution(problem, greedy, 0.5, Budget(), 0)
+        improved = improve_solution(problem, greedy, 0.5, SolverBudget(), 0)
         assert verify_solution(problem, improved) == ()
         gains.append(compare_solutions(improved, greedy))
     assert min(gains) >= 0
@@ -51,7 +51,7 @@ def test_an_improved_solution_is_legal_and_never_worse_by_tier(tiers: int):
 def test_more_units_never_give_a_worse_solution(seed: int):
     problem = to_problem(partitioned(64, 16, seed))
     first = solve_job_by_job(problem)
-    answers = [improve_solution(problem, first, units, Budget(), 0) for units in (0.01, 0.2, 0.4, 0.8)]
+    answers = [improve_solution(problem, first, units, SolverBudget(), 0) for units in (0.01, 0.2, 0.4, 0.8)]
     for fewer, more in zip([first, *answers], answers, strict=False):
         assert compare_solutions(more, fewer) >= 0
 
@@ -61,9 +61,9 @@ def test_the_improvement_does_not_depend_on_the_hash_seed():
         "from tests.solver.test_improvement import contended;"
         "from batchsched.solver.greedy import solve_greedy;"
         "from batchsched.solver.improvement.search import improve_solution;"
-        "from batchsched.solver.problem import Budget;"
+        "from batchsched.solver.problem import SolverBudget;"
         "problem = contended(1);"
-        "answer = improve_solution(problem, solve_greedy(problem), 0.5, Budget(), 3);"
+        "answer = improve_solution(problem, solve_greedy(problem), 0.5, SolverBudget(), 3);"
         "print(answer.classes.tolist(), answer.nodes.tolist(), answer.counts.tolist(), answer.effort)"
     )
     assert len(set(outputs_by_hash_seed(script))) == 1
@@ -75,7 +75,7 @@ def test_gangs_outside_of_a_neighbourhood_keep_their_nodes():
     step = NeighbourhoodSelection(problem, 0).choose_neighbourhood(0, 5, solution, takes_all_gangs=False)
     part = NeighbourhoodProblem(problem, solution, step)
     improved = part.to_whole_problem(
-        solution, part.solve(Budget(deterministic=STEP_EFFORT), 0, NoTelemetry())
+        solution, part.solve(SolverBudget(deterministic=STEP_EFFORT), 0, NoTelemetry())
     )
     kept = ~np.isin(problem.classes.gang, step.gangs)
     assert kept[solution.classes].any()
@@ -122,7 +122,7 @@ def test_every_tier_has_a_turn_before_a_tier_has_its_second_one(monkeypatch: pyt
     monkeypatch.setattr(NeighbourhoodSelection, "choose_neighbourhood", record)
     monkeypatch.setattr(NeighbourhoodProblem, "solve", lambda part, *_: part.incumbent)
     problem = contended(0)
-    improve_solution(problem, solve_greedy(problem), 1.0, Budget(), 0)
+    improve_solution(problem, solve_greedy(problem), 1.0, SolverBudget(), 0)
     assert turns == [3, 2, 1, 0, 3, 2, 1, 0]
 
 
@@ -142,7 +142,10 @@ def test_a_neighbourhood_of_a_large_cluster_has_few_pod_classes(monkeypatch: pyt
 def test_a_solution_within_the_accepted_gap_is_not_searched():
     problem = contended(0)
     greedy = solve_greedy(problem)
-    assert improve_solution(problem, replace(greedy, bound=greedy.objective), 9.0, Budget(), 0).effort == 0.0
+    assert (
+        improve_solution(problem, replace(greedy, bound=greedy.objective), 9.0, SolverBudget(), 0).effort
+        == 0.0
+    )
 
 
 def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_beside_it():
@@ -150,8 +153,8 @@ def test_the_rounds_have_the_budget_up_to_a_limit_and_the_search_a_small_share_b
         (1.0, 1.0, SEARCH_SHARE),
         (16.0, MAX_ROUNDS_EFFORT, SEARCH_SHARE * SHORT_BUDGET + 16.0 - SHORT_BUDGET),
     ):
-        rounds, search = split_budget_for_rounds_and_improvement(Budget(deterministic=units))
-        assert rounds == Budget(deterministic=of_rounds)
+        rounds, search = split_budget_for_rounds_and_improvement(SolverBudget(deterministic=units))
+        assert rounds == SolverBudget(deterministic=of_rounds)
         assert search == pytest.approx(of_search)
 
 
@@ -161,9 +164,9 @@ def test_a_larger_model_costs_more_units():
 
 def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.MonkeyPatch):
     problem = to_problem(partitioned(128, 24, 1))
-    improved = solve(problem, Budget(exact_variables=0))
+    improved = solve(problem, SolverBudget(exact_variables=0))
     monkeypatch.setattr(stage, "improve_solution", lambda problem, solution, *_: solution)
-    rounds = solve(problem, Budget(exact_variables=0))
+    rounds = solve(problem, SolverBudget(exact_variables=0))
     assert compare_solutions(improved, rounds) >= 0
     assert (improved.bound >= improved.objective).all()
     assert verify_solution(problem, improved) == ()

@@ -13,7 +13,7 @@ from batchsched.solver.improvement import lookahead
 from batchsched.solver.improvement.lookahead import ParallelStepSolver
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.improvement.step import SearchStep, SharedSearchInput, StepResult
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from bench.solver.instances import generate
 from bench.solver.problems import to_problem
 
@@ -87,15 +87,15 @@ def content(solution: Solution) -> list[Any]:
 def test_the_solution_is_that_of_one_process(seed: int, processes: FakeProcesses):
     problem = contended(seed)
     greedy = solve_greedy(problem)
-    alone = improve_solution(problem, greedy, 0.5, Budget(), 3)
-    assert content(improve_solution(problem, greedy, 0.5, Budget(), 3, processes)) == content(alone)
+    alone = improve_solution(problem, greedy, 0.5, SolverBudget(), 3)
+    assert content(improve_solution(problem, greedy, 0.5, SolverBudget(), 3, processes)) == content(alone)
     assert processes.submitted > 0
 
 
 def test_after_a_lost_process_no_more_steps_are_submitted():
     processes = FakeProcesses(2, lost=True)
     problem = contended(1)
-    improve_solution(problem, solve_greedy(problem), 2.0, Budget(), 0, processes)
+    improve_solution(problem, solve_greedy(problem), 2.0, SolverBudget(), 0, processes)
     # Those after the first step, and one more when the result of the second one is missing.
     assert processes.submitted == lookahead.STEPS_PER_PROCESS * processes.count + 1
 
@@ -103,14 +103,14 @@ def test_after_a_lost_process_no_more_steps_are_submitted():
 def test_a_solution_within_the_accepted_gap_starts_no_process():
     processes = FakeProcesses(2)
     problem = contended(0)
-    improve_solution(problem, solve_greedy(problem), 2.0, Budget(gap=0.99), 0, processes)
+    improve_solution(problem, solve_greedy(problem), 2.0, SolverBudget(gap=0.99), 0, processes)
     assert (processes.shared, processes.submitted) == (0, 0)
 
 
 def test_steps_for_which_the_units_do_not_suffice_are_not_submitted():
     processes = FakeProcesses(8)
     problem = contended(1)
-    improve_solution(problem, solve_greedy(problem), 0.01, Budget(), 0, processes)
+    improve_solution(problem, solve_greedy(problem), 0.01, SolverBudget(), 0, processes)
     assert processes.submitted == 0
 
 
@@ -126,7 +126,7 @@ def test_a_step_that_no_process_has_started_is_solved_by_the_session_itself(monk
     monkeypatch.setattr(lookahead, "solve_step", solve)
     processes = FakeProcesses(2, starts=False)
     ahead = ParallelStepSolver(SharedSearchInput(problem, 0), processes)
-    steps = [SearchStep(number, 0, solution, None, Budget()) for number in range(4)]  # type: ignore[arg-type]
+    steps = [SearchStep(number, 0, solution, None, SolverBudget()) for number in range(4)]  # type: ignore[arg-type]
 
     def coming(number: int) -> Iterator[SearchStep]:
         return iter(steps[number + 1 :])

@@ -8,12 +8,12 @@ from batchsched.solver.objective import (
     ALL_CLASSES,
     compare_solutions,
     compare_tier_values,
+    count_required_pods,
     count_tiers,
     find_gangs_beyond_quotas,
     lower_bound_of_minimum_requests,
     max_tier_values,
     preferred_level_cost,
-    required_pods,
     tier_values,
 )
 from batchsched.solver.problem import UNLIMITED, Problem, ProblemSubgroups, Solution
@@ -48,7 +48,7 @@ def test_a_gang_needs_no_less_than_its_subgroups():
         [[1]], [{"pods": 5, "need": 2, "demand": [1]}, {"pods": 5, "need": 4, "demand": [1]}]
     )
     inner = replace(problem, subgroups=replace(problem.subgroups, gang=ints(0, 0, 1), need=ints(2, 1, 1)))
-    assert required_pods(inner).tolist() == [3, 4]
+    assert count_required_pods(inner).tolist() == [3, 4]
 
 
 def test_the_first_tier_that_differs_decides_and_rounding_does_not():

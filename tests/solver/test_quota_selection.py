@@ -9,7 +9,7 @@ from hypothesis import given
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy
 from batchsched.solver.objective import compare_tier_values
-from batchsched.solver.problem import ALL_NODES, UNLIMITED, Budget, ConstraintRow, Problem
+from batchsched.solver.problem import ALL_NODES, UNLIMITED, ConstraintRow, Problem, SolverBudget
 from batchsched.solver.quota_selection import (
     is_limited_by_quotas_only,
     merge_into_one_node,
@@ -21,7 +21,7 @@ from batchsched.solver.verify import verify_solution
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
-PLENTY = Budget(deterministic=50.0)
+PLENTY = SolverBudget(deterministic=50.0)
 
 
 def limited(free: list[list[int]], gangs: list[dict], most: int) -> Problem:
@@ -41,7 +41,7 @@ THREE = [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "de
 def test_gangs_that_share_a_limit_are_selected_by_weight_and_not_by_rank():
     problem = limited([[4], [4]], THREE, 4)
     assert solve_greedy(problem).taken.tolist() == [True, False, False]
-    solution = solve(problem, Budget(exact_variables=0))
+    solution = solve(problem, SolverBudget(exact_variables=0))
     assert solution.taken.tolist() == [False, True, True]
     assert solution.stage == "quotas"
     assert solution.gap == 0.0
@@ -73,7 +73,7 @@ def test_placements_of_the_greedy_that_match_the_choice_are_kept():
 def test_a_choice_that_does_not_fit_on_the_nodes_is_discarded():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
     assert select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
-    assert verify_solution(problem, solve(problem, Budget(exact_variables=0))) == ()
+    assert verify_solution(problem, solve(problem, SolverBudget(exact_variables=0))) == ()
 
 
 def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
@@ -127,7 +127,7 @@ def test_subset_of_a_problem_with_rows_is_refused():
 def test_an_omitted_gang_is_not_allowed(problem: Problem):
     loose = replace(problem, rows=(), cuts=())
     kept = np.arange(len(loose.gangs.need)) > 0
-    budget = Budget(deterministic=20.0)
+    budget = SolverBudget(deterministic=20.0)
     subset = take_gang_subset(loose, kept)
     alone = subset.to_whole_problem(solve_exact(subset.problem, budget, 0))
     refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
 from batchsched.solver.objective import count_placed_pods, preferred_level_cost
-from batchsched.solver.problem import Budget
+from batchsched.solver.problem import SolverBudget
 from batchsched.solver.rank_layout import RankedClass, lay_out_ranks
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
@@ -24,7 +24,7 @@ def test_class_moves_into_one_rack_beside_a_class_without_ranks():
         [{"pods": 3, "demand": [1]}, {"pods": 3, "demand": [1]}],
         levels=[[0, 1, 0, 1]],
     )
-    solution = solve(problem, Budget(), 0)
+    solution = solve(problem, SolverBudget(), 0)
     laid_out = lay_out_ranks(problem, solution, ranked(0))
     levels = problem.nodes.levels
     racks = DomainTree(levels, level_costs(len(levels)), np.zeros(levels.shape[1], np.bool_))
@@ -36,7 +36,7 @@ def test_class_moves_into_one_rack_beside_a_class_without_ranks():
 
 @given(problems(), st.data())
 def test_layout_is_legal_and_neither_pods_nor_preferred_levels_lose(problem, data):
-    solution = solve(problem, Budget(deterministic=0.2), 0)
+    solution = solve(problem, SolverBudget(deterministic=0.2), 0)
     classes = data.draw(st.sets(st.sampled_from(range(len(problem.classes.gang)))))
     laid_out = lay_out_ranks(problem, solution, ranked(*sorted(classes), levels=(0, 1)))
     assert verify_solution(problem, laid_out) == ()
@@ -52,13 +52,13 @@ def test_layout_is_legal_and_neither_pods_nor_preferred_levels_lose(problem, dat
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_layout_keeps_trees_and_slices(seed, running):
     problem = random_tree(seed, nodes=6, pods=8, running=running)
-    solution = solve(problem, Budget(deterministic=0.2), 0)
+    solution = solve(problem, SolverBudget(deterministic=0.2), 0)
     laid_out = lay_out_ranks(problem, solution, ranked(*range(len(problem.classes.gang)), levels=(0, 1)))
     assert verify_solution(problem, laid_out) == ()
 
 
 def test_class_that_is_too_large_for_the_limit_of_work_is_not_moved(monkeypatch):
     problem = problem_of([[2], [2], [2], [2]], [{"pods": 3, "demand": [1]}], levels=[[0, 1, 0, 1]])
-    solution = solve(problem, Budget(), 0)
+    solution = solve(problem, SolverBudget(), 0)
     monkeypatch.setattr("batchsched.solver.rank_layout.MAX_LAYOUT_WORK", 10)
     assert lay_out_ranks(problem, solution, ranked(0)) is solution

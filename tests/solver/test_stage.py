@@ -10,7 +10,7 @@ from batchsched.solver import stage
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions, find_unplaceable_classes
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, UNLIMITED, Budget, Cut, Problem, Solution
+from batchsched.solver.problem import NONE, UNLIMITED, Cut, Problem, Solution, SolverBudget
 from batchsched.solver.stage import is_greedy_optimal, solve
 from batchsched.solver.verify import verify_solution
 from bench.solver.instances import generate, uncontended
@@ -19,7 +19,7 @@ from tests.hash_seeds import outputs_by_hash_seed
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
-AGGREGATED = Budget(exact_variables=0)
+AGGREGATED = SolverBudget(exact_variables=0)
 
 
 def lexicographic(values: np.ndarray, optimum: tuple[float, ...]) -> int:
@@ -46,7 +46,9 @@ def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
 @pytest.mark.properties
 @given(problems(extras=False))
 def test_a_small_session_is_solved_to_the_optimum(problem: Problem):
-    assert lexicographic(solve(problem, Budget(deterministic=20.0)).objective, brute(problem).tiers) == 0
+    assert (
+        lexicographic(solve(problem, SolverBudget(deterministic=20.0)).objective, brute(problem).tiers) == 0
+    )
 
 
 @pytest.mark.parametrize("tiers", [1, 4])
@@ -54,7 +56,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
     gaps = []
     for seed in range(3):
         problem = to_problem(generate(300, 40, seed, tiers=tiers))
-        solution = solve(problem, Budget())
+        solution = solve(problem, SolverBudget())
         assert verify_solution(problem, solution) == ()
         assert solution.stage in ("aggregated", "quotas")
         assert compare_solutions(solution, solve_greedy(problem)) >= 0
@@ -64,7 +66,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
 
 
 def test_a_session_with_room_for_all_gangs_ends_after_the_greedy():
-    solution = solve(to_problem(uncontended(300, 40, 0, 400)), Budget())
+    solution = solve(to_problem(uncontended(300, 40, 0, 400)), SolverBudget())
     assert solution.stage == "greedy"
     assert solution.gap == 0.0
     assert solution.taken.all()
@@ -72,12 +74,12 @@ def test_a_session_with_room_for_all_gangs_ends_after_the_greedy():
 
 def test_an_ordered_session_is_only_placed():
     problem = replace(to_problem(generate(100, 20, 1)), ordered=True)
-    assert solve(problem, Budget()).stage == "greedy"
+    assert solve(problem, SolverBudget()).stage == "greedy"
 
 
 def test_a_lower_tier_never_costs_a_higher_one():
     gangs = [{"pods": 8, "demand": [1], "tier": 1, "weight": 9.0}, {"pods": 1, "demand": [2], "tier": 0}]
-    for budget in (Budget(), AGGREGATED):
+    for budget in (SolverBudget(), AGGREGATED):
         assert solve(problem_of([[8]], gangs), budget).taken.tolist() == [False, True]
 
 
@@ -122,7 +124,7 @@ def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_t
         gangs=replace(gangs, need=need, required=np.where(gangs.rank % 2, 1, 2).astype(np.int32)),
         quotas=replace(problem.quotas, free=np.full_like(problem.quotas.free, UNLIMITED)),
     )
-    solution = solve(problem, Budget())
+    solution = solve(problem, SolverBudget())
     for gang in np.flatnonzero(solution.taken).tolist():
         packing = without_lower_tiers(problem, solution, int(gangs.tier[gang]))
         assert packing.place_elastic_pods(gang) == 0
@@ -130,13 +132,13 @@ def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_t
 
 def test_among_equal_objectives_more_gangs_win():
     gangs = [{"pods": 4, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
-    for budget in (Budget(), AGGREGATED):
+    for budget in (SolverBudget(), AGGREGATED):
         assert solve(problem_of([[4]], gangs), budget).taken.tolist() == [False, True, True]
 
 
 def test_a_placement_that_was_cut_does_not_come_again():
     problem = problem_of([[4], [4]], [{"pods": 2, "demand": [1]}, {"pods": 9, "demand": [1]}])
-    for budget in (Budget(), AGGREGATED):
+    for budget in (SolverBudget(), AGGREGATED):
         first = solve(problem, budget)
         mine = first.classes == 0
         cut = Cut(0, first.classes[mine], first.nodes[mine], first.counts[mine])
@@ -156,7 +158,7 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
 def test_an_answer_with_faults_is_logged_and_replaced_by_the_greedy(monkeypatch, caplog):
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
     monkeypatch.setattr(stage, "verify_solution", lambda *_: ("a planted fault",))
-    solution = solve(problem, Budget())
+    solution = solve(problem, SolverBudget())
     assert compare_solutions(solution, solve_greedy(problem)) == 0
     assert "a planted fault" in caplog.text
 
@@ -176,16 +178,16 @@ def signature(solution: Solution) -> str:
 def test_the_same_session_gives_the_same_bytes_in_another_process_with_another_hash_seed():
     code = (
         "from bench.solver.instances import generate; from bench.solver.problems import to_problem;"
-        "from batchsched.solver.stage import solve; from batchsched.solver.problem import Budget;"
+        "from batchsched.solver.stage import solve; from batchsched.solver.problem import SolverBudget;"
         "from tests.solver.test_stage import signature;"
-        "print(signature(solve(to_problem(generate(200, 30, 3)), Budget())))"
+        "print(signature(solve(to_problem(generate(200, 30, 3)), SolverBudget())))"
     )
-    here = signature(solve(to_problem(generate(200, 30, 3)), Budget()))
+    here = signature(solve(to_problem(generate(200, 30, 3)), SolverBudget()))
     assert set(outputs_by_hash_seed(code)) == {here}
 
 
-@pytest.mark.parametrize("budget", [Budget(), AGGREGATED])
-def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: Budget):
+@pytest.mark.parametrize("budget", [SolverBudget(), AGGREGATED])
+def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: SolverBudget):
     gangs = [{"pods": 1, "demand": [1]} for _ in range(6)] + [{"pods": 1, "demand": [100], "weight": 50.0}]
     solution = solve(problem_of([[4], [4]], gangs), budget)
     assert solution.taken.tolist() == [True] * 6 + [False]
@@ -194,7 +196,7 @@ def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: Budget):
 
 def test_a_pod_that_fits_nowhere_causes_no_discarded_solution(caplog: pytest.LogCaptureFixture):
     gangs = [{"pods": 1, "demand": [1]} for _ in range(20)] + [{"pods": 1, "demand": [100]}]
-    solution = solve(problem_of([[8]] * 200, gangs), Budget())
+    solution = solve(problem_of([[8]] * 200, gangs), SolverBudget())
     assert solution.taken.tolist() == [True] * 20 + [False]
     assert caplog.text == ""
 
@@ -213,7 +215,7 @@ def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: p
         for number, need in enumerate((2, 1, 2))
     ]
     problem = problem_of(free, gangs, capacity=np.array(free))
-    assert solve(problem, Budget()).taken.tolist() == [True, False, False, False]
+    assert solve(problem, SolverBudget()).taken.tolist() == [True, False, False, False]
     assert [part.nodes.free.shape for part in seen] == [(3, 1)]
     assert find_unplaceable_classes(problem).tolist() == [False, True, True, True]
 

@@ -17,7 +17,7 @@ from batchsched.solver.objective import (
     preferred_level_cost,
 )
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import ALL_NODES, Budget, ConstraintRow, Problem, Solution
+from batchsched.solver.problem import ALL_NODES, ConstraintRow, Problem, Solution, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
@@ -51,7 +51,7 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
-    cells = domains.cells_of_gang(0, packing.members_of_gang(0))
+    cells = domains.cells_of_gang(0, packing.classes_of_gang(0))
     assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_FRUGAL_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
@@ -63,13 +63,13 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
     gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
     levels = [[index // 2 for index in range(2 * NODES)]]
     packing = Packing(problem_of(free, gangs, levels=levels))
-    cells = CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.members_of_gang(0))
+    cells = CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
     assert NODES - 1 in {cell.areas[0][1] for cell in cells}
 
 
 def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
-    (cell,) = domains.cells_of_gang(0, packing.members_of_gang(0), every=True)
+    (cell,) = domains.cells_of_gang(0, packing.classes_of_gang(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
 
 
@@ -84,7 +84,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
     assert (
-        CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.members_of_gang(0))
+        CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
         == []
     )
     assert packing.place_gang(0) is None
@@ -157,7 +157,7 @@ def gang_of_two_classes(free: list[int], racks: list[int], **more: Any) -> Probl
 def candidates_of(problem: Problem) -> list[int]:
     packing = Packing(problem)
     domains = CandidateDomains(packing, SlotSupply(packing), None)
-    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.members_of_gang(0))]
+    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.classes_of_gang(0))]
 
 
 def test_a_rack_that_holds_each_class_of_a_gang_but_not_all_together_is_no_candidate():
@@ -176,10 +176,12 @@ def test_domains_with_room_for_a_gang_include_the_one_that_the_greedy_chose(prob
     supply, levels = SlotSupply(packing), problem.nodes.levels
     for gang in np.flatnonzero(solution.taken & (problem.gangs.required >= 0)).tolist():
         own = problem.classes.gang[solution.classes] == gang
-        members, level = packing.members_of_gang(gang), int(problem.gangs.required[gang])
+        members, level = packing.classes_of_gang(gang), int(problem.gangs.required[gang])
         if own.any() and problem.gangs.pinned[gang] < 0:
             chosen = int(levels[level, solution.nodes[own][0]])
-            assert chosen in supply.domains_with_room(members, max(1, packing.needs[gang]), level, None)
+            assert chosen in supply.domains_with_enough_slots(
+                members, max(1, packing.needs[gang]), level, None
+            )
 
 
 def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
@@ -293,7 +295,7 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     transport = PoolTransport(aggregate)
     values = aggregate.bounds()[1]
     assert transport.split_over_pools(values)[1]
-    transport.tighten(0, np.array([1.0]))
+    transport.reduce_pool_capacity(0, np.array([1.0]))
     kept = transport.reset_to_original_limits()
     assert transport.split_over_pools(values)[0].short == 0.0
     transport.restore_tightened_limits(kept)
@@ -396,7 +398,7 @@ def test_a_shortfall_of_the_placement_is_reported():
     assert [shortage.pods for shortage in realised.shortages] == [1]
 
 
-def run(problem: Problem, budget: Budget) -> Solution:
+def run(problem: Problem, budget: SolverBudget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
     return TieredStage(problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()).run()
@@ -404,7 +406,7 @@ def run(problem: Problem, budget: Budget) -> Solution:
 
 def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
     problem = to_problem(generate(200, 30, 0))
-    solution = run(problem, Budget(deterministic=0.0, rounds=1))
+    solution = run(problem, SolverBudget(deterministic=0.0, rounds=1))
     assert compare_solutions(solution, solve_greedy(problem)) >= 0
     assert (solution.bound >= solution.objective - 1e-12).all()
     assert verify_solution(problem, solution) == ()
@@ -412,14 +414,16 @@ def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
 
 def test_more_rounds_are_never_worse():
     problem = to_problem(generate(200, 30, 2))
-    one, three = (run(problem, Budget(rounds=rounds)) for rounds in (1, 3))
+    one, three = (run(problem, SolverBudget(rounds=rounds)) for rounds in (1, 3))
     assert compare_solutions(three, one) >= 0
 
 
 def test_preferred_levels_are_kept_when_that_costs_no_pod():
     gangs = [{"pods": 4, "demand": [1], "preferred": 0}, {"pods": 9, "demand": [1]}]
     problem = problem_of([[2], [2], [2], [2]], gangs, levels=[[0, 1, 0, 1]])
-    solution = run(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), Budget())
+    solution = run(
+        replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False]))), SolverBudget()
+    )
     assert solution.taken[0]
     assert preferred_level_cost(problem, solution) == 0.0
 
@@ -452,7 +456,7 @@ def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
 
 def test_no_second_round_follows_one_that_placed_all_pods():
     problem = problem_of([[4]], [{"pods": 2, "demand": [1]}])
-    assert run(problem, Budget(rounds=3)).rounds == 1
+    assert run(problem, SolverBudget(rounds=3)).rounds == 1
 
 
 def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
@@ -460,7 +464,9 @@ def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
     problem = problem_of([[4], [3]], gangs, levels=[[0, 1]])
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    rounds = TieredStage(problem, problem, Budget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry())
+    rounds = TieredStage(
+        problem, problem, SolverBudget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry()
+    )
     full = rounds._full.aggregate
     before = [side.copy() for side in full.bounds()]
     assert rounds._choose() is not None
@@ -474,6 +480,6 @@ def test_elastic_pods_of_a_high_tier_keep_their_domain_although_a_lower_gang_nee
     ]
     # Without the choice of domains both gangs fit as a whole: three pods and two on five free places.
     problem = problem_of([[2], [2], [1]], gangs, levels=[[0, 0, 1]])
-    solution = solve(problem, Budget(exact_variables=0))
+    solution = solve(problem, SolverBudget(exact_variables=0))
     assert solution.stage == "aggregated"
     assert solution.objective.tolist() == [3.0, 0.0]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import NONE, Budget, Problem, ProblemSubgroups, RunningSlices
+from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlices, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.tree_search import search_gang
 from batchsched.solver.verify import verify_solution
@@ -40,7 +40,7 @@ def test_solver_places_a_tree_exactly_if_the_exhaustive_search_does(seed, runnin
     problem = random_tree(seed, running=running)
     if problem.gangs.need[0] == 0:
         return
-    solution = solve(problem, Budget())
+    solution = solve(problem, SolverBudget())
     assert verify_solution(problem, solution) == ()
     counts = counts_of(problem, solution)
     assert bool(solution.taken[0]) == feasible(problem)
@@ -59,7 +59,7 @@ def test_search_finds_a_placement_or_proves_that_there_is_none(seed, running):
         assert verify_solution(problem, search.solution) == ()
 
 
-COARSE = Budget(exact_variables=0)
+COARSE = SolverBudget(exact_variables=0)
 """A budget with which the tiered model decides also about small problems."""
 
 
@@ -74,7 +74,7 @@ def test_tiered_stage_and_its_completion_place_a_tree_exactly_if_it_fits(seed):
 @given(seeds, st.integers(2, 4), st.booleans())
 def test_no_stage_breaks_one_of_several_trees(seed, gangs, small):
     problem = random_tree(seed, gangs=gangs, nodes=8)
-    solution = solve(problem, Budget() if small else COARSE)
+    solution = solve(problem, SolverBudget() if small else COARSE)
     assert verify_solution(problem, solution) == ()
 
 
@@ -83,7 +83,7 @@ def test_slices_use_the_fewest_domains_and_differ_by_at_most_one(seed):
     rng = np.random.default_rng(seed)
     size, slices = int(rng.integers(1, 4)), int(rng.integers(1, 5))
     problem = sliced_gang(rng.integers(0, 7, 6), rng.integers(0, 4, 6), size, slices)
-    solution = solve(problem, Budget() if rng.random() < 0.5 else COARSE)
+    solution = solve(problem, SolverBudget() if rng.random() < 0.5 else COARSE)
     heights = {d: pods // size for d, pods in pods_by_rack(problem, counts_of(problem, solution)).items()}
     used = [
         len(pods_by_rack(problem, counts)) for counts in placements(problem) if counts.sum() == size * slices

@@ -13,18 +13,18 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import (
     ALL_NODES,
     UNLIMITED,
-    Budget,
     ConstraintRow,
     Cut,
     Problem,
     Sense,
     Solution,
+    SolverBudget,
 )
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 
 Planted = tuple[Problem, Solution]
-BUDGET = Budget(deterministic=5.0)
+BUDGET = SolverBudget(deterministic=5.0)
 
 
 def solution_of(problem: Problem, triples: list[tuple[int, int, int]], taken: list[bool]) -> Solution:

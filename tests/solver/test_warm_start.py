@@ -14,7 +14,7 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.objective import compare_solutions, count_placed_pods
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.start import NO_PLACEMENTS, CapacityPrices, SlotPrice, WarmStart
 from batchsched.solver.tiered.model import TieredModel
@@ -32,7 +32,7 @@ from tests.solver.instances import problem_of, problems
 from tests.solver.test_stage import lexicographic
 from tests.solver.tree_instances import random_tree
 
-AGGREGATED = Budget(exact_variables=0)
+AGGREGATED = SolverBudget(exact_variables=0)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -126,21 +126,21 @@ def changed_session(noisy: bool, seed: int) -> tuple[Problem, Solution, WarmStar
     """A session after 1 % of its pods and gangs changed, the answer before the change, and the start from it."""
     before, other = (generate(300, 40, s, noisy=noisy) for s in (seed, seed + 1000))
     after = change_instance(before, other, fill_noisy if noisy else fill_lean, 0.01, seed)
-    last = solve(to_problem(before), Budget(), start=NO_PLACEMENTS)
+    last = solve(to_problem(before), SolverBudget(), start=NO_PLACEMENTS)
     return to_problem(after), last, start_of(last, before, after)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_session_with_a_start_ends_near_the_answer_without_one(noisy: bool):
     problem, last, start = changed_session(noisy, 1)
-    fresh, warm = solve(problem, Budget()), solve(problem, Budget(), start=start)
+    fresh, warm = solve(problem, SolverBudget()), solve(problem, SolverBudget(), start=start)
     assert verify_solution(problem, warm) == ()
-    assert warm.gap <= 2 * last.gap + Budget().gap or compare_solutions(warm, fresh) >= 0
+    assert warm.gap <= 2 * last.gap + SolverBudget().gap or compare_solutions(warm, fresh) >= 0
 
 
 def test_a_start_without_placements_gives_the_answer_without_a_start_and_its_prices():
     problem, last, _ = changed_session(noisy=True, seed=2)
-    fresh, first = solve(problem, Budget()), solve(problem, Budget(), start=NO_PLACEMENTS)
+    fresh, first = solve(problem, SolverBudget()), solve(problem, SolverBudget(), start=NO_PLACEMENTS)
     assert compare_solutions(first, fresh) == 0
     assert first.nodes.tolist() == fresh.nodes.tolist()
     assert last.prices
@@ -150,7 +150,7 @@ def test_a_start_without_placements_gives_the_answer_without_a_start_and_its_pri
 
 def test_equal_starts_give_equal_answers():
     problem, _, start = changed_session(noisy=True, seed=1)
-    first, second = (solve(problem, Budget(), start=start) for _ in range(2))
+    first, second = (solve(problem, SolverBudget(), start=start) for _ in range(2))
     assert first.nodes.tolist() == second.nodes.tolist()
     assert first.counts.tolist() == second.counts.tolist()
     assert first.bound.tolist() == second.bound.tolist()
@@ -170,9 +170,9 @@ def test_prices_give_the_bounds_of_the_linear_program_again():
 def test_the_rounds_follow_if_the_answer_of_the_start_is_not_near(monkeypatch: pytest.MonkeyPatch):
     problem, _, start = changed_session(noisy=False, seed=1)
     useless = replace(start, classes=start.classes[:0], nodes=start.nodes[:0], counts=start.counts[:0])
-    fresh = solve(problem, Budget())
+    fresh = solve(problem, SolverBudget())
     monkeypatch.setattr(stage, "solve_from_start", _far(solve_greedy(problem)))
-    assert compare_solutions(solve(problem, Budget(), start=useless), fresh) >= 0
+    assert compare_solutions(solve(problem, SolverBudget(), start=useless), fresh) >= 0
 
 
 def _far(solution: Solution):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.podgroup_state import missing_pods
+from batchsched.state.podgroup_state import count_missing_pods
 from tests.session.scenario import group, queue
 from tests.state.objects import ended, leaving, node, pod
 
@@ -297,4 +297,4 @@ def test_missing_pods_are_those_of_the_gang_or_of_its_sub_groups(placed, missing
         pod(f"bert-{number}", group="bert", on="n0", labels={label: name} if name else {})
         for number, name in enumerate(placed)
     ]
-    assert missing_pods(bert, made) == missing
+    assert count_missing_pods(bert, made) == missing

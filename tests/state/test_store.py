@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import Change, ChangeReader, Store, Tombstones, are_equal_for_scheduling
+from batchsched.state.store import ChangeReader, ObjectChange, Store, Tombstones, are_equal_for_scheduling
 from tests.session.scenario import group
 from tests.state.objects import ended, node, pod, with_payload
 
@@ -263,7 +263,7 @@ def test_changes_that_were_read_are_not_kept():
 
 
 def test_change_names_the_nodes_that_it_affects():
-    assert Change("nodes", "n0", None, node("n0")).affected_nodes == ("n0",)
-    assert Change("pods", "team/a", pod("a"), pod("a", on="n1")).affected_nodes == ("n1",)
-    assert Change("pods", "team/a", pod("a", on="n0"), pod("a", on="n1")).affected_nodes == ("n0", "n1")
-    assert Change("queues", "q", None, object()).affected_nodes == ()
+    assert ObjectChange("nodes", "n0", None, node("n0")).affected_nodes == ("n0",)
+    assert ObjectChange("pods", "team/a", pod("a"), pod("a", on="n1")).affected_nodes == ("n1",)
+    assert ObjectChange("pods", "team/a", pod("a", on="n0"), pod("a", on="n1")).affected_nodes == ("n0", "n1")
+    assert ObjectChange("queues", "q", None, object()).affected_nodes == ()

@@ -201,7 +201,7 @@ def convert_tree_to_pod_group(root: TreeGroup, children: Children) -> PodGroup:
       children: finds the groups below another group.
 
     Raises:
-      pydantic.ValidationError: a group has values that a batchsched PodGroup does not allow; `tree_problems` names it.
+      pydantic.ValidationError: a group has values that no PodGroup of batchsched allows: see `invalid_tree_fields`.
     """
     below = tuple(groups_below(root.key, children))
     problem = _problem_of(root, below)
@@ -287,7 +287,7 @@ def _named(group: TreeGroup) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TreeProblem:
+class InvalidTreeField:
     """An invalid field of a PodGroup or CompositePodGroup, because of which its tree is not converted to a gang.
 
     Args:
@@ -305,7 +305,9 @@ class TreeProblem:
         return f"{_named(self.group)}: {self.field}: {self.message}"
 
 
-def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -> tuple[TreeProblem, ...]:
+def invalid_tree_fields(
+    error: ValidationError, root: TreeGroup, children: Children
+) -> tuple[InvalidTreeField, ...]:
     """Return the invalid fields of the groups of a tree that `convert_tree_to_pod_group` could not convert."""
     below = [group for group, _ in groups_below(root.key, children)]
     incomplete = [
@@ -317,7 +319,7 @@ def tree_problems(error: ValidationError, root: TreeGroup, children: Children) -
         group, field = ((*below, *incomplete)[int(path[1])], path[2]) if path else (root, field_error.field)
         if group.is_composite and field == "minMember":  # of a placeholder
             field = "minSubGroups"
-        problems.append(TreeProblem(group, _SOURCE_FIELDS.get(field, field), field_error.message))
+        problems.append(InvalidTreeField(group, _SOURCE_FIELDS.get(field, field), field_error.message))
     return tuple(problems)
 
 
@@ -333,7 +335,7 @@ class ConvertedTrees:
 
     gangs: tuple[PodGroup, ...]
     places: Mapping[str, tuple[str, str]]
-    problems: tuple[TreeProblem, ...]
+    problems: tuple[InvalidTreeField, ...]
 
 
 def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
@@ -352,13 +354,13 @@ def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
 
     roots = TreeRootIndex({group.key: group for group in listed if group.is_composite})
     gangs: list[PodGroup] = []
-    problems: list[TreeProblem] = []
+    problems: list[InvalidTreeField] = []
     for key, group in roots.composites.items():
         if roots.root_of(group) == key:
             try:
                 gangs.append(convert_tree_to_pod_group(group, children))
             except ValidationError as error:
-                problems += tree_problems(error, group, children)
+                problems += invalid_tree_fields(error, group, children)
     places = {
         group.key: (roots.root_of(group).rpartition("/")[2], group.subgroup)
         for group in listed

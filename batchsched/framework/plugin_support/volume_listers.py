@@ -68,7 +68,7 @@ def _read(snapshot: Snapshot) -> VolumeLister:
     for volume in snapshot.persistent_volumes:
         volumes_of.setdefault(volume_storage_class(volume), []).append(volume)
     return VolumeLister(
-        claims={claim_key(claim): claim for claim in snapshot.persistent_volume_claims},
+        claims={volume_claim_key(claim): claim for claim in snapshot.persistent_volume_claims},
         volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
         classes={one.metadata.name: one for one in snapshot.storage_classes},
         csi_nodes={one.metadata.name: one for one in snapshot.csi_nodes},
@@ -78,12 +78,12 @@ def _read(snapshot: Snapshot) -> VolumeLister:
     )
 
 
-def claim_key(claim: PersistentVolumeClaim) -> str:
+def volume_claim_key(claim: PersistentVolumeClaim) -> str:
     """Return the `namespace/name` of a PersistentVolumeClaim."""
     return claim.key
 
 
-def claim_uses(pod: Pod) -> Iterable[PodVolumeClaim]:
+def volume_claims_of_pod(pod: Pod) -> Iterable[PodVolumeClaim]:
     """Return the PersistentVolumeClaims that a pod uses, in the order of its volumes.
 
     An ephemeral claim is named after pod and volume.
@@ -95,7 +95,7 @@ def claim_uses(pod: Pod) -> Iterable[PodVolumeClaim]:
             yield PodVolumeClaim(f"{pod.name}-{volume.name}", ephemeral=True)
 
 
-def claim_names(pod: Pod) -> tuple[str, ...]:
+def volume_claim_names(pod: Pod) -> tuple[str, ...]:
     """Return the names of the PersistentVolumeClaims in a pod's spec, without those of ephemeral volumes."""
     sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
     return tuple(source.claim_name for source in sources if source)
@@ -108,9 +108,9 @@ def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeCl
     return claim_storage_class(old) != claim_storage_class(new)
 
 
-def uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+def uses_volume_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Return True if a pod uses a PersistentVolumeClaim."""
-    return any(f"{pod.namespace}/{use.name}" == claim_key(claim) for use in claim_uses(pod))
+    return any(f"{pod.namespace}/{use.name}" == volume_claim_key(claim) for use in volume_claims_of_pod(pod))
 
 
 def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
@@ -119,16 +119,17 @@ def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
     if owner is None:
         return True
     return any(
-        (use.name, pod.namespace) == (owner.name, owner.namespace or "default") for use in claim_uses(pod)
+        (use.name, pod.namespace) == (owner.name, owner.namespace or "default")
+        for use in volume_claims_of_pod(pod)
     )
 
 
-def claim_signature(pod: Pod) -> tuple[object, ...]:
+def volume_claim_signature(pod: Pod) -> tuple[object, ...]:
     """Return a hashable value that is equal for pods with the same PersistentVolumeClaims.
 
     It is unique to the pod if a claim is ephemeral.
     """
-    uses = tuple(claim_uses(pod))
+    uses = tuple(volume_claims_of_pod(pod))
     own = (pod.key, pod.metadata.uid) if any(use.ephemeral for use in uses) else ()
     return (uses, own) if uses else ()
 
@@ -140,7 +141,7 @@ def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """
     if claim.metadata.is_controlled_by(pod.metadata.uid):
         return None
-    return f"PVC {claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
+    return f"PVC {volume_claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
 
 
 def claim_storage_class(claim: PersistentVolumeClaim) -> str:

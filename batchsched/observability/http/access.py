@@ -34,7 +34,7 @@ _MAX_CACHED_REVIEWS: Final = 1024
 """Maximum number of cached answers. The limit bounds the memory if a client sends a new token with each request."""
 
 
-class User(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuthenticatedUser(msgspec.Struct, frozen=True, omit_defaults=True):
     """The identity of an HTTP client as a TokenReview returns it."""
 
     username: str = ""
@@ -43,7 +43,7 @@ class User(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, tuple[str, ...]] = {}
 
 
-ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+ANONYMOUS: Final = AuthenticatedUser("system:anonymous", groups=("system:unauthenticated",))
 
 
 class _Review(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class DelegatedAccess:
             )
         return await handler(request)
 
-    async def authenticate(self, authorization: str) -> User | None:
+    async def authenticate(self, authorization: str) -> AuthenticatedUser | None:
         """Return the user of an Authorization header, or None if its token is not valid.
 
         The token is a bearer token or the password of basic authentication. Without a header the user is anonymous.
@@ -107,9 +107,13 @@ class DelegatedAccess:
             return None
         digest = hashlib.sha256(token.encode()).digest()  # tokens are secret: the cache keeps digests only
         review = await self._cached_review(("token", digest), TOKEN_REVIEWS, {"token": token})
-        return msgspec.convert(review.get("user", {}), User) if review.get("authenticated") is True else None
+        return (
+            msgspec.convert(review.get("user", {}), AuthenticatedUser)
+            if review.get("authenticated") is True
+            else None
+        )
 
-    async def _access_review(self, user: User, verb: str, path: str) -> Mapping[str, Any]:
+    async def _access_review(self, user: AuthenticatedUser, verb: str, path: str) -> Mapping[str, Any]:
         spec = {
             "user": user.username,
             "uid": user.uid,

@@ -44,7 +44,7 @@ class RequestAccess(Protocol):
 
 
 @dataclass(slots=True)
-class Server:
+class HttpServer:
     """An HTTP or HTTPS server that serves routes with access control between `start` and `stop`.
 
     Args:

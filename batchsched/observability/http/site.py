@@ -18,8 +18,8 @@ from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.access import DelegatedAccess
 from batchsched.observability.http.debug import DebugHandlers
 from batchsched.observability.http.server import (
+    HttpServer,
     KeyPair,
-    Server,
     self_signed_tls_context,
     tls_context_from_files,
 )
@@ -94,7 +94,7 @@ def build_server(
     observation: ActivityRecorder,
     serving: HttpsServerSettings,
     configuration: Configuration,
-) -> Server:
+) -> HttpServer:
     """Return the HTTPS server of a scheduler, not yet started.
 
     Raises:
@@ -110,7 +110,7 @@ def build_server(
         service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
     )
     routes = SchedulerHandlers(service, observation, configuration).routes()
-    return Server(access, routes, serving.bind_address, serving.secure_port, tls)
+    return HttpServer(access, routes, serving.bind_address, serving.secure_port, tls)
 
 
 class SchedulerHandlers:

@@ -19,7 +19,7 @@ KUBERNETES_GROUP: Final = "scheduling.k8s.io"
 """The API group of the PodGroups of Kubernetes."""
 
 
-class ClaimRefused(Exception):
+class ResourceClaimRefused(Exception):
     """Raised if a ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
@@ -78,7 +78,7 @@ def claims_named_by_pod(
     """Return a pod's ResourceClaims; each is paired with True if a template created it for this pod alone.
 
     Raises:
-      ClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
+      ResourceClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
 
     Source: `foreachPodResourceClaim` of kube-scheduler's plugins/dynamicresources.
     """
@@ -90,13 +90,13 @@ def claims_named_by_pod(
         name, own = named
         claim = claims.get(f"{pod.namespace}/{name}")
         if claim is None:
-            raise ClaimRefused(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+            raise ResourceClaimRefused(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if claim.metadata.deletion_timestamp is not None:
-            raise ClaimRefused(f'resourceclaim "{name}" is being deleted')
+            raise ResourceClaimRefused(f'resourceclaim "{name}" is being deleted')
         if own and _is_controlled_by_group_of(pod, claim):
             own = False  # all pods of the PodGroup share the claim that was created for the group
         if own and not claim.metadata.is_controlled_by(pod.metadata.uid):
-            raise ClaimRefused(
+            raise ResourceClaimRefused(
                 f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
             )
         resolved.append((claim, own))
@@ -111,13 +111,13 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str, bool] | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name, False
     if entry.resource_claim_template_name is None:
-        raise ClaimRefused(
+        raise ResourceClaimRefused(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
         )
     for status in pod.status.resource_claim_statuses or ():
         if status.name == entry.name:
             return None if status.resource_claim_name is None else (status.resource_claim_name, True)
-    raise ClaimRefused(f'pod "{pod.key}": ResourceClaim not created yet')
+    raise ResourceClaimRefused(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
 def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
@@ -145,7 +145,7 @@ def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -
         says nothing about the other pods.
 
     Raises:
-      ClaimRefused: the pod cannot be placed now.
+      ResourceClaimRefused: the pod cannot be placed now.
     """
     resolved = []
     for claim, own in claims_named_by_pod(pod, ledger.claims):
@@ -160,11 +160,11 @@ def check_claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass
     """Check that the requests of an unallocated ResourceClaim are of known kinds and name existing DeviceClasses.
 
     Raises:
-      ClaimRefused: they are not.
+      ResourceClaimRefused: they are not.
     """
     for name, class_name in _classes(claim):
         if class_name not in classes:
-            raise ClaimRefused(f"request {name}: device class {class_name} does not exist")
+            raise ResourceClaimRefused(f"request {name}: device class {class_name} does not exist")
 
 
 def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
@@ -176,7 +176,9 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
             for alternative in request.first_available:
                 yield f"{request.name}/{alternative.name}", alternative.device_class_name
         else:
-            raise ClaimRefused(f"resource claim {claim.key}, request {request.name}: unknown request type")
+            raise ResourceClaimRefused(
+                f"resource claim {claim.key}, request {request.name}: unknown request type"
+            )
 
 
 def device_preparation_failed(claim: ResourceClaim, now: float, timeout_seconds: float) -> bool:

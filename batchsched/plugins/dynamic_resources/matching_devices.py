@@ -15,10 +15,10 @@ from batchsched.devices.constraints import attribute_value
 from batchsched.devices.inventory import DeviceInventory, PoolDevice
 from batchsched.devices.ledger import DeviceKey, DeviceLedger, used_devices
 from batchsched.devices.node_groups import GROUP_FACTOR
-from batchsched.devices.requests import Request
+from batchsched.devices.requests import ResolvedDeviceRequest
 from batchsched.framework.constrain import RowRelief
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.plugin_support.device_objects import device_objects, equal_device_groups
+from batchsched.framework.plugin_support.device_objects import device_objects, nodes_with_equal_devices
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.plugins.dynamic_resources.node_search import MAX_STEPS_OF_ALL_GROUPS
 
@@ -43,7 +43,7 @@ class MatchingDeviceValues:
 
     @classmethod
     def from_requests(
-        cls, alternatives: Sequence[Request], table: NodeTable, attribute: str = ""
+        cls, alternatives: Sequence[ResolvedDeviceRequest], table: NodeTable, attribute: str = ""
     ) -> Self | None:
         """Return the devices that match at least one of several alternative requests.
 
@@ -62,7 +62,7 @@ class MatchingDeviceValues:
         for alternative in alternatives:
             read = alternative.attributes_read_by_selectors()
             names = None if names is None or read is None else names | read
-        number = equal_device_groups(table).group_numbers(names)
+        number = nodes_with_equal_devices(table).group_numbers(names)
         groups, first = np.unique(number // GROUP_FACTOR, return_index=True)
         examples = [table.nodes[int(node)] for node in first]
         devices = [inventory.candidate_devices_of_node(node) for node in examples]
@@ -102,7 +102,9 @@ class MatchingDeviceValues:
         return sum(free // size for free in count.values())
 
 
-def _value(alternatives: Sequence[Request], device: PoolDevice, node: Node, attribute: str) -> object:
+def _value(
+    alternatives: Sequence[ResolvedDeviceRequest], device: PoolDevice, node: Node, attribute: str
+) -> object:
     matches = device.matches_per_device_node_selection(node) and any(
         request.tolerates(device) and request.selects(device) for request in alternatives
     )
@@ -130,7 +132,7 @@ class FreedDevices:
     @cached_property
     def _places(self) -> tuple[tuple[int, int, int], ...]:
         """The freed devices as (unit, index of a node that reaches the device, position in the node's list)."""
-        table, groups = self._table, equal_device_groups(self._table)
+        table, groups = self._table, nodes_with_equal_devices(self._table)
         inventory = device_objects(table).allocator.inventory
         positions: dict[int, dict[DeviceKey, int]] = {}
         places, most = [], MAX_RELIEVED_NODES

@@ -16,17 +16,17 @@ from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
     ChosenDevice,
-    NodeSolution,
+    NodeDevices,
 )
 from batchsched.devices.inventory import PoolDevice
-from batchsched.devices.node_groups import EqualDeviceGroups
+from batchsched.devices.node_groups import NodesWithEqualDevices
 from batchsched.devices.requests import ClaimRequests, NodeRefused, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import (
     DEVICE_KINDS,
     DeviceObjects,
     device_objects,
-    equal_device_groups,
+    nodes_with_equal_devices,
 )
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.dynamic_resources.claims import ClassClaims
@@ -73,7 +73,7 @@ class SearchResults:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PositionedSolution:
+class DevicePositions:
     """The devices that a search found, as positions in a node's device list, valid for all nodes with equal devices.
 
     Args:
@@ -81,11 +81,11 @@ class PositionedSolution:
       positions: for each claim the position of each chosen device.
     """
 
-    solution: NodeSolution
+    solution: NodeDevices
     positions: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def from_solution(cls, solution: NodeSolution, candidates: Sequence[PoolDevice]) -> "PositionedSolution":
+    def from_node_devices(cls, solution: NodeDevices, candidates: Sequence[PoolDevice]) -> "DevicePositions":
         """Convert the devices that a search found on a node to positions in the device list of that node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
         return cls(
@@ -96,9 +96,9 @@ class PositionedSolution:
             ),
         )
 
-    def solution_on_equal_node(self, candidates: Sequence[PoolDevice]) -> NodeSolution:
+    def devices_on_equal_node(self, candidates: Sequence[PoolDevice]) -> NodeDevices:
         """Return the devices at the same positions in the device list of another node with equal devices."""
-        return NodeSolution(
+        return NodeDevices(
             tuple(
                 tuple(
                     ChosenDevice(chosen_device.request, candidates[place], chosen_device.consumed)
@@ -128,11 +128,11 @@ class DeviceSearch:
         )
         self.names = _read_names(self.claims)
         self._outcomes: dict[int, GroupSearchResult] = {}
-        self._places: dict[int, PositionedSolution] = {}
+        self._places: dict[int, DevicePositions] = {}
         """Group of nodes → the solution on them."""
         self._pods_by_group: dict[int, tuple[int, bool]] = {}
         """Group of nodes → the pods that get devices on one of them, and whether no further pod does."""
-        self._groups: EqualDeviceGroups | None = None
+        self._groups: NodesWithEqualDevices | None = None
         self._generation = 0
 
     def search_nodes(self, nodes: Nodes) -> SearchResults:
@@ -147,7 +147,7 @@ class DeviceSearch:
             return SearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
             )
-        groups = equal_device_groups(nodes.table)
+        groups = nodes_with_equal_devices(nodes.table)
         self._forget_outdated(groups)
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
@@ -174,11 +174,11 @@ class DeviceSearch:
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
         """
-        groups = equal_device_groups(table)
+        groups = nodes_with_equal_devices(table)
         self._forget_outdated(groups)
         return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
-    def find_devices_on_node(self, node: int, table: NodeTable) -> NodeSolution | None:
+    def find_devices_on_node(self, node: int, table: NodeTable) -> NodeDevices | None:
         """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
 
         On nodes of one group the search finds the same places in their lists of devices.
@@ -187,7 +187,7 @@ class DeviceSearch:
           AllocationError: a claim, a class or a slice is invalid.
           NodeRefused: the node cannot be judged.
         """
-        groups, allocator = equal_device_groups(table), self._objects.allocator
+        groups, allocator = nodes_with_equal_devices(table), self._objects.allocator
         group, place = groups.group_number(node, self.names), table.nodes[node]
         self._forget_outdated(groups)
         places = self._places.get(group)
@@ -195,13 +195,13 @@ class DeviceSearch:
             solution = allocator.find_devices(place, self.claims)
             if solution is None:
                 return None
-            places = self._places[group] = PositionedSolution.from_solution(
+            places = self._places[group] = DevicePositions.from_node_devices(
                 solution, allocator.inventory.candidate_devices_of_node(place)
             )
             return solution
-        return places.solution_on_equal_node(allocator.inventory.candidate_devices_of_node(place))
+        return places.devices_on_equal_node(allocator.inventory.candidate_devices_of_node(place))
 
-    def count_pods(self, node: int, most: int, table: NodeTable) -> int:
+    def count_pods_with_devices(self, node: int, most: int, table: NodeTable) -> int:
         """Return how many pods with ResourceClaims like those of this search find devices on one node together.
 
         The pods are placed one after the other. All devices that the node can access must be accessible from this node
@@ -210,7 +210,7 @@ class DeviceSearch:
         Raises:
           AllocationError, NodeRefused: as of the search.
         """
-        groups = equal_device_groups(table)
+        groups = nodes_with_equal_devices(table)
         self._forget_outdated(groups)
         group = groups.group_number(node, self.names)
         pods, is_last = self._pods_by_group.get(group, (0, False))
@@ -241,7 +241,7 @@ class DeviceSearch:
                 ledger.stop_holding_for_pod(pod)
         return len(held)
 
-    def _forget_outdated(self, groups: EqualDeviceGroups) -> None:
+    def _forget_outdated(self, groups: NodesWithEqualDevices) -> None:
         """Drop all results if groups have new numbers, or if the use of a device of several nodes has changed."""
         if self._groups is not groups or self._generation != groups.shared_device_generation:
             self._outcomes.clear()

@@ -58,8 +58,8 @@ from batchsched.plugins.dynamic_resources.claim_writes import (
     write_reservations,
 )
 from batchsched.plugins.dynamic_resources.claims import (
-    ClaimRefused,
     ClassClaims,
+    ResourceClaimRefused,
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
 from batchsched.plugins.dynamic_resources.node_search import (
@@ -139,7 +139,7 @@ class DynamicResources(
         state.write(CLAIMS, ClassClaims())
         try:
             class_claims = claims_of_class(pod.pod, nodes.table)
-        except ClaimRefused as refused:
+        except ResourceClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if class_claims.is_empty:
             return SKIP_FILTER
@@ -181,7 +181,7 @@ class DynamicResources(
         """Return True if each nodes[i] has devices for counts[i] pods; False also if pods must be judged one by one."""
         try:
             return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
-        except (ClaimRefused, NodeRefused, AllocationError):
+        except (ResourceClaimRefused, NodeRefused, AllocationError):
             return False  # the Filter states the reason, or the failure
 
     @override
@@ -245,7 +245,7 @@ class DynamicResources(
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
             devices = reserved_devices(pod, node, nodes, self._binding_seconds)
-        except (ClaimRefused, NodeRefused) as refused:
+        except (ResourceClaimRefused, NodeRefused) as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         except AllocationError as error:
             raise PluginError(NAME, "Reserve", str(error)) from error
@@ -261,7 +261,7 @@ class DynamicResources(
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
         try:
             devices = reserved_devices(pod, node, nodes, self._binding_seconds)
-        except (ClaimRefused, NodeRefused, AllocationError):
+        except (ResourceClaimRefused, NodeRefused, AllocationError):
             return  # its devices are in use, or the Filter refuses the pod
         if devices is not None:
             nodes.device_ledger.hold_for_nominated_pod(pod.key, devices.allocations)

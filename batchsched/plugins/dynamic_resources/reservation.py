@@ -25,9 +25,9 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.plugins.dynamic_resources.claims import (
-    ClaimRefused,
     ClassClaims,
     PodClaim,
+    ResourceClaimRefused,
     check_claim_requests,
     claims_with_allocations,
     device_preparation_failed,
@@ -99,7 +99,7 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     """Return the ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
 
     Raises:
-      ClaimRefused: the pods cannot be placed now.
+      ResourceClaimRefused: the pods cannot be placed now.
     """
     if not pod.spec.resource_claims and not table.snapshot.device_classes:
         return ClassClaims()
@@ -119,7 +119,7 @@ def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, c
     The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.
 
     Raises:
-      ClaimRefused, AllocationError, NodeRefused: as of the search.
+      ResourceClaimRefused, AllocationError, NodeRefused: as of the search.
     """
     class_claims = claims_of_class(pod, table)
     if (
@@ -130,7 +130,7 @@ def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, c
         return False
     search = shared_device_search(table, class_claims.unallocated_claims)
     return all(
-        search.count_pods(node, count, table) >= count
+        search.count_pods_with_devices(node, count, table) >= count
         for node, count in zip(nodes.tolist(), counts.tolist(), strict=True)
     )
 
@@ -139,7 +139,7 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
     """Return the devices that a pod reserves on a node; None if the pod uses no devices.
 
     Raises:
-      ClaimRefused: a claim cannot be used on the node, or devices are missing.
+      ResourceClaimRefused: a claim cannot be used on the node, or devices are missing.
       AllocationError, NodeRefused: as of the search.
     """
     objects, ledger = device_objects(table), table.device_ledger
@@ -148,7 +148,7 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
     if not claims and not served:
         return None
     if served and ledger.find_extended_claim(pod) is not None:
-        raise ClaimRefused("cannot schedule extended resource claim")
+        raise ResourceClaimRefused("cannot schedule extended resource claim")
     _check_use(pod, claims, table.node_view(node), binding_seconds)
     to_allocate = {
         pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
@@ -189,7 +189,7 @@ def _new_allocations(
     search = shared_device_search(table, tuple(claims.values()))
     solution = search.find_devices_on_node(node, table)
     if solution is None:
-        raise ClaimRefused(NOT_ENOUGH)
+        raise ResourceClaimRefused(NOT_ENOUGH)
     # The search may be that of claims with equal specs.
     requests = [
         ClaimRequests(claim, searched.requests)
@@ -203,17 +203,17 @@ def _check_use(pod: Pod, claims: Sequence[PodClaim], node: Nodes, binding_second
     """Check that allocated claims can be used from a node, and that they may get one more consumer.
 
     Raises:
-      ClaimRefused: they cannot.
+      ResourceClaimRefused: they cannot.
     """
     allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
     if allocated and not nodes_with_access(allocated, node, binding_seconds)[0]:
-        raise ClaimRefused(NOT_AVAILABLE)
+        raise ResourceClaimRefused(NOT_AVAILABLE)
     for pod_claim in claims:
         consumers = len(
             pod_claim.claim.status.reserved_for or ()
         ) + node.table.device_ledger.count_reserving_pods(pod_claim.claim.key)
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
-            raise ClaimRefused(
+            raise ResourceClaimRefused(
                 f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
                 f"{MAX_CONSUMERS_PER_CLAIM} consumers"
             )

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.core.device import ResourceClaim
-from batchsched.devices.requests import AllocationError, Request, claim_requests
+from batchsched.devices.requests import AllocationError, ResolvedDeviceRequest, claim_requests
 from batchsched.framework.constrain import (
     EVERY_NODE,
     CandidatePods,
@@ -28,7 +28,7 @@ from batchsched.framework.constrain import (
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import IntArray
-from batchsched.plugins.dynamic_resources.claims import ClaimRefused, claims_with_allocations
+from batchsched.plugins.dynamic_resources.claims import ResourceClaimRefused, claims_with_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     resources_served_by_devices,
@@ -71,7 +71,7 @@ class DeviceDemand:
       sharers: number of pods that use the devices together; 1 if each pod has its own.
     """
 
-    alternatives: tuple[Request, ...]
+    alternatives: tuple[ResolvedDeviceRequest, ...]
     devices: dict[int, int] = field(default_factory=dict)
     matched: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     sharers: int = 1
@@ -143,7 +143,7 @@ def _demands(batch: CandidateSet, nodes: Nodes) -> dict[Hashable, DeviceDemand]:
         try:
             for claim in _own_claims(candidate, nodes):
                 _add_demand(demands, candidate, claim, table, with_alternatives=bool(batch.units))
-        except (ClaimRefused, AllocationError):
+        except (ResourceClaimRefused, AllocationError):
             continue  # the Filter refuses these pods
     if not device_objects(table).allocator.inventory.has_shared_slices:
         shared = _gather_sharers(batch, table)
@@ -171,7 +171,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
 
 def _countable_requests(
     claim: ResourceClaim, table: NodeTable, *, with_alternatives: bool
-) -> Iterator[tuple[Hashable, tuple[Request, ...], int]]:
+) -> Iterator[tuple[Hashable, tuple[ResolvedDeviceRequest, ...], int]]:
     """Yield the requests that need a number of devices: their kind, their alternatives, and the least number."""
     for alternatives in claim_requests(claim, device_objects(table).classes).requests:
         if not with_alternatives and (len(alternatives) > 1 or alternatives[0].parent):
@@ -201,7 +201,7 @@ def _add_demand(
         demands.setdefault(kind, DeviceDemand(alternatives)).add_request(candidate, count, matched)
 
 
-def _matched_attributes(claim: ResourceClaim, request: Request) -> set[str]:
+def _matched_attributes(claim: ResourceClaim, request: ResolvedDeviceRequest) -> set[str]:
     """Return the attributes in which all devices of a request are equal because of the constraints of its claim."""
     return {
         constraint.match_attribute
@@ -216,7 +216,7 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]
     for candidate in batch.candidates:
         try:
             claims = claims_with_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
-        except ClaimRefused:
+        except ResourceClaimRefused:
             claims = ()
         shared = {
             pod_claim.claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None
@@ -262,7 +262,7 @@ def _eviction_rows(
         try:
             class_claims = claims_of_class(candidate.pod_class.pod, nodes.table)
             results = search_for_class(candidate.pod_class.pod, class_claims, nodes)
-        except (ClaimRefused, AllocationError):
+        except (ResourceClaimRefused, AllocationError):
             continue  # the Filter refuses these pods
         if not results:
             continue

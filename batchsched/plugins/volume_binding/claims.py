@@ -12,20 +12,20 @@ from batchsched.framework.plugin_support.volume_listers import (
     PodVolumeClaim,
     VolumeLister,
     claim_storage_class,
-    claim_uses,
     not_owner_reason,
+    volume_claims_of_pod,
 )
 
 NAME: Final = "VolumeBinding"
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
-class ClaimRefused(Exception):
+class VolumeClaimRefused(Exception):
     """A PersistentVolumeClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodVolumeClaims:
     """The PersistentVolumeClaims of a pod: those that are bound, and those that are bound after a node is chosen.
 
     Args:
@@ -37,16 +37,16 @@ class PodClaims:
     delayed: tuple[PersistentVolumeClaim, ...]
 
 
-def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodClaims | None:
+def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodVolumeClaims | None:
     """Return the PersistentVolumeClaims of a pod, None if it has none.
 
     Raises:
-      ClaimRefused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.
+      VolumeClaimRefused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.
       PluginError: the class of a claim has no binding mode.
 
     Source: `podHasPVCs` and `GetPodVolumeClaims` of kube-scheduler's plugins/volumebinding.
     """
-    claims = [_usable(use, pod, storage) for use in claim_uses(pod)]
+    claims = [_usable(use, pod, storage) for use in volume_claims_of_pod(pod)]
     if not claims:
         return None
     bound, delayed, immediate = [], [], False
@@ -58,28 +58,28 @@ def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodClaims | None:
         else:
             immediate = True
     if immediate:
-        raise ClaimRefused(UNBOUND_IMMEDIATE)
-    return PodClaims(tuple(bound), tuple(delayed))
+        raise VolumeClaimRefused(UNBOUND_IMMEDIATE)
+    return PodVolumeClaims(tuple(bound), tuple(delayed))
 
 
 def _usable(use: PodVolumeClaim, pod: Pod, storage: VolumeLister) -> PersistentVolumeClaim:
     claim = storage.claims.get(f"{pod.namespace}/{use.name}")
     if claim is None:
         if use.ephemeral:
-            raise ClaimRefused(
+            raise VolumeClaimRefused(
                 f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
             )
-        raise ClaimRefused(f'persistentvolumeclaim "{use.name}" not found')
+        raise VolumeClaimRefused(f'persistentvolumeclaim "{use.name}" not found')
     if claim.status.phase == "Lost":
-        raise ClaimRefused(
+        raise VolumeClaimRefused(
             f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume '
             f'"{claim.spec.volume_name}"'
         )
     if claim.metadata.deletion_timestamp is not None:
-        raise ClaimRefused(f'persistentvolumeclaim "{use.name}" is being deleted')
+        raise VolumeClaimRefused(f'persistentvolumeclaim "{use.name}" is being deleted')
     stranger = not_owner_reason(pod, claim) if use.ephemeral else None
     if stranger is not None:
-        raise ClaimRefused(stranger)
+        raise VolumeClaimRefused(stranger)
     return claim
 
 

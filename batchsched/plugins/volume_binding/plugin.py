@@ -43,11 +43,11 @@ from batchsched.framework.plugin_support.scores import (
     scores_by_utilization,
 )
 from batchsched.framework.plugin_support.volume_listers import (
-    claim_key,
-    claim_signature,
     may_be_claimed_by,
     storage_objects,
-    uses_claim,
+    uses_volume_claim,
+    volume_claim_key,
+    volume_claim_signature,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -63,11 +63,11 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.volume_binding.claims import NAME, ClaimRefused, PodClaims, claims_of_pod
+from batchsched.plugins.volume_binding.claims import NAME, PodVolumeClaims, VolumeClaimRefused, claims_of_pod
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, find_pod_volumes
 from batchsched.ports.cluster import SelectedNode, volume_binding_of
 
-CLAIMS: Final = StateKey[PodClaims]("VolumeBinding/claims")
+CLAIMS: Final = StateKey[PodVolumeClaims]("VolumeBinding/claims")
 
 
 class VolumeBindingArgs(StrictModel):
@@ -125,13 +125,13 @@ class VolumeBinding(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return claim_signature(pod)
+        return volume_claim_signature(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         try:
             claims = claims_of_pod(pod.pod, storage_objects(nodes.table))
-        except ClaimRefused as refused:
+        except VolumeClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
             return LASTING_SKIP_FILTER
@@ -146,7 +146,7 @@ class VolumeBinding(
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
         try:
             claims = claims_of_pod(pod.pod, storage_objects(table))
-        except ClaimRefused:
+        except VolumeClaimRefused:
             return not counts.any()
         if claims is None:
             return True
@@ -178,7 +178,7 @@ class VolumeBinding(
         storage = storage_objects(cycle.table)
         try:
             claims = claims_of_pod(pod, storage)
-        except ClaimRefused as refused:
+        except VolumeClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
@@ -188,7 +188,7 @@ class VolumeBinding(
         for claim, where in promise.claims:
             namespace, _, name = claim.partition("/")
             await cycle.binder.write_selected_node(SelectedNode(namespace, name, where))
-        claim_keys = [claim_key(claim) for claim in claims.delayed]
+        claim_keys = [volume_claim_key(claim) for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
         if await cycle.binder.wait_for_bound_claims(claim_keys, seconds):
             return SUCCESS
@@ -200,7 +200,7 @@ class VolumeBinding(
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
             claims = claims_of_pod(pod, storage_objects(nodes))
-        except ClaimRefused as refused:
+        except VolumeClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SUCCESS
@@ -238,11 +238,13 @@ def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolu
     They include those that other pods have reserved for the same claims: the binding of these pods may fail.
     """
     volumes = tuple(
-        (result.volumes[int(choice[0])].metadata.name, claim_key(claim))
+        (result.volumes[int(choice[0])].metadata.name, volume_claim_key(claim))
         for claim, choice in result.matches
         if choice[0] >= 0
     )
-    claims = tuple((claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0])
+    claims = tuple(
+        (volume_claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0]
+    )
     return PodVolumeReservation(volumes, claims)
 
 
@@ -271,7 +273,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
     """Return QUEUE if a claim of the pod was created or changed in a field other than its metadata for users."""
     if old is not None and _claim_fields(old) == _claim_fields(new):
         return Hint.SKIP
-    return Hint.queue_if(uses_claim(pod, new))
+    return Hint.queue_if(uses_volume_claim(pod, new))
 
 
 def _claim_fields(claim: PersistentVolumeClaim) -> tuple[object, ...]:

@@ -35,13 +35,13 @@ from batchsched.framework.plugin_support.node_selection import nodes_matching_se
 from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
-    claim_key,
     claim_storage_class,
     storage_objects,
+    volume_claim_key,
     volume_storage_class,
 )
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.plugins.volume_binding.claims import PodClaims
+from batchsched.plugins.volume_binding.claims import PodVolumeClaims
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
@@ -75,7 +75,7 @@ class VolumeSearchResult:
         return Verdict(REASONS, self.refused, np.asarray(self.refused.any(axis=0)))
 
 
-def find_pod_volumes(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
+def find_pod_volumes(claims: PodVolumeClaims, nodes: Nodes) -> VolumeSearchResult:
     """Find volumes for a pod's claims on each node. Volumes that are assumed for other claims are not available."""
     result = VolumeSearchResult(np.zeros((len(REASONS), len(nodes)), np.bool_))
     _check_bound(claims.bound, nodes, result)
@@ -100,7 +100,7 @@ def find_pod_volumes(claims: PodClaims, nodes: Nodes) -> VolumeSearchResult:
 
 
 def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
-    return table.assumed.node_of.get(claim_key(claim)) or claim.metadata.annotation(SELECTED_NODE)
+    return table.assumed.node_of.get(volume_claim_key(claim)) or claim.metadata.annotation(SELECTED_NODE)
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: VolumeSearchResult) -> None:
@@ -205,11 +205,11 @@ def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: 
     """Return True if a volume is reserved for the claim, False if for another one, None if for none."""
     assumed = table.assumed.claim_of.get(volume.metadata.name)
     if assumed is not None:
-        return assumed == claim_key(claim)
+        return assumed == volume_claim_key(claim)
     owner = volume.spec.claim_ref
     if owner is None:
         return None
-    same = f"{owner.namespace or 'default'}/{owner.name}" == claim_key(claim)
+    same = f"{owner.namespace or 'default'}/{owner.name}" == volume_claim_key(claim)
     return same and owner.uid in ("", claim.metadata.uid)
 
 

@@ -37,9 +37,9 @@ from batchsched.session.explanation.verification import (
     PlacementVerifier,
     decide_assignments,
     estimate_decision_work,
+    explanation_budget_of_session,
     first_attempt_budget,
     require_budget,
-    session_budget,
     snapshot_with_only_pods,
 )
 from batchsched.session.feasibility_report import snapshot_after_decision
@@ -72,7 +72,7 @@ def explain_refusals(
 
     Args:
       decided: the session.
-      budget: the work that may be spent; None for `session_budget`.
+      budget: the work that may be spent; None for `explanation_budget_of_session`.
       only: `namespace/name` of the gangs to examine; None for all refused gangs.
       telemetry: receives the progress.
     """
@@ -80,7 +80,7 @@ def explain_refusals(
     if not decision.refusals:
         return decision
     verifier = RefusalVerifier(decided)
-    budget = budget or session_budget(decided.snapshot)
+    budget = budget or explanation_budget_of_session(decided.snapshot)
     examined = [refusal for refusal in decision.refusals if only is None or refusal.pod_group in only]
     explained: dict[str, Refusal] = {}
 

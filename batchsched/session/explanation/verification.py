@@ -133,7 +133,7 @@ def estimate_decision_work(snapshot: Snapshot) -> float:
     )
 
 
-def session_budget(snapshot: Snapshot) -> ExplanationBudget:
+def explanation_budget_of_session(snapshot: Snapshot) -> ExplanationBudget:
     """Return the budget for explaining all refusals of a session over a Snapshot.
 
     A short session is decided again hundreds of times in a few seconds. To verify a single refusal of a long one takes

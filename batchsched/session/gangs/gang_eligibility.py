@@ -213,7 +213,7 @@ def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
 def refuse_incomplete(tables: SessionTables, members: PodGroupState) -> Refusal:
     """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending."""
     # Pods that were set aside may be the missing ones.
-    aside = tables.set_aside_pods[members.namespace]
+    aside = tables.set_aside_pod_counts[members.namespace]
     verb = "pod is" if aside == 1 else "pods are"
     hint = (
         f"; {aside} {verb} set aside in namespace {members.namespace}: correct these first" if aside else ""

@@ -15,7 +15,7 @@ from batchsched.ports.external import Telemetry
 from batchsched.ports.workers import SolverWorkers
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
-from batchsched.solver.problem import Budget, Cut, FloatArray, Problem, Solution
+from batchsched.solver.problem import Cut, FloatArray, Problem, Solution, SolverBudget
 from batchsched.solver.rank_layout import lay_out_ranks, node_order_by_rank
 from batchsched.solver.relaxation.budget import solving_work
 from batchsched.solver.stage import solve
@@ -42,9 +42,9 @@ class JointOutcome:
     first: frozenset[int] = frozenset()
 
 
-def solver_budget(settings: SolverSettings) -> Budget:
+def solver_budget(settings: SolverSettings) -> SolverBudget:
     """Return the solver's budget, as the profile's settings state it."""
-    return Budget(
+    return SolverBudget(
         deterministic=settings.deterministic_budget,
         rounds=settings.rounds,
         gap=settings.gap,

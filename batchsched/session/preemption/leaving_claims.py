@@ -31,7 +31,7 @@ class DeletedPodsWithClaims:
         self._tables = tables
         self._uids: list[str] = []
 
-    def withdraw(self) -> None:
+    def count_devices_as_free(self) -> None:
         """Count devices as free if their ResourceClaims are reserved only for pods that no longer exist."""
         tables = self._tables
         consumers = tables.node_table.device_ledger.consumer_pods()
@@ -49,12 +49,12 @@ class DeletedPodsWithClaims:
             if uid not in existing and f"Pod {key}" not in tables.set_aside_names
         )
         for uid in self._uids:
-            tables.node_table.device_ledger.withdraw_consumer(uid)
+            tables.node_table.device_ledger.simulate_deletion_of_consumer(uid)
 
-    def reinstate(self) -> None:
+    def count_devices_as_used(self) -> None:
         """Count the devices of the missing pods as used again."""
         for uid in self._uids:
-            self._tables.node_table.device_ledger.reinstate_consumer(uid)
+            self._tables.node_table.device_ledger.undo_deletion_of_consumer(uid)
         self._uids = []
 
 
@@ -78,9 +78,9 @@ class SoonReleasedClaims:
 
     def __enter__(self) -> Self:
         """Free the devices of these claims."""
-        self._missing.withdraw()
+        self._missing.count_devices_as_free()
         for pod in self._terminating:
-            self._ledger.withdraw_pod(pod)
+            self._ledger.simulate_deletion_of_pod(pod)
         return self
 
     def __exit__(
@@ -88,5 +88,5 @@ class SoonReleasedClaims:
     ) -> None:
         """Count the devices again."""
         for pod in reversed(self._terminating):
-            self._ledger.reinstate_pod(pod)
-        self._missing.reinstate()
+            self._ledger.undo_deletion_of_pod(pod)
+        self._missing.count_devices_as_used()

@@ -118,7 +118,7 @@ class VictimSelection:
     def __enter__(self) -> Self:
         """Remove the pods that are being deleted from the node table, unless they are overdue."""
         self._checkpoint = self._statement.checkpoint()
-        self._missing_pods.withdraw()
+        self._missing_pods.count_devices_as_free()
         terminating = [unit for unit in self._candidates.terminating if not self._is_overdue(unit)]
         for unit in terminating:
             for pod, node in unit.pods:
@@ -135,7 +135,7 @@ class VictimSelection:
         self._statement.roll_back_to(self._checkpoint)
         for key in list(reversed(self._removed)):
             self._restore(key)
-        self._missing_pods.reinstate()
+        self._missing_pods.count_devices_as_used()
 
     def select_victims(self, gangs: Sequence[PendingGang]) -> None:
         """Choose the pods to evict for each unplaced gang that may preempt, and nominate the gang's pods.
@@ -166,13 +166,13 @@ class VictimSelection:
 
     def _remove(self, pod: Pod, node: int) -> None:
         self._tables.node_table.remove_pods([pod])
-        self._tables.node_table.device_ledger.withdraw_pod(pod)
+        self._tables.node_table.device_ledger.simulate_deletion_of_pod(pod)
         self._removed[pod.key] = (pod, node)
 
     def _restore(self, key: str) -> None:
         pod, node = self._removed.pop(key)
         self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
-        self._tables.node_table.device_ledger.reinstate_pod(pod)
+        self._tables.node_table.device_ledger.undo_deletion_of_pod(pod)
 
     def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
         for unit in units:

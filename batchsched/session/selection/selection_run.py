@@ -93,7 +93,7 @@ class SelectionRun:
         """The rules by which the session announces reserved starts and keeps announced ones."""
         return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
-    def admit(self, members: PodGroupState) -> PendingGang | None:
+    def eligible_gang(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with only the pods that may be placed now; None if it has none or is refused."""
         with self.telemetry.time_gang(members.key):
             admitted = self.gang_eligibility.check_gang(members)

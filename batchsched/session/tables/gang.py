@@ -18,7 +18,7 @@ from batchsched.api.queue_access import stated_queue
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.solver.problem import UNLIMITED, Problem, pods_that_fit
+from batchsched.solver.problem import UNLIMITED, Problem, count_pods_that_fit
 
 
 class EntitlementClass(IntEnum):
@@ -343,7 +343,7 @@ class GangPart:
     def count_fitting_pods(self, free: IntArray) -> IntArray:
         """Return for each of n nodes how many pods of this gang part fit, given the free amounts [n, R]."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
-        return pods_that_fit(self.pod_class.requests, free, UNLIMITED)
+        return count_pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -445,7 +445,7 @@ class SessionTables:
         return frozenset(entry.object for entry in self.snapshot.set_aside)
 
     @cached_property
-    def set_aside_pods(self) -> Counter[str]:
+    def set_aside_pod_counts(self) -> Counter[str]:
         """The number of pods that were set aside, by namespace."""
         kinds_and_names = (name.partition(" ") for name in self.set_aside_names)
         return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")

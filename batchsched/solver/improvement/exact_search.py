@@ -17,7 +17,7 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions, compare_tier_values, max_tier_values
-from batchsched.solver.problem import Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import FloatArray, IntArray, Problem, Solution, SolverBudget
 from batchsched.solver.tiered.tier_solver import TIER_GAP
 
 STEP_EFFORT: Final = 0.03
@@ -40,7 +40,7 @@ class ExactSearch:
     The problem has no rows and no cuts, which may link the gangs of a neighbourhood to others.
     """
 
-    def __init__(self, problem: Problem, budget: Budget, seed: int) -> None:
+    def __init__(self, problem: Problem, budget: SolverBudget, seed: int) -> None:
         self._problem, self._budget, self._seed = problem, budget, seed
         self._step, self._related_pairs = 0, float(FIRST_RELATED_PAIRS)
         self._usable = problem.kinds.mask[problem.classes.kind]

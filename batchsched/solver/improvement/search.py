@@ -16,7 +16,7 @@ from batchsched.solver.improvement.lookahead import ParallelStepSolver, Sequenti
 from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
 from batchsched.solver.objective import count_tiers
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
 
 STEP_EFFORT: Final = 0.1
@@ -40,7 +40,7 @@ FIRST_STEP: Final = -1
 """The number of the first step, before those of the tiers' turns."""
 
 
-def split_budget_for_rounds_and_improvement(budget: Budget) -> tuple[Budget, float]:
+def split_budget_for_rounds_and_improvement(budget: SolverBudget) -> tuple[SolverBudget, float]:
     """Divide the solver budget: return the budget of the rounds, and the effort that the improvement may spend."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
@@ -51,7 +51,7 @@ def improve_solution(
     problem: Problem,
     solution: Solution,
     units: float,
-    budget: Budget,
+    budget: SolverBudget,
     seed: int,
     workers: SolverWorkers | None = None,
 ) -> Solution:
@@ -137,7 +137,9 @@ def _all_turns(tiers: int) -> tuple[int, ...]:
 class _Search:
     """The best solution so far, and the units that remain."""
 
-    def __init__(self, problem: Problem, solution: Solution, units: float, budget: Budget, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, solution: Solution, units: float, budget: SolverBudget, seed: int
+    ) -> None:
         self.solution, self.units = solution, units
         self._problem, self._budget, self._seed = problem, budget, seed
         self._selection = NeighbourhoodSelection(problem, seed)

@@ -11,7 +11,7 @@ from batchsched.solver.cpsat import estimate_solve_work
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 
 UNITS_PER_STEP: Final = 0.05
 """Units that every step is charged with, besides those of `estimate_solve_work`."""
@@ -33,7 +33,7 @@ class SearchStep:
     tier: int
     solution: Solution
     neighbourhood: GangNeighbourhood
-    budget: Budget
+    budget: SolverBudget
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ import numpy as np
 
 from batchsched.ports.external import Telemetry
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
-from batchsched.solver.objective import count_placed_pods, max_tier_values, required_pods, tier_values
-from batchsched.solver.problem import BoolArray, Budget, Problem, Solution
+from batchsched.solver.objective import count_placed_pods, count_required_pods, max_tier_values, tier_values
+from batchsched.solver.problem import BoolArray, Problem, Solution, SolverBudget
 from batchsched.solver.quota_selection import take_gang_subset
 from batchsched.solver.relaxation.explain import problem_of_refused_gangs
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
@@ -50,7 +50,7 @@ class NeighbourhoodProblem:
         """The size of the problem: its number of pod classes times its number of nodes."""
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 
-    def solve(self, budget: Budget, seed: int, telemetry: Telemetry) -> Solution:
+    def solve(self, budget: SolverBudget, seed: int, telemetry: Telemetry) -> Solution:
         """Solve the problem by rounds of the tiered solve; the result is no worse than the present placements."""
         incumbent = self.incumbent
         placed = count_placed_pods(self.problem, incumbent.classes, incumbent.counts)
@@ -70,7 +70,7 @@ class NeighbourhoodProblem:
             classes=classes[order],
             nodes=nodes[order],
             counts=counts[order],
-            taken=rest.taken | own.taken | (required_pods(self._problem) == 0),
+            taken=rest.taken | own.taken | (count_required_pods(self._problem) == 0),
             objective=objective,
             bound=np.maximum(solution.bound, objective),
         )

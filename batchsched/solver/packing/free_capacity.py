@@ -134,7 +134,7 @@ class FreeCapacity:
         self, class_index: int, want: int, nodes: IntArray | None, whole: bool
     ) -> tuple[IntArray, IntArray]:
         """Return the nodes on which up to `want` pods would be placed, and how many pods on each."""
-        where = self.nodes_with_room(class_index, nodes)
+        where = self.nodes_where_pod_fits(class_index, nodes)
         if (
             len(where) >= want
             and not self._held_back(class_index)
@@ -164,7 +164,7 @@ class FreeCapacity:
             self.rows.add_pods(class_index, where, -counts)
         return where, counts
 
-    def nodes_with_room(self, class_index: int, nodes: IntArray | None) -> IntArray:
+    def nodes_where_pod_fits(self, class_index: int, nodes: IntArray | None) -> IntArray:
         """Return the nodes, among the given ones or all, on which a pod of the pod class fits.
 
         Usually these are few.

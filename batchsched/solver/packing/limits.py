@@ -4,8 +4,8 @@ import numpy as np
 
 from batchsched.solver.objective import (
     count_pods_of_allowed_gangs,
+    count_required_pods,
     lower_bound_of_minimum_requests,
-    required_pods,
 )
 from batchsched.solver.problem import (
     EVERY_NODE,
@@ -114,7 +114,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
     # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.
     together = np.zeros_like(problem.quotas.free)
     np.add.at(together, quota, requests[gang])
-    fresh = problem.gangs.allowed & problem.gangs.fresh & (required_pods(problem) > 0)
+    fresh = problem.gangs.allowed & problem.gangs.fresh & (count_required_pods(problem) > 0)
     many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
     exceeded: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
     return exceeded
@@ -147,7 +147,7 @@ class RowLedger:
             owners = {*problem.classes.gang[row.classes].tolist(), *row.gangs.tolist()}
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
-        for g in np.flatnonzero(required_pods(problem) == 0).tolist():
+        for g in np.flatnonzero(count_required_pods(problem) == 0).tolist():
             self.add_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [

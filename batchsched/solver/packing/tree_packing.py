@@ -75,7 +75,7 @@ class TreePacking:
 
     def _place(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         """Place the minimum of a subtree inside a cell of nodes, or nothing."""
-        if node.least_pods > node.pods:
+        if node.least_pod_count > node.pods:
             return False
         if node.required == NONE:
             return self._place_preferring(node, cell)
@@ -171,10 +171,11 @@ class TreePacking:
         if node.children:
             missing = node.min_children - sum(child.is_running for child in node.children)
             below = sorted(
-                (child for child in node.children if not child.is_running), key=lambda child: child.least_pods
+                (child for child in node.children if not child.is_running),
+                key=lambda child: child.least_pod_count,
             )
             return [pair for child in below[: max(0, missing)] for pair in self._minimum(child)]
-        missing, result = node.least_pods, []
+        missing, result = node.least_pod_count, []
         waiting = self._packing.room.waiting
         for class_index in self._order(node.classes):
             count = min(missing, waiting[class_index])
@@ -193,7 +194,7 @@ class TreePacking:
         # All of these pods are needed only if no subgroup may be left out.
         rigid = all(
             below.min_children == len(below.children)
-            and (len(below.classes) <= 1 or below.least_pods == sum(below.counts))
+            and (len(below.classes) <= 1 or below.least_pod_count == sum(below.counts))
             for below in node.iterate_subtree()
         )
         key: IntArray | None = None
@@ -227,11 +228,11 @@ class TreePacking:
         """Place a number of pods of a group with slices, or fail."""
         packing = self._packing
         classes = self._order(node.classes)
-        for domain, missing in node.missing_slice_pods.items():
+        for domain, missing in node.missing_slice_pod_counts.items():
             nodes = packing.nodes_in_domains(node.slice_level, [domain], cell)
             if packing.place_pods_of_any_class(classes, missing, nodes) < missing:
                 return False
-        slices = (pods - sum(node.missing_slice_pods.values())) // node.slice_size
+        slices = (pods - sum(node.missing_slice_pod_counts.values())) // node.slice_size
         if slices <= 0:
             return True
         division = distribute_slices_over_domains(
@@ -295,7 +296,7 @@ class TreePacking:
         return self._add_slices(node, nodes, most) if node.slice_size else self._add_pods(node, nodes, most)
 
     def _start(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
-        if node.least_pods > most:
+        if node.least_pod_count > most:
             return 0
         mark = self._packing.room.checkpoint()
         if self._place(node, cell) and self._keeps_rows():
@@ -344,7 +345,7 @@ class TreePacking:
         room, placed = self._packing.room, self._placed(node)
         waiting = sum(room.waiting[c] for c in node.classes)
         target = placed + min(most, waiting)
-        gaps = sum(node.missing_slice_pods.values())
+        gaps = sum(node.missing_slice_pod_counts.values())
         target = gaps + max(0, target - gaps) // node.slice_size * node.slice_size
         if target <= placed or not waiting:
             return 0

@@ -21,7 +21,7 @@ from batchsched.solver.problem import (
 
 
 @dataclass(frozen=True, slots=True)
-class LevelChange:
+class RelaxedLevel:
     """A change that may admit a refused gang: the gang or a subgroup requires another topology level, or none."""
 
     gang: int
@@ -30,7 +30,7 @@ class LevelChange:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChange:
+class AddedNodes:
     """A change that may admit a refused gang: the cluster gets more empty nodes.
 
     Args:
@@ -52,7 +52,7 @@ class NodeChange:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaChange:
+class RaisedQuota:
     """A change that may admit a refused gang: a queue limit is raised, by resources [R] and a number of gangs."""
 
     quota: int
@@ -61,7 +61,7 @@ class QuotaChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
+class LoosenedRow:
     """A change that may admit a refused gang: a plugin's constraint is loosened by the same amount in every domain."""
 
     row: int
@@ -83,7 +83,7 @@ class CombinedChange:
     parts: "tuple[Relaxation, ...]"
 
 
-Relaxation = LevelChange | NodeChange | QuotaChange | RowChange | AddedPods | CombinedChange
+Relaxation = RelaxedLevel | AddedNodes | RaisedQuota | LoosenedRow | AddedPods | CombinedChange
 
 
 def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
@@ -92,13 +92,13 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
     Added nodes come last, so that all numbers keep their meaning.
     """
     match relaxation:
-        case LevelChange():
+        case RelaxedLevel():
             return _level(problem, relaxation)
-        case NodeChange():
+        case AddedNodes():
             return _nodes(problem, relaxation)
-        case QuotaChange():
+        case RaisedQuota():
             return _quota(problem, relaxation)
-        case RowChange():
+        case LoosenedRow():
             return _rule(problem, relaxation)
         case AddedPods(pod_class, count):
             counts = problem.classes.count.copy()
@@ -114,15 +114,15 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
     The function `resized` returns the new value of an amount. A change of level has no amount, so the result is None.
     """
     match change:
-        case LevelChange():
+        case RelaxedLevel():
             return None
-        case NodeChange(count):
+        case AddedNodes(count):
             return replace(change, count=resized(count)) if resized(count) else None
-        case QuotaChange(quota, amounts, gangs):
-            other = QuotaChange(quota, tuple(map(resized, amounts)), resized(gangs))
+        case RaisedQuota(quota, amounts, gangs):
+            other = RaisedQuota(quota, tuple(map(resized, amounts)), resized(gangs))
             return other if any(other.amounts) or other.gangs else None
-        case RowChange(row, by):
-            return RowChange(row, resized(by)) if resized(by) else None
+        case LoosenedRow(row, by):
+            return LoosenedRow(row, resized(by)) if resized(by) else None
         case AddedPods(pod_class, count):
             return AddedPods(pod_class, resized(count)) if resized(count) else None
         case CombinedChange(parts):
@@ -137,7 +137,7 @@ def halve_change(change: Relaxation) -> Relaxation | None:
     return resize_change(change, lambda amount: amount // 2)
 
 
-def _level(problem: Problem, change: LevelChange) -> Problem:
+def _level(problem: Problem, change: RelaxedLevel) -> Problem:
     inside = change.subgroup != NONE
     levels = (problem.subgroups.required if inside else problem.gangs.required).copy()
     pins = (problem.subgroups.pinned if inside else problem.gangs.pinned).copy()
@@ -154,7 +154,7 @@ def _level(problem: Problem, change: LevelChange) -> Problem:
     return replace(problem, gangs=replace(problem.gangs, required=levels, pinned=pins))
 
 
-def problem_of_added_nodes_only(problem: Problem, change: NodeChange) -> Problem:
+def problem_of_added_nodes_only(problem: Problem, change: AddedNodes) -> Problem:
     """Return the problem with only the nodes that a change adds to the cluster, and without plugin constraints."""
     like, count = change.like, change.count
     size = problem.nodes.capacity[like] + (cap_at_unlimited(change.extra) if change.extra else 0)
@@ -180,7 +180,7 @@ def problem_of_added_nodes_only(problem: Problem, change: NodeChange) -> Problem
     )
 
 
-def _nodes(problem: Problem, change: NodeChange) -> Problem:
+def _nodes(problem: Problem, change: AddedNodes) -> Problem:
     new = problem_of_added_nodes_only(problem, change)
     return replace(
         problem,
@@ -208,7 +208,7 @@ def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:
     return np.array([min(amount, UNLIMITED) for amount in amounts], np.int64)
 
 
-def _quota(problem: Problem, change: QuotaChange) -> Problem:
+def _quota(problem: Problem, change: RaisedQuota) -> Problem:
     free, gangs = problem.quotas.free.copy(), problem.quotas.gangs.copy()
     more = cap_at_unlimited(change.amounts)
     # A quota below zero counts from 0: the change states what is missing beyond the usage.
@@ -218,7 +218,7 @@ def _quota(problem: Problem, change: QuotaChange) -> Problem:
     return replace(problem, quotas=replace(problem.quotas, free=free, gangs=gangs))
 
 
-def _rule(problem: Problem, change: RowChange) -> Problem:
+def _rule(problem: Problem, change: LoosenedRow) -> Problem:
     row = problem.rows[change.row]
     by = change.by if row.sense == Sense.AT_MOST else -change.by
     rows = list(problem.rows)

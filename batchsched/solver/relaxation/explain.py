@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.objective import required_pods
+from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
@@ -34,13 +34,13 @@ from batchsched.solver.relaxation.budget import (
     fit_test_work,
 )
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
+    LoosenedRow,
+    RaisedQuota,
     Relaxation,
-    RowChange,
+    RelaxedLevel,
     cap_at_unlimited,
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
@@ -79,7 +79,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
     used = np.zeros_like(quotas.free)
     np.add.at(used, quota, by_gang[gang])
     # Gangs with running members were counted when they started.
-    counted = solution.taken & gangs.fresh & (required_pods(problem) > 0)
+    counted = solution.taken & gangs.fresh & (count_required_pods(problem) > 0)
     taken = np.bincount(quota, counted[gang], minlength=len(quotas.gangs)).astype(np.int64)
     # A quota that is exceeded already leaves nothing; UNLIMITED stays UNLIMITED.
     free, gangs_left = np.maximum(quotas.free, 0), np.maximum(quotas.gangs, 0)
@@ -106,7 +106,7 @@ def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IsolatedGang:
+class IsolatedGangProblem:
     """The solver problem of one gang alone, with the indexes of its pod classes and subgroups in the whole problem.
 
     In its own problem, the gang has number 0.
@@ -127,14 +127,14 @@ class IsolatedGang:
     def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
         """Translate a change for the problem of one gang, such as a higher queue limit, to the whole problem."""
         match relaxation:
-            case LevelChange(_, level, subgroup):
+            case RelaxedLevel(_, level, subgroup):
                 number = NONE if subgroup == NONE else int(self.subgroups[subgroup])
-                return LevelChange(self.gang, level, number)
-            case NodeChange():
+                return RelaxedLevel(self.gang, level, number)
+            case AddedNodes():
                 return replace(relaxation, passing=NONE if relaxation.passing == NONE else self.gang)
-            case QuotaChange():
+            case RaisedQuota():
                 return replace(relaxation, quota=int(self.quotas[relaxation.quota]))
-            case RowChange():
+            case LoosenedRow():
                 return replace(relaxation, row=int(self.rows[relaxation.row]))
             case AddedPods():
                 return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
@@ -155,7 +155,7 @@ class GangProblems:
         gangs = len(problem.gangs.need)
         return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
 
-    def isolate(self, gang: int) -> IsolatedGang:
+    def isolate(self, gang: int) -> IsolatedGangProblem:
         """Return the problem of one gang alone: its pod classes, queue limits and plugin constraints, and all nodes."""
         problem = self._problem
         classes, subgroups = (owned[gang] for owned in self._owned)
@@ -184,7 +184,7 @@ class GangProblems:
             quotas=taken.quotas.select_rows(quotas),
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
-        return IsolatedGang(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
+        return IsolatedGangProblem(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
 
 
 def _concerns(row: ConstraintRow, classes: IntArray, gang: int) -> bool:
@@ -357,7 +357,7 @@ class RefusalExplainer:
 
     def _evidence(
         self,
-        isolated: IsolatedGang,
+        isolated: IsolatedGangProblem,
         residual: ResidualProblem,
         cause: RefusalCause,
         change: Relaxation | None,
@@ -373,7 +373,7 @@ class RefusalExplainer:
             and residual.fitted_before_placements(
                 ResidualProblem(self._problem_before(isolated), self._budget)
             ),
-            need=residual.pods_needed,
+            need=residual.needed_pod_count,
             fits=int(counts.placed.sum(axis=1).max(initial=0)),
             level=int(residual.problem.gangs.required[0]),
             domain=int(counts.domains[counts.best_domain_position]),
@@ -384,7 +384,7 @@ class RefusalExplainer:
             relaxation=restored,
         )
 
-    def _problem_before(self, isolated: IsolatedGang) -> Problem:
+    def _problem_before(self, isolated: IsolatedGangProblem) -> Problem:
         """The gang's own problem before this session's other gangs were placed."""
         if isolated.problem.rows:
             return self._before.isolate(isolated.gang).problem
@@ -452,7 +452,7 @@ def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray
 
 def _first_row(change: Relaxation | None) -> int:
     parts = change.parts if isinstance(change, CombinedChange) else (change,)
-    return next((part.row for part in parts if isinstance(part, RowChange)), NONE)
+    return next((part.row for part in parts if isinstance(part, LoosenedRow)), NONE)
 
 
 def _group_nodes_by_type(problem: Problem) -> tuple[IntArray, ...]:

@@ -13,24 +13,24 @@ import numpy as np
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.gang_tree import find_gangs_with_trees
 from batchsched.solver.node_model import count_fitting_pods
-from batchsched.solver.objective import required_pods
+from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     BoolArray,
-    Budget,
     FloatArray,
     IntArray,
     Problem,
-    pods_that_fit,
+    SolverBudget,
+    count_pods_that_fit,
 )
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    NodeChange,
-    QuotaChange,
+    RaisedQuota,
     Relaxation,
     apply_change,
     problem_of_added_nodes_only,
@@ -40,7 +40,7 @@ _MAX_EXACT_NODES: Final = 100
 """Up to this many nodes the exact model decides; beyond, the packing."""
 _MAX_EXACT_PAIRS: Final = 300
 """The exact model also requires at most this many pairs of a class and a node."""
-_BUDGET: Final = Budget(deterministic=0.2)
+_BUDGET: Final = SolverBudget(deterministic=0.2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,26 +96,26 @@ class ResidualProblem:
     """
 
     def __init__(self, problem: Problem, budget: ExplanationBudget | None = None) -> None:
-        """Take the problem of a single gang (`IsolatedGang.problem`)."""
+        """Take the problem of a single gang (`IsolatedGangProblem.problem`)."""
         self.problem = problem
         self._budget = budget or ExplanationBudget()
 
     @cached_property
-    def pods_needed(self) -> int:
+    def needed_pod_count(self) -> int:
         """The number of pods that must still be placed so that the gang reaches its minimum."""
-        return int(required_pods(self.problem)[0])
+        return int(count_required_pods(self.problem)[0])
 
     @cached_property
     def minimum_by_class(self) -> IntArray:
         """The number of pods of each pod class [C] in the gang's minimum, if the smallest pods are chosen."""
         classes = self.problem.classes
         chosen = np.zeros(len(classes.count), np.int64)
-        if self.pods_needed >= int(classes.count.sum()):
+        if self.needed_pod_count >= int(classes.count.sum()):
             return chosen + classes.count
         order = np.argsort(self._pod_sizes, kind="stable")
         for subgroup, need in enumerate(self._subgroup_needs):
             chosen += self._first_pods(order[classes.subgroup[order] == subgroup], need, chosen)
-        return chosen + self._first_pods(order, self.pods_needed - int(chosen.sum()), chosen)
+        return chosen + self._first_pods(order, self.needed_pod_count - int(chosen.sum()), chosen)
 
     @property
     def _subgroup_needs(self) -> list[int]:
@@ -193,7 +193,7 @@ class ResidualProblem:
         for class_index in np.flatnonzero(self.minimum_by_class).tolist():
             if result.any():
                 need = int(self.minimum_by_class[class_index])
-                fits = self.problem.kinds.mask[kind[class_index]][cells.nodes] * pods_that_fit(
+                fits = self.problem.kinds.mask[kind[class_index]][cells.nodes] * count_pods_that_fit(
                     demand[class_index], free, need
                 )
                 result = result & (np.add.reduceat(fits, cells.first) >= need)
@@ -272,7 +272,7 @@ class ResidualProblem:
         of quotas alone.
         """
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
-        quotas = [part for part in parts if isinstance(part, QuotaChange)]
+        quotas = [part for part in parts if isinstance(part, RaisedQuota)]
         with_pods = any(isinstance(part, AddedPods | CombinedChange) for part in parts)
         if not self.counting_suffices or with_pods or self._has_choice:
             return self.with_changes((change,)).fits()
@@ -280,8 +280,8 @@ class ResidualProblem:
             return False
         if self.missing_pods.any():
             return False
-        other_parts = tuple(part for part in parts if not isinstance(part, QuotaChange))
-        if other_parts and isinstance(other_parts[-1], NodeChange) and self._counting_decides():
+        other_parts = tuple(part for part in parts if not isinstance(part, RaisedQuota))
+        if other_parts and isinstance(other_parts[-1], AddedNodes) and self._counting_decides():
             before = self.with_changes(other_parts[:-1])
             return before.fits_with_added_nodes(problem_of_added_nodes_only(before.problem, other_parts[-1]))
         return self.with_changes(other_parts)._is_placeable
@@ -313,7 +313,7 @@ class ResidualProblem:
         countable, fits = self.counting_suffices, self.fit_counts.fits
         if countable and (fits or self._counting_decides()):
             return fits
-        rigid = self.pods_needed == int(self.problem.classes.count.sum())
+        rigid = self.needed_pod_count == int(self.problem.classes.count.sum())
         # With rows or inner levels it is harder still: what counting excludes stays excluded.
         if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
             return False
@@ -338,7 +338,7 @@ class ResidualProblem:
         Quota gaps are computed for the smallest pods.
         """
         pods = self.problem.classes.count
-        return len(pods) > 1 and self.pods_needed < int(pods.sum()) and self._is_small()
+        return len(pods) > 1 and self.needed_pod_count < int(pods.sum()) and self._is_small()
 
     def _fits_exactly(self) -> bool:
         solution = solve_exact(self.problem, _BUDGET, seed=0)
@@ -357,23 +357,23 @@ class ResidualProblem:
             lacking = need - int(classes.count[members].sum())
             if len(members) and lacking > 0:
                 missing[members[0]] += lacking
-        lacking = self.pods_needed - int(classes.count.sum()) - int(missing.sum())
+        lacking = self.needed_pod_count - int(classes.count.sum()) - int(missing.sum())
         if len(missing) and lacking > 0:
             missing[0] += lacking
         return missing
 
     @cached_property
-    def quota_gaps(self) -> tuple[QuotaChange, ...]:
+    def quota_gaps(self) -> tuple[RaisedQuota, ...]:
         """The amounts by which queue limits must be raised for the gang's minimum, one change for each limit."""
         return self._quota_gaps_of(self)
 
-    def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[QuotaChange, ...]:
+    def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[RaisedQuota, ...]:
         """What the quotas of `other`, the same gang's problem, lack for the minimum."""
         quotas = other.problem.quotas
         if not len(quotas.gangs):
             return ()
         request = (self.minimum_by_class @ self.problem.classes.demand).tolist()
-        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.pods_needed > 0
+        counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.needed_pod_count > 0
         gaps = []
         # There are few numbers: Python compares its own ints faster than small arrays.
         for quota, (free, gangs_left) in enumerate(
@@ -385,7 +385,7 @@ class ResidualProblem:
             )
             gangs = int(counts_as_gang and gangs_left < 1)
             if gangs or any(lacking):
-                gaps.append(QuotaChange(quota, lacking, gangs))
+                gaps.append(RaisedQuota(quota, lacking, gangs))
         return tuple(gaps)
 
     def nodes_passing_filters(self) -> BoolArray:
@@ -489,7 +489,7 @@ def _fill(
     for class_index in order:
         want = int(pods[class_index])
         passes = problem.kinds.mask[problem.classes.kind[class_index]][nodes]
-        fits = passes * pods_that_fit(problem.classes.demand[class_index], free, want)
+        fits = passes * count_pods_that_fit(problem.classes.demand[class_index], free, want)
         placed[:, class_index] = np.minimum(want, np.add.reduceat(fits, first))
         if class_index == order[-1]:
             break
@@ -505,7 +505,7 @@ def _fill(
     return placed
 
 
-def _close_gap(gap: QuotaChange, changes: Sequence[QuotaChange]) -> bool:
+def _close_gap(gap: RaisedQuota, changes: Sequence[RaisedQuota]) -> bool:
     """Whether changes of quotas together close the gap of one quota."""
     own = [change for change in changes if change.quota == gap.quota]
     amounts = [sum(change.amounts[resource] for change in own) for resource in range(len(gap.amounts))]

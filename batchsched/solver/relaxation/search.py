@@ -13,13 +13,13 @@ import numpy as np
 from batchsched.solver.problem import NONE, IntArray, Problem
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
+    LoosenedRow,
+    RaisedQuota,
     Relaxation,
-    RowChange,
+    RelaxedLevel,
     halve_change,
     resize_change,
 )
@@ -75,7 +75,7 @@ class ChangeFamily:
         )
 
     def _grown(self, part: Relaxation, size: int) -> Relaxation:
-        if isinstance(part, AddedPods | LevelChange):
+        if isinstance(part, AddedPods | RelaxedLevel):
             return part
         # Amounts are positive, so that rounding up leaves something of every part.
         return resize_change(part, lambda amount: -(-amount * size // self.steps)) or part
@@ -183,7 +183,7 @@ def propose_change_families(
     for change in _level_changes(problem, wider):
         yield ChangeFamily(RefusalCause.TOPOLOGY, (*fixed, change))
     limits = [_row_reach(problem, row) for row in range(len(problem.rows))]
-    rows = tuple(RowChange(row, 1) for row in range(len(limits)))
+    rows = tuple(LoosenedRow(row, 1) for row in range(len(limits)))
     for row, limit in zip(rows, limits, strict=True):
         yield ChangeFamily(RefusalCause.ROW, (*fixed, row), 1, limit, fixed=len(fixed))
     if len(limits) > 1:
@@ -206,16 +206,16 @@ def _level_changes(problem: Problem, wider: Sequence[int]) -> Iterator[Relaxatio
             else problem.subgroups.required[change.subgroup]
         )
         while (level := wider[level]) != NONE:
-            yield LevelChange(0, level, change.subgroup)
+            yield RelaxedLevel(0, level, change.subgroup)
         yield change
     if len(unbound) > 1:
         yield combine_changes(*unbound)
 
 
-def _without_levels(problem: Problem) -> tuple[LevelChange, ...]:
+def _without_levels(problem: Problem) -> tuple[RelaxedLevel, ...]:
     """No level required, for the gang and each of its subgroups that requires one."""
     required = [(NONE, problem.gangs.required[0]), *enumerate(problem.subgroups.required)]
-    return tuple(LevelChange(0, NONE, subgroup) for subgroup, level in required if level != NONE)
+    return tuple(RelaxedLevel(0, NONE, subgroup) for subgroup, level in required if level != NONE)
 
 
 def _row_reach(problem: Problem, number: int) -> int:
@@ -231,7 +231,7 @@ def _node_families(
 ) -> Iterator[ChangeFamily]:
     """More nodes; then also all rows loose; then also no level required; then also more of every quota."""
     problem = residual.problem
-    rows = tuple(RowChange(number, _row_reach(problem, number)) for number in range(len(problem.rows)))
+    rows = tuple(LoosenedRow(number, _row_reach(problem, number)) for number in range(len(problem.rows)))
     levels, minimum = _without_levels(problem), residual.minimum_by_class
     # Neither quotas nor rows change how many nodes suffice, so the rows share the residual without them.
     stages: list[tuple[tuple[Relaxation, ...], ResidualProblem]] = [((), residual)]
@@ -239,7 +239,7 @@ def _node_families(
         stages.append((rows, residual))
     if levels:
         stages.append(((*rows, *levels), residual.with_changes(levels)))
-    tried: list[tuple[tuple[Relaxation, ...], NodeChange]] = []
+    tried: list[tuple[tuple[Relaxation, ...], AddedNodes]] = []
     for loosened, changed in stages:
         nodes = _estimate_nodes(changed, node_types)
         if nodes is not None:
@@ -249,13 +249,13 @@ def _node_families(
             yield ChangeFamily(RefusalCause.CAPACITY, parts, nodes.count, limit, fixed=len(parts) - 1)
     # Other gangs may use what is added, so enough is added for them too.
     request = tuple((minimum @ problem.classes.demand).tolist())
-    quotas = tuple(QuotaChange(quota, request, 1) for quota in range(len(problem.quotas.gangs)))
+    quotas = tuple(RaisedQuota(quota, request, 1) for quota in range(len(problem.quotas.gangs)))
     pods = tuple(part for part in fixed if isinstance(part, AddedPods))
     for loosened, nodes in tried:
         yield ChangeFamily(RefusalCause.CAPACITY, (*pods, *quotas, *loosened, nodes), 1, _MAX_FACTOR)
 
 
-def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -> NodeChange | None:
+def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -> AddedNodes | None:
     """About how many nodes of which type suffice, and in which domain; None if the cluster has no node."""
     problem, counts = residual.problem, residual.fit_counts
     best = min(_estimates(residual, counts, node_types), default=None)
@@ -268,7 +268,7 @@ def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -
         if level == NONE and inner != NONE:
             level = inner
             domain = pinned if pinned != NONE else int(problem.nodes.levels[inner].max(initial=0))
-    return NodeChange(best.count, best.like, level, domain, 0 if best.filtered else NONE, best.extra)
+    return AddedNodes(best.count, best.like, level, domain, 0 if best.filtered else NONE, best.extra)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -75,7 +75,7 @@ class DomainRows:
             [
                 gangs.allowed[g]
                 and need > 0
-                and packing.members_of_gang(g).pods == need
+                and packing.classes_of_gang(g).pods == need
                 and gangs.required[g] != NONE
                 for g, need in enumerate(packing.needs)
             ],
@@ -137,8 +137,8 @@ class DomainRows:
         pinned = int(self._problem.gangs.pinned[gang])
         if pinned != NONE:
             return [pinned] if self._packing.nodes_of_domain(level, pinned).size else []
-        members = self._packing.members_of_gang(gang)
-        return self._supply.domains_with_room(members, self._packing.needs[gang], level, None)
+        members = self._packing.classes_of_gang(gang)
+        return self._supply.domains_with_enough_slots(members, self._packing.needs[gang], level, None)
 
 
 def _nested(outer: IntArray) -> bool:

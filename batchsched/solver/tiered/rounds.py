@@ -26,7 +26,7 @@ from batchsched.solver.objective import (
     tier_values,
 )
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, BoolArray, Budget, FloatArray, IntArray, Problem, Solution
+from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem, Solution, SolverBudget
 from batchsched.solver.start import CapacityPrices
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
@@ -56,7 +56,7 @@ class TieredStage:
         self,
         problem: Problem,
         uncut: Problem,
-        budget: Budget,
+        budget: SolverBudget,
         seed: int,
         floors: BaselineSolutions,
         telemetry: Telemetry,
@@ -264,7 +264,7 @@ class TieredStage:
             total = float(share.sum())
             if total > 0:
                 for tier_solver in {id(c): c for c in (self._loose, self._full)}.values():
-                    tier_solver.transport.tighten(
+                    tier_solver.transport.reduce_pool_capacity(
                         shortage.class_index, np.ceil(share * (shortage.pods / total))
                     )
             if self._full is not self._loose:
@@ -321,7 +321,7 @@ def _count_domain_choices(packing: Packing) -> int:
     return sum(
         len(
             packing.fitting_domains(
-                packing.members_of_gang(g), max(needs[g], 1), int(gangs.required[g]), None
+                packing.classes_of_gang(g), max(needs[g], 1), int(gangs.required[g]), None
             )
         )
         for g in choosing.tolist()

@@ -213,14 +213,14 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ tightening
 
     @property
-    def has_tightened_rows(self) -> bool:
-        """Whether `tighten` has reduced the capacity of any node pool.
+    def has_reduced_capacity(self) -> bool:
+        """Whether `reduce_pool_capacity` has reduced the capacity of any node pool.
 
         New cuts are then not valid for bounds.
         """
         return bool((self._right < self._original_right).any())
 
-    def tighten(self, class_index: int, pods: FloatArray) -> None:
+    def reduce_pool_capacity(self, class_index: int, pods: FloatArray) -> None:
         """Reduce the capacity of each node pool by the number of pods [P] that were planned there and did not fit.
 
         The pods are subtracted from the slot rows of their size and of smaller sizes.
@@ -341,7 +341,7 @@ class PoolTransport:
         row = aggregate.add_row(used, whole[used], -HIGHEST, limit)
         self.cut_duals.append(price_of_row)
         # Such a cut excludes choices that the problem allows, so that bounds leave it out.
-        if self.has_tightened_rows:
+        if self.has_reduced_capacity:
             self.local[row] = limit
         return True
 

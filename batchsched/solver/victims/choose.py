@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.gang_tree import find_gangs_with_trees
-from batchsched.solver.objective import required_pods
+from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
 from batchsched.solver.victims.model import VictimModel
@@ -209,7 +209,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.
     """
-    if not problem.pending.gangs.allowed[0] or not required_pods(problem.pending)[0]:
+    if not problem.pending.gangs.allowed[0] or not count_required_pods(problem.pending)[0]:
         return None
     none_evicted = np.zeros(problem.unit_count, np.bool_)
     room = None if problem.cuts else place_after_eviction(problem, none_evicted)

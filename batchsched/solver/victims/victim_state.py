@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.objective import required_pods
+from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     UNLIMITED,
@@ -19,8 +19,8 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     VictimProblem,
+    count_pods_that_fit,
     group_positions,
-    pods_that_fit,
 )
 
 
@@ -73,7 +73,7 @@ class VictimSearchInput:
         site = place[problem.node[inside]]
         freed = problem.freed[inside]
         nodes = sites[site]
-        minimum = int(required_pods(pending)[0])
+        minimum = int(count_required_pods(pending)[0])
         # If all pods are needed, each class counts by itself and the total adds nothing.
         rigid = minimum == int(pending.classes.count.sum())
         plain = (
@@ -112,7 +112,7 @@ def _fits(problem: Problem, free: IntArray) -> IntArray:
     counts = problem.classes.count.tolist()
     return np.array(
         [
-            pods_that_fit(request, free, count)
+            count_pods_that_fit(request, free, count)
             for request, count in zip(problem.classes.demand, counts, strict=True)
         ]
     ).reshape(len(counts), len(free))

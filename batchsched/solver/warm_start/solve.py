@@ -25,7 +25,7 @@ from batchsched.solver.objective import (
     places_every_pod,
 )
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import Budget, Problem, Solution
+from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
@@ -49,7 +49,7 @@ class WarmAnswer:
 
 
 def solve_from_start(
-    problem: Problem, start: WarmStart, budget: Budget, seed: int, telemetry: Telemetry
+    problem: Problem, start: WarmStart, budget: SolverBudget, seed: int, telemetry: Telemetry
 ) -> WarmAnswer:
     """Place the gangs of a problem, beginning with the placements of a start.
 
@@ -81,7 +81,7 @@ class _Steps:
     """The best solution so far, and the model that bounds it."""
 
     def __init__(
-        self, problem: Problem, start: WarmStart, budget: Budget, seed: int, telemetry: Telemetry
+        self, problem: Problem, start: WarmStart, budget: SolverBudget, seed: int, telemetry: Telemetry
     ) -> None:
         self._problem, self._budget, self._seed, self._telemetry = problem, budget, seed, telemetry
         self._start = start

@@ -1,10 +1,10 @@
 from batchsched.framework.plugin_support.volume_listers import (
     PodVolumeClaim,
-    claim_signature,
     claim_storage_class,
-    claim_uses,
     not_owner_reason,
     storage_objects,
+    volume_claim_signature,
+    volume_claims_of_pod,
     volume_storage_class,
 )
 from tests.plugins.cluster import node, pod
@@ -27,7 +27,7 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
         {"name": "w", "persistentVolumeClaim": {"claimName": "c"}},
         {"name": "u", "gcePersistentDisk": {"pdName": "d"}},
     ]
-    assert list(claim_uses(pod("x", volumes=volumes))) == [
+    assert list(volume_claims_of_pod(pod("x", volumes=volumes))) == [
         PodVolumeClaim("x-v", ephemeral=True),
         PodVolumeClaim("c"),
     ]
@@ -35,10 +35,12 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
 
 def test_claim_identity_differs_by_claim_and_by_pod_for_ephemeral_claims():
     assert (
-        claim_signature(claiming("x", "c")) == claim_signature(claiming("y", "c")) != claim_signature(pod())
+        volume_claim_signature(claiming("x", "c"))
+        == volume_claim_signature(claiming("y", "c"))
+        != volume_claim_signature(pod())
     )
     own = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert claim_signature(pod("x", volumes=own)) != claim_signature(pod("y", volumes=own))
+    assert volume_claim_signature(pod("x", volumes=own)) != volume_claim_signature(pod("y", volumes=own))
 
 
 def test_a_claim_is_owned_by_the_pod_that_controls_it():

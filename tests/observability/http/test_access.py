@@ -13,7 +13,7 @@ from batchsched.errors import UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
-from batchsched.observability.http.server import Server, self_signed_tls_context
+from batchsched.observability.http.server import HttpServer, self_signed_tls_context
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
 from tests.kube.virtual import Hurried
@@ -41,7 +41,7 @@ async def server(plane, network=None, clock=None):
     clock = clock or Turned()
     async with Connection(Credentials(config), clock) as connection:
         routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
-        served = Server(
+        served = HttpServer(
             DelegatedAccess(connection, clock, lambda: OPEN),
             routes,
             "127.0.0.1",
@@ -125,7 +125,7 @@ async def test_browser_is_prompted_and_sends_a_token_as_the_password(plane):
 
 @asynccontextmanager
 async def token_server(token, tls=None):
-    served = Server(StaticTokenAccess(token), [web.get("/", say)], "127.0.0.1", 0, tls)
+    served = HttpServer(StaticTokenAccess(token), [web.get("/", say)], "127.0.0.1", 0, tls)
     await served.start()
     async with aiohttp.ClientSession(served.url) as client:
         yield client

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from batchsched.observability.http.access import StaticTokenAccess
 from batchsched.observability.http.connections import ConnectionLimits, raise_descriptor_limit
-from batchsched.observability.http.server import Server, self_signed_tls_context
+from batchsched.observability.http.server import HttpServer, self_signed_tls_context
 
 FEW = ConnectionLimits(
     total=8, per_peer=4, handshake_seconds=0.5, request_seconds=0.5, connection_seconds=2.0
@@ -30,7 +30,7 @@ async def health(request):
 @asynccontextmanager
 async def served(limits=FEW, *, tls=True, routes=()):
     context = self_signed_tls_context("127.0.0.1", time.time()) if tls else None
-    server = Server(
+    server = HttpServer(
         StaticTokenAccess(None), [web.get("/livez", health), *routes], "127.0.0.1", 0, context, limits
     )
     await server.start()
@@ -169,14 +169,14 @@ UNDER_ATTACK = """
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     from aiohttp import web
     from batchsched.observability.http.access import StaticTokenAccess
-    from batchsched.observability.http.server import Server, self_signed_tls_context
+    from batchsched.observability.http.server import HttpServer, self_signed_tls_context
 
     async def health(request):
         return web.Response(text="ok")
 
     async def main():
         tls = self_signed_tls_context("127.0.0.1", time.time())
-        server = Server(StaticTokenAccess(None), [web.get("/livez", health)], "127.0.0.1", 0, tls)
+        server = HttpServer(StaticTokenAccess(None), [web.get("/livez", health)], "127.0.0.1", 0, tls)
         await server.start()
         print(server.port, flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):

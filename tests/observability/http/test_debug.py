@@ -9,7 +9,7 @@ import pytest
 from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess
 from batchsched.observability.http.debug import DebugHandlers
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.server import HttpServer
 from tests.kube.virtual import Hurried
 
 SERVICE: Any = SimpleNamespace()
@@ -23,7 +23,7 @@ class NoReviews:
 
 
 async def asked(access: Any, method: str, path: str, **more: Any) -> tuple[int, str]:
-    server = Server(access, DebugHandlers(SERVICE, SessionHistory(1)).routes(), "127.0.0.1", 0, None)
+    server = HttpServer(access, DebugHandlers(SERVICE, SessionHistory(1)).routes(), "127.0.0.1", 0, None)
     await server.start()
     try:
         async with (

@@ -9,7 +9,7 @@ from yarl import URL
 from batchsched.errors import InvalidInput
 from batchsched.observability.http.access import StaticTokenAccess
 from batchsched.observability.http.results import ResultHandlers
-from batchsched.observability.http.server import Server
+from batchsched.observability.http.server import HttpServer
 
 
 class Shown:
@@ -41,7 +41,7 @@ def shown(tmp_path):
 
 @asynccontextmanager
 async def served(shown):
-    server = Server(StaticTokenAccess(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
+    server = HttpServer(StaticTokenAccess(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
     await server.start()
     async with aiohttp.ClientSession(server.url) as client:
         yield client

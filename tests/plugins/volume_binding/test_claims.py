@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from batchsched.api.core.volume import PersistentVolumeClaimStatus
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_objects
-from batchsched.plugins.volume_binding.claims import ClaimRefused, claims_of_pod
+from batchsched.plugins.volume_binding.claims import VolumeClaimRefused, claims_of_pod
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored
 
@@ -50,21 +50,23 @@ def test_a_pod_without_claims_has_none():
     ],
 )
 def test_an_unusable_claim_is_refused_with_a_reason(objects, reason):
-    with pytest.raises(ClaimRefused) as refused:
+    with pytest.raises(VolumeClaimRefused) as refused:
         sorted_claims(claiming("x", "c"), *objects)
     assert str(refused.value) == reason
 
 
 def test_a_lost_claim_names_its_volume():
     lost = replace(claim("c", "v"), status=PersistentVolumeClaimStatus(phase="Lost"))
-    with pytest.raises(ClaimRefused, match='"c" bound to non-existent persistentvolume "v"'):
+    with pytest.raises(VolumeClaimRefused, match='"c" bound to non-existent persistentvolume "v"'):
         sorted_claims(claiming("x", "c"), lost)
 
 
 def test_an_ephemeral_volumes_claim_is_waited_for_and_must_be_the_pods_own():
-    with pytest.raises(ClaimRefused, match=r'waiting for ephemeral volume controller to create .* "x-v"'):
+    with pytest.raises(
+        VolumeClaimRefused, match=r'waiting for ephemeral volume controller to create .* "x-v"'
+    ):
         sorted_claims(ephemeral())
-    with pytest.raises(ClaimRefused, match="PVC default/x-v was not created for pod default/x"):
+    with pytest.raises(VolumeClaimRefused, match="PVC default/x-v was not created for pod default/x"):
         sorted_claims(ephemeral(), claim("x-v"))
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from batchsched.solver.problem import ALL_NODES, EVERY_NODE, UNLIMITED, ConstraintRow, Problem, Sense
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
+    LoosenedRow,
+    RaisedQuota,
     Relaxation,
-    RowChange,
+    RelaxedLevel,
     apply_change,
     halve_change,
 )
@@ -50,7 +50,7 @@ def problem() -> Problem:
 
 
 def test_new_nodes_are_empty_and_have_the_labels_of_their_domain(problem: Problem):
-    more = apply_change(problem, NodeChange(2, like=2, level=1, domain=0, extra=(5,)))
+    more = apply_change(problem, AddedNodes(2, like=2, level=1, domain=0, extra=(5,)))
     assert more.nodes.free[3:].tolist() == [[13], [13]]
     assert more.nodes.capacity[3:].tolist() == [[13], [13]]
     assert more.nodes.levels[:, 3:].tolist() == [[0, 0], [0, 0]]
@@ -62,12 +62,12 @@ def test_new_nodes_are_empty_and_have_the_labels_of_their_domain(problem: Proble
 
 def test_new_nodes_pass_the_filters_of_the_gang_that_they_are_added_for(problem: Problem):
     barred = replace(problem, kinds=replace(problem.kinds, mask=np.zeros((1, 3), np.bool_)))
-    assert not apply_change(barred, NodeChange(1, like=0)).kinds.mask[0, 3]
-    assert apply_change(barred, NodeChange(1, like=0, passing=0)).kinds.mask[0, 3]
+    assert not apply_change(barred, AddedNodes(1, like=0)).kinds.mask[0, 3]
+    assert apply_change(barred, AddedNodes(1, like=0, passing=0)).kinds.mask[0, 3]
 
 
 def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
-    assert apply_change(problem, NodeChange(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [
+    assert apply_change(problem, AddedNodes(1, like=2, level=1, domain=9)).nodes.levels[:, 3].tolist() == [
         1,
         9,
     ]
@@ -75,15 +75,15 @@ def test_a_domain_that_no_node_has_yet_can_get_its_first(problem: Problem):
 
 def test_new_nodes_in_another_domain_get_the_labels_of_the_best_labelled_node_there():
     sparse = problem_of([[1], [2], [3]], [{"pods": 2, "demand": [1]}], levels=[[0, 1, 1], [0, -1, 2]])
-    more = apply_change(sparse, NodeChange(1, like=0, level=0, domain=1))
+    more = apply_change(sparse, AddedNodes(1, like=0, level=0, domain=1))
     assert more.nodes.levels[:, 3].tolist() == [1, 2]
 
 
 def test_a_level_is_replaced_and_a_pin_moves_to_the_domain_around_it(problem: Problem):
     pinned = replace(problem, gangs=replace(problem.gangs, pinned=np.array([2], np.int32)))
-    assert apply_change(pinned, LevelChange(0, 0)).gangs.pinned.tolist() == [1]
-    assert apply_change(pinned, LevelChange(0, 0)).gangs.required.tolist() == [0]
-    assert apply_change(pinned, LevelChange(0, -1)).gangs.pinned.tolist() == [-1]
+    assert apply_change(pinned, RelaxedLevel(0, 0)).gangs.pinned.tolist() == [1]
+    assert apply_change(pinned, RelaxedLevel(0, 0)).gangs.required.tolist() == [0]
+    assert apply_change(pinned, RelaxedLevel(0, -1)).gangs.pinned.tolist() == [-1]
 
 
 def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
@@ -94,24 +94,24 @@ def test_a_subgroups_level_is_replaced_by_itself(problem: Problem):
             problem.subgroups, gang=one * 0, need=one, required=one, preferred=-one, pinned=-one
         ),
     )
-    changed = apply_change(inner, LevelChange(0, -1, subgroup=0))
+    changed = apply_change(inner, RelaxedLevel(0, -1, subgroup=0))
     assert changed.subgroups.required.tolist() == [-1]
     assert changed.gangs.required.tolist() == [1]
 
 
 def test_a_quota_that_is_overdrawn_counts_from_nothing(problem: Problem):
-    more = apply_change(problem, QuotaChange(0, (4,), 2))
+    more = apply_change(problem, RaisedQuota(0, (4,), 2))
     assert more.quotas.free.tolist() == [[4]]
     assert more.quotas.gangs[0] == UNLIMITED + 2
 
 
 def test_rows_are_loosened_in_their_own_direction(problem: Problem):
-    assert apply_change(problem, RowChange(0, 2)).rows[0].right.tolist() == [9, 10, 11]
-    assert apply_change(problem, RowChange(1, 2)).rows[1].right.tolist() == [-2]
+    assert apply_change(problem, LoosenedRow(0, 2)).rows[0].right.tolist() == [9, 10, 11]
+    assert apply_change(problem, LoosenedRow(1, 2)).rows[1].right.tolist() == [-2]
 
 
 def test_a_combined_change_applies_all_its_parts(problem: Problem):
-    both = apply_change(problem, CombinedChange((AddedPods(0, 3), NodeChange(1, like=0))))
+    both = apply_change(problem, CombinedChange((AddedPods(0, 3), AddedNodes(1, like=0))))
     assert both.classes.count.tolist() == [5]
     assert len(both.nodes.free) == 4
 
@@ -119,26 +119,26 @@ def test_a_combined_change_applies_all_its_parts(problem: Problem):
 @pytest.mark.parametrize(
     "whole, less",
     [
-        (LevelChange(0, 1), None),
-        (NodeChange(5, like=3), NodeChange(2, like=3)),
-        (NodeChange(1, like=3), None),
-        (QuotaChange(0, (5, 1), 1), QuotaChange(0, (2, 0), 0)),
-        (QuotaChange(0, (1, 0), 1), None),
-        (RowChange(0, 3), RowChange(0, 1)),
-        (RowChange(0, 2), RowChange(0, 1)),
-        (RowChange(0, 1), None),
+        (RelaxedLevel(0, 1), None),
+        (AddedNodes(5, like=3), AddedNodes(2, like=3)),
+        (AddedNodes(1, like=3), None),
+        (RaisedQuota(0, (5, 1), 1), RaisedQuota(0, (2, 0), 0)),
+        (RaisedQuota(0, (1, 0), 1), None),
+        (LoosenedRow(0, 3), LoosenedRow(0, 1)),
+        (LoosenedRow(0, 2), LoosenedRow(0, 1)),
+        (LoosenedRow(0, 1), None),
         (AddedPods(0, 2), AddedPods(0, 1)),
         (AddedPods(0, 1), None),
-        (CombinedChange((AddedPods(0, 4), NodeChange(1, like=0))), CombinedChange((AddedPods(0, 2),))),
-        (CombinedChange((LevelChange(0, 1), NodeChange(1, like=0))), None),
+        (CombinedChange((AddedPods(0, 4), AddedNodes(1, like=0))), CombinedChange((AddedPods(0, 2),))),
+        (CombinedChange((RelaxedLevel(0, 1), AddedNodes(1, like=0))), None),
     ],
 )
 def test_a_change_can_be_halved(whole: Relaxation, less: Relaxation | None):
     assert halve_change(whole) == less
 
 
-def nodes(size: int) -> NodeChange:
-    return NodeChange(size, like=0)
+def nodes(size: int) -> AddedNodes:
+    return AddedNodes(size, like=0)
 
 
 def find(
@@ -155,7 +155,7 @@ def test_the_smallest_size_is_found_from_any_start(start: int, needed: int):
 
     def admits(change: Relaxation) -> bool:
         asked.append(change)
-        return isinstance(change, NodeChange) and change.count >= needed
+        return isinstance(change, AddedNodes) and change.count >= needed
 
     assert find(admits, start) == nodes(needed)
     assert len(asked) == len(set(asked)) <= 14
@@ -176,17 +176,17 @@ def test_half_of_the_found_size_is_never_sufficient():
     good = {nodes(1), nodes(3), nodes(12)}
     found = find(lambda change: change in good, 12)
     assert found in good
-    assert isinstance(found, NodeChange)
+    assert isinstance(found, AddedNodes)
     assert nodes(found.count // 2) not in good
 
 
 def test_parts_that_are_not_needed_are_left_out():
     def admits(change: Relaxation) -> bool:
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
-        return NodeChange(2, like=0) in parts and LevelChange(0, 1) in parts
+        return AddedNodes(2, like=0) in parts and RelaxedLevel(0, 1) in parts
 
-    found = find(admits, 2, 2, LevelChange(0, 1), AddedPods(0, 1))
-    assert found == CombinedChange((LevelChange(0, 1), NodeChange(2, like=0)))
+    found = find(admits, 2, 2, RelaxedLevel(0, 1), AddedPods(0, 1))
+    assert found == CombinedChange((RelaxedLevel(0, 1), AddedNodes(2, like=0)))
 
 
 def test_the_smallest_kinds_of_change_are_tried_first():
@@ -213,7 +213,7 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
     )
     kinds = propose_change_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
     tried = [family.change_of_size(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
-    assert tried == [LevelChange(0, 0, subgroup=0), LevelChange(0, -1, subgroup=0)]
+    assert tried == [RelaxedLevel(0, 0, subgroup=0), RelaxedLevel(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
@@ -223,7 +223,7 @@ def test_more_nodes_are_also_tried_with_no_level_binding():
     loose = [
         change
         for change in tried
-        if isinstance(change, CombinedChange) and LevelChange(0, -1) in change.parts
+        if isinstance(change, CombinedChange) and RelaxedLevel(0, -1) in change.parts
     ]
-    assert any(isinstance(part, NodeChange) for change in loose for part in change.parts)
-    assert any(isinstance(change, NodeChange) for change in tried)
+    assert any(isinstance(part, AddedNodes) for change in loose for part in change.parts)
+    assert any(isinstance(change, AddedNodes) for change in tried)

@@ -13,24 +13,24 @@ from batchsched.solver.problem import (
     ALL_NODES,
     EVERY_NODE,
     UNLIMITED,
-    Budget,
     ConstraintRow,
     Problem,
     Solution,
+    SolverBudget,
 )
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
-    RowChange,
+    LoosenedRow,
+    RaisedQuota,
+    RelaxedLevel,
     apply_change,
 )
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
 from tests.solver.instances import problem_of, problems
 
-BUDGET = Budget(deterministic=20.0)
+BUDGET = SolverBudget(deterministic=20.0)
 
 
 def solve(problem: Problem) -> Solution:
@@ -84,7 +84,7 @@ def test_two_more_nodes_are_named_when_two_pods_find_no_room():
     found = evidence(problem, 0)
     assert (found.cause, found.need, found.fits) == (RefusalCause.CAPACITY, 4, 2)
     assert found.missing.tolist() == [16]
-    assert found.relaxation == NodeChange(2, like=0)
+    assert found.relaxation == AddedNodes(2, like=0)
     assert not found.outbid
 
 
@@ -93,7 +93,7 @@ def test_enough_free_capacity_in_too_small_pieces_is_reported_as_fragmented():
     found = evidence(problem, 0)
     assert found.cause == RefusalCause.FRAGMENTED
     assert found.missing.tolist() == [12]
-    assert found.relaxation == NodeChange(2, like=0)
+    assert found.relaxation == AddedNodes(2, like=0)
 
 
 def test_only_the_resource_that_stops_the_pods_is_missing():
@@ -107,7 +107,7 @@ def test_a_gang_that_fits_at_a_coarser_level_gets_that_level_proposed():
     found = evidence(problem, 0)
     assert (found.cause, found.level, found.domain, found.fits) == (RefusalCause.TOPOLOGY, 1, 0, 2)
     assert found.missing.tolist() == [8]
-    assert found.relaxation == LevelChange(0, 0)
+    assert found.relaxation == RelaxedLevel(0, 0)
 
 
 def test_missing_amount_of_a_required_level_is_that_of_the_best_domain_and_not_of_all_nodes():
@@ -143,15 +143,15 @@ def test_the_chain_of_levels_can_be_given():
     levels = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 2, 3]]
     problem = problem_of([[8]] * 4, [{"pods": 3, "demand": [8], "required": 2}], levels=levels)
     solution = solve(problem)
-    assert explain(problem, solution, 0).relaxation == LevelChange(0, 1)
-    assert explain(problem, solution, 0, wider=(-1, -1, 0)).relaxation == LevelChange(0, 0)
+    assert explain(problem, solution, 0).relaxation == RelaxedLevel(0, 1)
+    assert explain(problem, solution, 0, wider=(-1, -1, 0)).relaxation == RelaxedLevel(0, 0)
 
 
 def test_more_nodes_come_in_one_domain_of_the_required_level():
     levels = [[0, 0, 1, 1, 1]]
     problem = problem_of([[8]] * 5, [{"pods": 6, "demand": [8], "required": 0}], levels=levels)
     found = evidence(problem, 0)
-    assert found.relaxation == NodeChange(3, like=0, level=0, domain=1)
+    assert found.relaxation == AddedNodes(3, like=0, level=0, domain=1)
 
 
 def test_a_quota_names_the_amount_that_it_lacks():
@@ -163,7 +163,7 @@ def test_a_quota_names_the_amount_that_it_lacks():
     }
     found = evidence(problem_of([[8]], gangs, **quota), 0)
     assert (found.cause, found.quota, found.missing.tolist()) == (RefusalCause.QUOTA, 1, [3])
-    assert found.relaxation == QuotaChange(1, (3,))
+    assert found.relaxation == RaisedQuota(1, (3,))
 
 
 def test_a_quota_of_gangs_lacks_one_gang():
@@ -176,7 +176,7 @@ def test_a_quota_of_gangs_lacks_one_gang():
     assert (found.cause, found.missing_gangs, found.relaxation) == (
         RefusalCause.QUOTA,
         1,
-        QuotaChange(0, (0,), 1),
+        RaisedQuota(0, (0,), 1),
     )
 
 
@@ -185,20 +185,20 @@ def test_a_rule_of_a_plugin_is_named_by_its_row():
         EVERY_NODE, np.zeros(1, np.int32), np.ones(1, np.int64), np.ones(2, np.int64), plugin="NodePorts"
     )
     found = evidence(problem_of([[8], [8]], [{"pods": 4, "demand": [1]}], rows=(row,)), 0)
-    assert (found.cause, found.row, found.relaxation) == (RefusalCause.ROW, 0, RowChange(0, 1))
+    assert (found.cause, found.row, found.relaxation) == (RefusalCause.ROW, 0, LoosenedRow(0, 1))
 
 
 def test_a_pod_larger_than_any_node_asks_for_a_larger_node():
     found = evidence(problem_of([[8], [6]], [{"pods": 1, "demand": [11]}]), 0)
     assert (found.cause, found.missing.tolist()) == (RefusalCause.POD_TOO_LARGE, [3])
-    assert found.relaxation == NodeChange(1, like=0, extra=(3,))
+    assert found.relaxation == AddedNodes(1, like=0, extra=(3,))
 
 
 def test_filters_that_leave_no_node_ask_for_a_node_that_passes():
     problem = problem_of([[8], [8]], [{"pods": 1, "demand": [1]}], mask=np.zeros((1, 2), np.bool_))
     found = evidence(problem, 0)
     assert (found.cause, found.missing.tolist()) == (RefusalCause.NO_NODE, [0])
-    assert found.relaxation == NodeChange(1, like=0, passing=0)
+    assert found.relaxation == AddedNodes(1, like=0, passing=0)
 
 
 def test_too_few_pods_ask_for_pods():
@@ -215,7 +215,7 @@ def test_a_gang_that_other_gangs_displaced_is_reported_as_outbid():
     gangs = [{"pods": 2, "demand": [4], "weight": 9.0}, {"pods": 2, "demand": [4]}]
     found = evidence(problem_of([[8]], gangs), 1)
     assert found.outbid
-    assert found.relaxation == NodeChange(1, like=0)
+    assert found.relaxation == AddedNodes(1, like=0)
 
 
 def test_a_row_that_excludes_a_gang_is_loosened_together_with_new_nodes():

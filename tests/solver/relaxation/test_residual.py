@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, Budget, ConstraintRow, Problem
+from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, ConstraintRow, Problem, SolverBudget
 from batchsched.solver.relaxation.changes import (
+    AddedNodes,
     AddedPods,
     CombinedChange,
-    LevelChange,
-    NodeChange,
-    QuotaChange,
-    RowChange,
+    LoosenedRow,
+    RaisedQuota,
+    RelaxedLevel,
     apply_change,
     problem_of_added_nodes_only,
 )
@@ -23,7 +23,7 @@ from batchsched.solver.relaxation.explain import GangProblems, problem_of_refuse
 from batchsched.solver.relaxation.residual import ResidualProblem
 from tests.solver.instances import problem_of, problems
 
-BUDGET = Budget(deterministic=5.0)
+BUDGET = SolverBudget(deterministic=5.0)
 
 
 def ints(*values: int) -> np.ndarray:
@@ -103,32 +103,32 @@ def test_changes_are_returned_with_their_original_numbers():
     assert own.quotas.tolist() == [1]
     changes = CombinedChange(
         (
-            LevelChange(0, 3, 0),
-            LevelChange(0, NONE),
-            NodeChange(1, 1, passing=0),
-            NodeChange(1, 1),
-            QuotaChange(0, (1,)),
-            RowChange(0, 1),
+            RelaxedLevel(0, 3, 0),
+            RelaxedLevel(0, NONE),
+            AddedNodes(1, 1, passing=0),
+            AddedNodes(1, 1),
+            RaisedQuota(0, (1,)),
+            LoosenedRow(0, 1),
             AddedPods(0, 1),
         )
     )
     assert own.to_whole_problem(changes) == CombinedChange(
         (
-            LevelChange(0, 3, 0),
-            LevelChange(0, NONE),
-            NodeChange(1, 1, passing=0),
-            NodeChange(1, 1),
-            QuotaChange(1, (1,)),
-            RowChange(0, 1),
+            RelaxedLevel(0, 3, 0),
+            RelaxedLevel(0, NONE),
+            AddedNodes(1, 1, passing=0),
+            AddedNodes(1, 1),
+            RaisedQuota(1, (1,)),
+            LoosenedRow(0, 1),
             AddedPods(0, 1),
         )
     )
     other = GangProblems(replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))).isolate(
         1
     )
-    assert other.to_whole_problem(LevelChange(0, 3, 0)) == LevelChange(1, 3, 1)
+    assert other.to_whole_problem(RelaxedLevel(0, 3, 0)) == RelaxedLevel(1, 3, 1)
     assert other.to_whole_problem(AddedPods(0, 2)) == AddedPods(1, 2)
-    assert other.to_whole_problem(NodeChange(1, 1, passing=0)) == NodeChange(1, 1, passing=1)
+    assert other.to_whole_problem(AddedNodes(1, 1, passing=0)) == AddedNodes(1, 1, passing=1)
 
 
 def test_every_domain_is_filled_separately():
@@ -175,7 +175,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
         (0, 0, 2, False),
         (3, -1, -1, False),
     ):
-        change = NodeChange(1, like, level, domain)
+        change = AddedNodes(1, like, level, domain)
         assert (
             ResidualProblem(problem).fits_with_added_nodes(problem_of_added_nodes_only(problem, change))
             is fits
@@ -190,7 +190,7 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
         single = GangProblems(problem).isolate(gang).problem
         if len(single.classes.count) == 1:
             for change in (
-                NodeChange(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
+                AddedNodes(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
             ):
                 beside = ResidualProblem(single).fits_with_added_nodes(
                     problem_of_added_nodes_only(single, change)
@@ -205,7 +205,7 @@ def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
         single = GangProblems(problem).isolate(gang).problem
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
-        taken = bool(solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0])
+        taken = bool(solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0])
         fits = ResidualProblem(single).fit_counts.fits
         assert taken or not fits
         if len(single.classes.count) == 1:
@@ -220,7 +220,7 @@ def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Proble
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         assert ResidualProblem(single).fits() == bool(
-            solve_exact(single, Budget(deterministic=5.0), seed=0).taken[0]
+            solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0]
         )
 
 
@@ -230,7 +230,7 @@ def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem)
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         for quota in ResidualProblem(single).quota_gaps:
-            half = QuotaChange(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
+            half = RaisedQuota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
                 assert (
                     ResidualProblem(single).fits_with(change)
@@ -244,9 +244,9 @@ def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: 
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblems(problem).isolate(gang).problem
         for change in (
-            NodeChange(1, 0),
-            NodeChange(2, 0, passing=0),
-            CombinedChange((*ResidualProblem(single).quota_gaps, NodeChange(1, 0))),
+            AddedNodes(1, 0),
+            AddedNodes(2, 0, passing=0),
+            CombinedChange((*ResidualProblem(single).quota_gaps, AddedNodes(1, 0))),
         ):
             assert (
                 ResidualProblem(single).fits_with(change)
@@ -290,6 +290,6 @@ def test_missing_amounts_are_in_the_unit_of_their_resource():
         **quota,
     )
     assert ResidualProblem(problem).missing_pods.tolist() == [2]
-    assert ResidualProblem(problem).quota_gaps == (QuotaChange(0, (18, 0)),)
+    assert ResidualProblem(problem).quota_gaps == (RaisedQuota(0, (18, 0)),)
     assert ResidualProblem(problem).capacity_shortage().tolist() == [9, 0]
     assert ResidualProblem(problem).node_size_shortage().tolist() == [1, 0]
