@@ -80,7 +80,7 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """The title as a part of a sentence: `mean wait`, but `GPUs used` with its capital letters."""
+        """The title of the measure as it is written inside a sentence: `mean wait`, but `GPUs used` with capitals."""
         title = self.title.rstrip("*")
         return title if title[:2].isupper() else title[:1].lower() + title[1:]
 

@@ -199,7 +199,7 @@ class PendingExplanations:
         return self._pending.get(pending.key) is pending
 
     def drop_pending(self, pending: PendingExplanation) -> None:
-        """Remove a refusal that cannot be explained, or a gang that is no longer pending."""
+        """Remove a refusal from the pending ones: it cannot be explained, or its gang is no longer pending."""
         if self.is_current(pending):
             del self._pending[pending.key]
 

@@ -57,7 +57,7 @@ class NeighbourhoodSelection:
     def choose_neighbourhood(
         self, tier: int, step: int, solution: Solution, *, takes_all_gangs: bool
     ) -> GangNeighbourhood:
-        """Return the gangs that a step places again: all gangs of a tier and of lower tiers, or a part of them.
+        """Return the gangs that an improvement step places again: all of a tier and of lower tiers, or a part of them.
 
         Args:
           tier: the highest tier of the gangs.
