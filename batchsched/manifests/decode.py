@@ -28,11 +28,14 @@ from batchsched.api.crd.base import CustomMeta, without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
-from batchsched.api.external.conversion import convert_to_pod_group_or_tree_group
-from batchsched.api.external.hyper_node import HyperNode, find_pattern_problem
+from batchsched.api.external.conversion import (
+    EXTERNAL_KIND_BY_GROUP_AND_NAME,
+    convert_to_pod_group_or_tree_group,
+)
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNode, find_pattern_problem
 from batchsched.api.external.pod_group import ExternalPodGroup
-from batchsched.api.external.topology import ExternalTopology, convert_topology
-from batchsched.api.snapshot import ObjectKind
+from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS, ExternalTopology, convert_topology
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
@@ -40,6 +43,12 @@ from batchsched.manifests.device_checks import check_device_quantities
 from batchsched.manifests.documents import NOT_UTF8, Document
 
 Object = msgspec.Struct | BaseModel
+FILE_KIND_BY_GROUP_AND_NAME: Final = (
+    {(kind.group, kind.name): kind for kind in (*EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)}
+    | EXTERNAL_KIND_BY_GROUP_AND_NAME
+    | KIND_BY_GROUP_AND_NAME
+)
+"""The kinds of objects that are read from files: those of a Snapshot, and those of other schedulers."""
 _AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
 _MAX_CACHED_STATUS_BYTES: Final = 64

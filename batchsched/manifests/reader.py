@@ -24,17 +24,12 @@ from batchsched.api.crd.validation import (
     unknown_sub_group_warnings,
 )
 from batchsched.api.decision import SetAside
-from batchsched.api.external.conversion import (
-    EXTERNAL_KIND_BY_GROUP_AND_NAME,
-    with_gang_labels,
-    with_tree_labels,
-)
+from batchsched.api.external.conversion import with_gang_labels, with_tree_labels
 from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
-from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, OBJECT_KINDS, ObjectKind, Snapshot, api_group
+from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import InvalidInput, UnusableInput
-from batchsched.manifests.decode import Decoder, ObjectDecodeError
+from batchsched.manifests.decode import FILE_KIND_BY_GROUP_AND_NAME, Decoder, ObjectDecodeError
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, split_documents
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.unknown_fields import UnknownFieldCheck
@@ -185,12 +180,6 @@ def read_manifests(
         return cluster.build_result()
 
 
-_EXTERNAL_KINDS: Final = EXTERNAL_KIND_BY_GROUP_AND_NAME | {
-    (kind.group, kind.name): kind for kind in (*EXTERNAL_TOPOLOGY_KINDS, HYPER_NODE_KIND)
-}
-"""The kinds of other schedulers, by API group and name."""
-
-
 @dataclass(slots=True)
 class _Cluster:
     """The objects read so far. Checks over several objects run at the end."""
@@ -212,9 +201,12 @@ class _Cluster:
     """A warning for each configuration in a file that the caller names."""
     foreign_pods: dict[str, list[str]] = field(default_factory=dict)
     """The `namespace/name` of the pending pods of other schedulers, by schedulerName."""
-    unknown_fields: UnknownFieldCheck = field(default_factory=UnknownFieldCheck)
+    unknown_fields: UnknownFieldCheck = field(init=False)
     seen: int = 0
     usable: int = 0
+
+    def __post_init__(self) -> None:
+        self.unknown_fields = UnknownFieldCheck(self.owner_kinds)
 
     def add_documents(self, source_documents: Iterable[Found]) -> int:
         """Add the Kubernetes objects of an input to the cluster, without invalid ones, and return their number."""
@@ -233,12 +225,10 @@ class _Cluster:
             return
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
-        kind = KIND_BY_GROUP_AND_NAME.get(name) or _EXTERNAL_KINDS.get(name)
+        kind = FILE_KIND_BY_GROUP_AND_NAME.get(name)
         if name in self.owner_kinds:
             self.owners.append(document)
-            self.unknown_fields.check(document, namespaced=True)
-        elif kind is not None:
-            self.unknown_fields.check(document, namespaced=kind.namespaced)
+        self.unknown_fields.check(document)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.api.crd.validation import field_path
-from batchsched.api.external.conversion import EXTERNAL_KIND_BY_GROUP_AND_NAME
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, api_group
+from batchsched.api.snapshot import api_group
+from batchsched.manifests.decode import FILE_KIND_BY_GROUP_AND_NAME
 from batchsched.manifests.documents import Document, Found
 
 _CLOSE: Final = 0.8
@@ -98,21 +98,25 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """Finds unknown fields in the documents of files. Objects of one kind with the same one cause one warning."""
+    """Finds unknown fields in the documents of files. Objects of one kind with the same one cause one warning.
 
-    def __init__(self) -> None:
+    Args:
+      owner_kinds: API groups and kinds of owners of pods, which are namespaced.
+    """
+
+    def __init__(self, owner_kinds: Collection[tuple[str, str]]) -> None:
+        self._owner_kinds = frozenset(owner_kinds)
         self._places: dict[tuple[str, str, str], _Places] = {}
         # Hashes of kinds with specs, instead of the JSON, which is long. Pods of one template have the same spec.
         self._known_specs: set[int] = set()
 
-    def check(self, document: Document, *, namespaced: bool) -> None:
-        """Find the unknown fields of one object.
-
-        Args:
-          document: the object, of a kind that batchsched reads.
-          namespaced: whether its kind is namespaced.
-        """
+    def check(self, document: Document) -> None:
+        """Find the unknown fields of one object, unless batchsched does not read its kind."""
         envelope = document.envelope
+        name = (api_group(envelope.api_version), envelope.kind)
+        kind = FILE_KIND_BY_GROUP_AND_NAME.get(name)
+        if kind is None and name not in self._owner_kinds:
+            return
         decoders = _strict_decoders(envelope.api_version, envelope.kind)
         # msgspec is faster than a walk through the values, and nearly all objects have no unknown field.
         try:
@@ -128,7 +132,7 @@ class UnknownFieldCheck:
                 return
         except (ValueError, RecursionError):
             pass  # an unknown field, or a value that the decoder sets aside
-        self._search(document, namespaced=namespaced)
+        self._search(document, namespaced=kind is None or kind.namespaced)
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning.
@@ -175,13 +179,10 @@ def unknown_field_warnings(
       documents: the objects; those of other kinds than batchsched reads are passed over.
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.
     """
-    check = UnknownFieldCheck()
+    check = UnknownFieldCheck(owner_kinds)
     for document in documents:
         if isinstance(document, Document):
-            name = (api_group(document.envelope.api_version), document.envelope.kind)
-            kind = KIND_BY_GROUP_AND_NAME.get(name) or EXTERNAL_KIND_BY_GROUP_AND_NAME.get(name)
-            if name in owner_kinds or kind is not None:
-                check.check(document, namespaced=kind is None or kind.namespaced)
+            check.check(document)
     yield from check.warnings()
 
 

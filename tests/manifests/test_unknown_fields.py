@@ -8,7 +8,7 @@ import yaml
 
 from batchsched.manifests.documents import Document, split_documents
 from batchsched.manifests.reader import read_manifests
-from batchsched.manifests.unknown_fields import UnknownFieldCheck, field_table
+from batchsched.manifests.unknown_fields import UnknownFieldCheck, field_table, unknown_field_warnings
 from tests.manifests.test_reader import listed, node, pod
 
 OWNERS = {
@@ -290,15 +290,28 @@ def test_known_fields_cause_no_warning_whether_they_are_read_or_not(tmp_path):
     assert warnings_of(tmp_path, full, node("n0"), job(parallelism=2, backoffLimit=4)) == []
 
 
+def test_added_files_are_checked_as_the_files_of_a_cluster(tmp_path):
+    hyper_node = owner("""
+        apiVersion: topology.volcano.sh/v1alpha1
+        kind: HyperNode
+        metadata: {name: h0, lables: {a: b}}
+        spec: {tier: 1, members: []}
+    """)
+    added = split_documents(json.dumps(hyper_node).encode(), "added.json")
+    expected = "HyperNode h0: metadata.lables: unknown field has no effect; did you mean labels?"
+    assert warnings_of(tmp_path, hyper_node, node("n0")) == [expected]
+    assert list(unknown_field_warnings(added, OWNERS)) == [f"added.json: {expected}"]
+
+
 def test_broken_objects_are_left_to_the_decoder():
-    check = UnknownFieldCheck()
+    check = UnknownFieldCheck(OWNERS)
     for raw in (
         b'{"apiVersion": "v1", "kind": "Pod", "spec": 3}',
         b'{"apiVersion":"v1","kind":"Pod","metadata":[]}',
     ):
         (document,) = split_documents(raw, "in.json")
         assert isinstance(document, Document)
-        check.check(document, namespaced=True)
+        check.check(document)
     assert list(check.warnings()) == []
 
 
