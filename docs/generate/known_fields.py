@@ -17,6 +17,8 @@ from batchsched.podgrouper.rules import OWNERS
 _CORE_GROUPS: Final = ("", "apps", "batch", "policy")
 _PARTS_OF_CUSTOM_RESOURCES: Final = ("V1JobTemplateSpec", "V1PodTemplateSpec", "V1ObjectMeta")
 """Types that custom resources contain, such as the pod templates of a PyTorchJob."""
+_FIELDS_OF_EARLIER_VERSIONS: Final = {"V1Device": ("nodeAllocatableResourceMappings",)}
+"""Fields, by type, that Kubernetes 1.36 has and the models do not have; their values are not checked."""
 _CONTAINER: Final = re.compile(r"(List|Dict)\[(?:str, *)?(\w+)\]")
 _MARKS: Final = {"List": "[]", "Dict": "{}"}
 """How the file marks a list, and a mapping from names, of values of a type."""
@@ -35,6 +37,7 @@ def known_fields() -> str:
         name = missing.pop()
         if name not in types:
             types[name] = _fields(getattr(kubernetes.client.models, name))
+            types[name] |= dict.fromkeys(_FIELDS_OF_EARLIER_VERSIONS.get(name, ()))
             missing += [field_type.lstrip("[]{}") for field_type in types[name].values() if field_type]
     lines = [
         f"{json.dumps(name)}: {json.dumps(fields, sort_keys=True)}" for name, fields in sorted(types.items())

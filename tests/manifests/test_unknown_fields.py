@@ -290,6 +290,18 @@ def test_known_fields_cause_no_warning_whether_they_are_read_or_not(tmp_path):
     assert warnings_of(tmp_path, full, node("n0"), job(parallelism=2, backoffLimit=4)) == []
 
 
+def test_a_field_of_an_earlier_version_of_kubernetes_causes_no_warning(tmp_path):
+    device = {"name": "g0", "nodeAllocatableResourceMappings": {"cpu": {"capacityKey": "cores"}}}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    resource_slice = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": {"driver": "d", "nodeName": "n0", "pool": pool, "devices": [device]},
+    }
+    assert warnings_of(tmp_path, resource_slice, node("n0")) == []
+
+
 def test_added_files_are_checked_as_the_files_of_a_cluster(tmp_path):
     hyper_node = owner("""
         apiVersion: topology.volcano.sh/v1alpha1
