@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
@@ -250,12 +252,14 @@ def _namespace_of(path: str) -> str:
     return path.partition("/namespaces/")[2].partition("/")[0]
 
 
-CLAIMS: Final = ApiResource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+VOLUME_CLAIM_RESOURCE: Final = ApiResource(
+    "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True
+)
 VOLUMES: Final = ApiResource("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
 _MAX_VOLUME_ATTEMPTS: Final = 3
-"""Maximum attempts to write the binding of a PersistentVolume that other clients change at the same time."""
+"""Maximum attempts to write a PersistentVolume or its claim that other clients change at the same time."""
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -270,11 +274,29 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class _Volume(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
+
+
+class _VolumeClaim(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaims:
+    """The PersistentVolumeClaims of the cluster state.
+
+    Args:
+      handle_claim: receives each claim that is read or written, as JSON.
+      find_claim: returns a claim, `namespace/name`, according to the watch; None if there is none.
+    """
+
+    handle_claim: Callable[[bytes], None]
+    find_claim: Callable[[str], PersistentVolumeClaim | None]
 
 
 class ApiBinder:
@@ -284,17 +306,17 @@ class ApiBinder:
 
     Args:
       writer: sends the requests.
-      is_bound: whether a claim, `namespace/name`, has its volume according to the watch.
       claims: writes ResourceClaims.
+      volume_claims: the PersistentVolumeClaims.
       poll: seconds between two checks of claims.
     """
 
     def __init__(
-        self, writer: Writer, is_bound: Callable[[str], bool], claims: ClaimBinder, poll: float = 0.5
+        self, writer: Writer, claims: ClaimBinder, volume_claims: VolumeClaims, poll: float = 0.5
     ) -> None:
         self._writer = writer
-        self._is_bound = is_bound
         self.claim_binder = claims
+        self._volume_claims = volume_claims
         self._poll = poll
 
     async def bind(self, binding: Binding) -> None:
@@ -308,15 +330,7 @@ class ApiBinder:
           BindFailed: the volume is bound to another claim, or its `claimRef` reserves it by name for another claim.
           ApiError: the server refused, or the volume was modified concurrently (409) at every attempt.
         """
-        for remaining_attempts in reversed(range(_MAX_VOLUME_ATTEMPTS)):
-            try:
-                await self._try_to_bind_volume(binding)
-            except ApiError as error:
-                # Another pod with the same claim may have bound the volume: it is read again.
-                if error.status != 409 or not remaining_attempts:
-                    raise
-            else:
-                return
+        await _repeat_after_conflicts(lambda: self._try_to_bind_volume(binding))
 
     async def _try_to_bind_volume(self, binding: VolumeBinding) -> None:
         now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
@@ -337,16 +351,69 @@ class ApiBinder:
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
     async def write_selected_node(self, selection: SelectedNode) -> None:
-        """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
-        change = {"metadata": {"annotations": {SELECTED_NODE: selection.node}}}
-        await self._writer.patch(CLAIMS, selection.namespace, selection.claim, change)
+        """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node.
 
-    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout."""
+        Raises:
+          BindFailed: the claim selects another node, for a pod of another profile or another scheduler.
+          ApiError: the server refused, or the claim was modified concurrently (409) at every attempt.
+        """
+        await _repeat_after_conflicts(lambda: self._try_to_select_node(selection))
+
+    async def _try_to_select_node(self, selection: SelectedNode) -> None:
+        raw = await self._writer.get(VOLUME_CLAIM_RESOURCE, selection.namespace, selection.claim)
+        now = msgspec.json.decode(raw, type=_VolumeClaim).metadata
+        selected = (now.annotations or {}).get(SELECTED_NODE, "")
+        if selected not in ("", selection.node):
+            raise BindFailed(f"PersistentVolumeClaim {selection.claim_key} selects the node {selected}")
+        if not selected:
+            annotations = {SELECTED_NODE: selection.node}
+            # With the resourceVersion, only one of two concurrent writers succeeds.
+            change = {"metadata": {"resourceVersion": now.resource_version, "annotations": annotations}}
+            raw = await self._writer.patch(
+                VOLUME_CLAIM_RESOURCE, selection.namespace, selection.claim, change
+            )
+        # Otherwise, a late watch would look like a provisioner that removes the selected node.
+        self._volume_claims.handle_claim(raw)
+
+    async def wait_for_bound_claims(
+        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+    ) -> bool:
+        """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
+
+        Raises:
+          BindFailed: a claim was deleted or no longer selects its node. A provisioner removes the selected node if it
+            cannot provision the volume there.
+        """
+        node_of_claim = {selection.claim_key: selection.node for selection in selections}
         try:
             async with asyncio.timeout(timeout_seconds):
-                while not all(self._is_bound(claim) for claim in claims):
+                while True:
+                    are_bound = [self._is_bound(claim, node_of_claim.get(claim)) for claim in claims]
+                    if all(are_bound):
+                        return True
                     await asyncio.sleep(self._poll)
         except TimeoutError:
             return False
-        return True
+
+    def _is_bound(self, key: str, node: str | None) -> bool:
+        """Return whether a claim is bound that must select a node, unless the node is None."""
+        claim = self._volume_claims.find_claim(key)
+        if claim is None:
+            raise BindFailed(f"PersistentVolumeClaim {key} was deleted")
+        selected = claim.metadata.annotation(SELECTED_NODE)
+        if node is not None and selected != node:
+            problem = f"selects the node {selected}" if selected else f"no longer selects the node {node}"
+            raise BindFailed(f"PersistentVolumeClaim {key} {problem}")
+        return claim.status.phase == "Bound"
+
+
+async def _repeat_after_conflicts(attempt: Callable[[], Awaitable[None]]) -> None:
+    """Repeat an attempt to write an object that other clients write at the same time, such as pods with one claim."""
+    for remaining_attempts in reversed(range(_MAX_VOLUME_ATTEMPTS)):
+        try:
+            await attempt()
+        except ApiError as error:
+            if error.status != 409 or not remaining_attempts:
+                raise
+        else:
+            return

@@ -142,6 +142,11 @@ class SelectedNode:
     claim: str
     node: str
 
+    @property
+    def claim_key(self) -> str:
+        """The `namespace/name` of the claim."""
+        return f"{self.namespace}/{self.claim}"
+
 
 def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
     """Return the `VolumeBinding` of a PersistentVolume to a PersistentVolumeClaim."""
@@ -168,12 +173,15 @@ class Binder(Protocol):
         """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
         ...
 
-    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(
+        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+    ) -> bool:
         """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
 
         Args:
           claims: the claims by `namespace/name`.
           timeout_seconds: the longest time to wait.
+          selections: the selected nodes of claims. If a claim no longer selects its node, the wait fails.
         """
         ...
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
@@ -20,7 +19,7 @@ from batchsched.kube.connection import (
     Connection,
 )
 from batchsched.kube.reflector import Reflector
-from batchsched.kube.writer import ApiBinder, WriteFence, Writer
+from batchsched.kube.writer import VOLUME_CLAIM_RESOURCE, ApiBinder, VolumeClaims, WriteFence, Writer
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.pod_group_writer import PodGroupWriter
 from batchsched.ports.cluster import Clock
@@ -184,7 +183,11 @@ class SchedulerApp:
         handle_claim = self._reflector_of(CLAIM_RESOURCE).handle_json
         find_claim = partial(self.cache.get, "resource_claims")
         claims = ClaimWriter(self.writer, self.clock, handle_claim, find_claim)
-        binder = ApiBinder(self.writer, self._claim_is_bound, claims)
+        volume_claims = VolumeClaims(
+            self._reflector_of(VOLUME_CLAIM_RESOURCE).handle_json,
+            partial(self.cache.get, "persistent_volume_claims"),
+        )
+        binder = ApiBinder(self.writer, claims, volume_claims)
         writers = (self.writer, Writer(self.connection, self.clock))
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         explaining = self._explaining = self._new_explanation_worker(reporter)
@@ -332,7 +335,3 @@ class SchedulerApp:
         """Return whether the ResourceClaims are known: without them, used devices would be allocated again."""
         reflector = self._reflector_of(CLAIM_RESOURCE)
         return reflector.synced.is_set() and not reflector.is_missing and not reflector.forbidden
-
-    def _claim_is_bound(self, key: str) -> bool:
-        claim: Any = self.cache.get("persistent_volume_claims", key)
-        return claim is not None and claim.status.phase == "Bound"

@@ -11,13 +11,15 @@ from typing import cast
 import msgspec
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import Pod
+from batchsched.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimStatus
 from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
 from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.writer import SELECTED_NODE, ApiBinder, Writer
+from batchsched.kube.writer import SELECTED_NODE, ApiBinder, VolumeClaims, Writer
 from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
@@ -25,6 +27,7 @@ from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
 from tests.kube.virtual import Hurried
 
 NO_CLAIMS = cast("ClaimWriter", None)
+UNSEEN = VolumeClaims(lambda _: None, lambda _: None)
 BINDING = {"method": "POST", "path": "/binding$"}
 
 
@@ -361,7 +364,7 @@ async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
         VolumeBinding(volume, namespace.name, name, claim(namespace, name)) for name in ("one", "two")
     )
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
+        binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         await binder.bind_volume(first)
         await binder.bind_volume(first)
         with pytest.raises(BindFailed, match=f"is already bound to {namespace.name}/one"):
@@ -377,7 +380,7 @@ async def test_volume_that_a_user_reserves_by_name_is_bound_to_the_named_claim_o
     plane.admin.merge(f"{VOLUMES}/{volume}", {"spec": {"claimRef": reference}})
     wanted = VolumeBinding(volume, namespace.name, name, claim(namespace, name))
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
+        binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         if name == "one":
             await binder.bind_volume(wanted)
         else:
@@ -390,25 +393,77 @@ async def test_volume_that_a_user_reserves_by_name_is_bound_to_the_named_claim_o
 async def test_pods_that_share_a_claim_bind_its_volume_at_the_same_time(plane, namespace, volume):
     wanted = VolumeBinding(volume, namespace.name, "one", claim(namespace, "one"))
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, lambda _: True, NO_CLAIMS)
+        binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         await asyncio.gather(*(binder.bind_volume(wanted) for _ in range(8)))
     assert plane.admin.get(f"{VOLUMES}/{volume}")["spec"]["claimRef"]["uid"] == wanted.uid
 
 
 async def test_a_node_is_selected_for_a_claim(plane, namespace):
     claim(namespace, "one")
+    handled: list[bytes] = []
     async with writing(plane) as writer:
-        await ApiBinder(writer, lambda _: True, NO_CLAIMS).write_selected_node(
-            SelectedNode(namespace.name, "one", "node-0")
-        )
+        binder = ApiBinder(writer, NO_CLAIMS, VolumeClaims(handled.append, lambda _: None))
+        for _ in range(2):
+            await binder.write_selected_node(SelectedNode(namespace.name, "one", "node-0"))
     found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
     assert found["metadata"]["annotations"][SELECTED_NODE] == "node-0"
+    assert [json.loads(raw)["metadata"]["resourceVersion"] for raw in handled] == [
+        found["metadata"]["resourceVersion"]
+    ] * 2
 
 
-async def test_claims_bound_waits_until_all_are_bound_or_the_timeout(plane):
-    bound: set[str] = set()
+async def test_pods_on_two_nodes_do_not_select_both_for_a_claim_that_they_share(plane, namespace):
+    claim(namespace, "one")
+    selections = [SelectedNode(namespace.name, "one", node) for node in ("node-0", "node-1") * 4]
     async with writing(plane) as writer:
-        binder = ApiBinder(writer, bound.__contains__, NO_CLAIMS, poll=0.01)
-        assert not await binder.wait_for_bound_claims(["a/one"], 0.05)
-        asyncio.get_running_loop().call_later(0.05, bound.add, "a/one")
-        assert await binder.wait_for_bound_claims(["a/one"], 5)
+        binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
+        answers = await asyncio.gather(
+            *(binder.write_selected_node(selection) for selection in selections), return_exceptions=True
+        )
+    found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
+    selected = found["metadata"]["annotations"][SELECTED_NODE]
+    for selection, answer in zip(selections, answers, strict=True):
+        if selection.node == selected:
+            assert answer is None
+        else:
+            assert isinstance(answer, BindFailed)
+            assert f"selects the node {selected}" in str(answer)
+
+
+def seen_claim(phase: str, node: str = "node-0") -> PersistentVolumeClaim:
+    annotations = {SELECTED_NODE: node} if node else {}
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(namespace="a", name="one", annotations=annotations),
+        status=PersistentVolumeClaimStatus(phase=phase),
+    )
+
+
+async def test_claims_bound_waits_until_all_are_bound_or_the_timeout():
+    seen = {"a/one": seen_claim("Pending")}
+    binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
+    selections = [SelectedNode("a", "one", "node-0")]
+    assert not await binder.wait_for_bound_claims(["a/one"], 0.05, selections)
+    asyncio.get_running_loop().call_later(0.05, seen.update, {"a/one": seen_claim("Bound")})
+    assert await binder.wait_for_bound_claims(["a/one"], 5, selections)
+
+
+@pytest.mark.parametrize(
+    "present, problem",
+    [
+        (None, "a/one was deleted"),
+        (seen_claim("Pending", node=""), "a/one no longer selects the node node-0"),
+        (seen_claim("Bound", node="node-1"), "a/one selects the node node-1"),
+    ],
+    ids=["deleted", "reset", "other node"],
+)
+async def test_wait_for_claims_ends_as_soon_as_the_volume_will_not_be_provisioned(present, problem):
+    seen = {"a/one": seen_claim("Pending")}
+    binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
+    wait = asyncio.create_task(
+        binder.wait_for_bound_claims(["a/one"], 600, [SelectedNode("a", "one", "node-0")])
+    )
+    await asyncio.sleep(0.02)
+    assert not wait.done()
+    seen["a/one"] = present
+    with pytest.raises(BindFailed, match=problem):
+        await asyncio.wait_for(wait, 5)

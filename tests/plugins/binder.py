@@ -64,6 +64,8 @@ class Written:
     async def release_claim(self, release: ClaimRelease) -> None:
         self._take(release)
 
-    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(
+        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+    ) -> bool:
         self.awaited.append((tuple(claims), timeout_seconds))
         return self._bound

@@ -234,7 +234,9 @@ class Server:
         self.claims[one.key] = kept
         self.cache.put(kept)
 
-    async def wait_for_bound_claims(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_bound_claims(
+        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+    ) -> bool:
         """Return at once whether the claims have their volumes."""
         return all(self._volume_claim(key).spec.volume_name for key in claims)
 

@@ -185,12 +185,14 @@ class VolumeBinding(
         promise = cycle.reserved.volumes.get(pod)
         for volume, claim in promise.volumes:
             await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
+        selections = []
         for claim, where in promise.claims:
             namespace, _, name = claim.partition("/")
-            await cycle.binder.write_selected_node(SelectedNode(namespace, name, where))
+            selections.append(SelectedNode(namespace, name, where))
+            await cycle.binder.write_selected_node(selections[-1])
         claim_keys = [volume_claim_key(claim) for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
-        if await cycle.binder.wait_for_bound_claims(claim_keys, seconds):
+        if await cycle.binder.wait_for_bound_claims(claim_keys, seconds, selections):
             return SUCCESS
         raise PluginError(
             self.name, "PreBind", f"binding volumes: {', '.join(claim_keys)} not bound within {seconds:g} s"
