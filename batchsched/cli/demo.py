@@ -14,7 +14,7 @@ from batchsched.config.plugins import ALL, DisabledPlugin, Plugins, PluginSet
 from batchsched.config.schema import PolicySettings, Profile
 
 if TYPE_CHECKING:
-    from batchsched.lab.measures import Outcome
+    from batchsched.lab.measures import RunOutcome
     from batchsched.simulator.generator import GeneratorSettings
     from batchsched.simulator.result import RunResult
     from batchsched.simulator.workload import Workload
@@ -244,7 +244,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 
 
-def trade_off_sentences(outcomes: Sequence["Outcome"]) -> tuple[str, ...]:
+def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
     """Return one sentence for each baseline: what the last policy gains over it, and what that costs."""
     from batchsched.lab.conclusion import trade_off_sentence
     from batchsched.lab.measures import summarize

@@ -18,7 +18,7 @@ from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
     from batchsched.cli.session import Stopwatch
-    from batchsched.lab.measures import Outcome
+    from batchsched.lab.measures import RunOutcome
     from batchsched.lab.scenario import Scenario
     from batchsched.lab.tuning import TuningResult
 
@@ -352,7 +352,7 @@ def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
     print(f"{kept}; run the command again to continue", file=sys.stderr)
 
 
-def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["Outcome"]) -> None:
+def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcome"]) -> None:
     """Write the HTML report about the outcomes of runs, and print its path on standard error.
 
     Raises:

@@ -24,7 +24,7 @@ from batchsched.cli.terminal import command_line
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from batchsched.lab.measures import Outcome
+    from batchsched.lab.measures import RunOutcome
     from batchsched.lab.pairs import MeanInterval, PairedComparison
     from batchsched.lab.plan import PlannedRun
     from batchsched.lab.tuning import TuningResult
@@ -48,7 +48,7 @@ _FIGURES = {
 # A simulation
 
 
-def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: OutputFormat) -> None:
+def print_summary(name: str, policies: Sequence[Sequence["RunOutcome"]], output: OutputFormat) -> None:
     """Print the measures of each simulated policy, and how much its mean slowdown differs from the first policy's.
 
     Args:
@@ -97,7 +97,7 @@ def print_summary(name: str, policies: Sequence[Sequence["Outcome"]], output: Ou
 
 
 def write_simulation_report(
-    path: Path, runs: Sequence["PlannedRun"], outcomes: Sequence["Outcome"], sequences: int
+    path: Path, runs: Sequence["PlannedRun"], outcomes: Sequence["RunOutcome"], sequences: int
 ) -> None:
     """Write the HTML report of a simulation.
 
@@ -125,13 +125,13 @@ def write_simulation_report(
     path.write_text(html, encoding="utf-8")
 
 
-def _slowdown_difference(base: Sequence["Outcome"], other: Sequence["Outcome"]) -> "PairedComparison":
+def _slowdown_difference(base: Sequence["RunOutcome"], other: Sequence["RunOutcome"]) -> "PairedComparison":
     from batchsched.lab.pairs import compare_pairs
 
     return next(compared for compared in compare_pairs(base, other) if compared.measure.key == "meanSlowdown")
 
 
-def _summary_data(runs: Sequence["Outcome"]) -> dict[str, Any]:
+def _summary_data(runs: Sequence["RunOutcome"]) -> dict[str, Any]:
     from batchsched.lab.measures import list_unfinished_gangs
 
     results = [outcome.result for outcome in runs]
@@ -176,7 +176,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> None:
+def print_side_by_side(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
     """Print the summary of a simulation as a table with measures as rows and policies as columns."""
     from batchsched.lab.measures import summarize, utilisation_footnote
 
@@ -187,7 +187,7 @@ def print_side_by_side(policies: Sequence[Sequence["Outcome"]], title: str) -> N
         console().print(utilisation_footnote([outcome.result for runs in policies for outcome in runs]))
 
 
-def _print_chosen_policies(policies: Sequence[Sequence["Outcome"]]) -> None:
+def _print_chosen_policies(policies: Sequence[Sequence["RunOutcome"]]) -> None:
     """Print for `auto` in which share of the sessions each candidate ordered the gangs."""
     for runs in policies:
         sessions = _sessions_by_chosen_policy(runs)
@@ -200,7 +200,7 @@ def _print_chosen_policies(policies: Sequence[Sequence["Outcome"]]) -> None:
             console().print(f"{runs[0].policy} chose {', '.join(shares)} of the sessions", soft_wrap=True)
 
 
-def _sessions_by_chosen_policy(runs: Sequence["Outcome"]) -> dict[str, int]:
+def _sessions_by_chosen_policy(runs: Sequence["RunOutcome"]) -> dict[str, int]:
     """Return the number of sessions of some runs under each candidate of `auto`."""
     sessions: Counter[str] = Counter()
     for outcome in runs:
@@ -208,7 +208,7 @@ def _sessions_by_chosen_policy(runs: Sequence["Outcome"]) -> dict[str, int]:
     return dict(sessions)
 
 
-def _print_unfinished(policies: Sequence[Sequence["Outcome"]]) -> None:
+def _print_unfinished(policies: Sequence[Sequence["RunOutcome"]]) -> None:
     """Print a line for each gang that did not finish, with the reason."""
     from batchsched.lab.measures import list_unfinished_gangs
 
@@ -270,7 +270,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 # A sweep
 
 
-def print_policy_comparison(name: str, outcomes: Sequence["Outcome"], output: OutputFormat) -> None:
+def print_policy_comparison(name: str, outcomes: Sequence["RunOutcome"], output: OutputFormat) -> None:
     """Print for each workload the means of the measures of each policy, and the differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 
@@ -302,7 +302,7 @@ def print_policy_comparison(name: str, outcomes: Sequence["Outcome"], output: Ou
     print_data({"scenario": name, "policies": records}, output)
 
 
-def _run_data(outcome: "Outcome") -> dict[str, Any]:
+def _run_data(outcome: "RunOutcome") -> dict[str, Any]:
     return {
         "key": outcome.key,
         "seed": outcome.seed,
@@ -325,7 +325,7 @@ def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
     return {**_mean_data(compared.difference), "verdict": compared.verdict}
 
 
-def _print_policies(title: str, policies: Mapping[str, Sequence["Outcome"]]) -> None:
+def _print_policies(title: str, policies: Mapping[str, Sequence["RunOutcome"]]) -> None:
     from batchsched.lab.pairs import compare_pairs, format_verdict, nonzero_measures
 
     base_name, base = next(iter(policies.items()))
@@ -429,7 +429,7 @@ def _split_argument(argument: str) -> tuple[Path | None, str]:
     return Path(folder) if folder else None, policy
 
 
-def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argument: str) -> str:
+def _check_policy(name: str, policies: Mapping[str, tuple["RunOutcome", ...]], argument: str) -> str:
     if name not in policies:
         raise typer.BadParameter(
             f"{argument}: there is no policy {name!r}; {suggest_name(name, list(policies))}"
@@ -437,7 +437,7 @@ def _check_policy(name: str, policies: Mapping[str, tuple["Outcome", ...]], argu
     return name
 
 
-def _outcomes_of_workload(workload: str, outcomes: Sequence["Outcome"]) -> list["Outcome"]:
+def _outcomes_of_workload(workload: str, outcomes: Sequence["RunOutcome"]) -> list["RunOutcome"]:
     return [outcome for outcome in outcomes if outcome.workload == workload]
 
 

@@ -60,7 +60,7 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from batchsched.lab.measures import Outcome
+    from batchsched.lab.measures import RunOutcome
     from batchsched.lab.plan import PlannedRun
     from batchsched.lab.scenario import ClusterSpec, WorkloadSpec
     from batchsched.lab.scenario_checks import ComparedProfile
@@ -366,7 +366,7 @@ class SimulationPlan:
         print_summary(self.name, policies, output)
 
 
-def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -> list["Outcome"]:
+def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -> list["RunOutcome"]:
     """Execute runs with a progress bar; return their outcomes in the order of the runs.
 
     Args:
@@ -378,7 +378,7 @@ def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -
     from batchsched.lab.simulation import map_runs
     from batchsched.lab.workers import open_workers
 
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, RunOutcome] = {}
     with closing(Stopwatch()) as stopwatch, open_workers(None, min(processes, len(runs))) as pool:
         for index, outcome in map_runs(partial(_outcome, drawn=drawn), runs, pool):
             outcomes[index] = outcome
@@ -386,7 +386,7 @@ def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -
     return [outcomes[index] for index in range(len(runs))]
 
 
-def _outcome(run: "PlannedRun", drawn: str | None) -> "Outcome":
+def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
     from batchsched.lab.simulation import simulate_run
 
     outcome = simulate_run(run)

@@ -14,7 +14,7 @@ from typing import Final
 from batchsched.api.core.device import MAX_DEVICES_PER_CLAIM
 from batchsched.api.core.node import Node
 from batchsched.config.kubernetes_release import DeviceRules
-from batchsched.devices.capacity import InvalidCapacity, consumed_capacity, has_capacity
+from batchsched.devices.capacity import InvalidCapacityRequest, consumed_capacity, has_capacity
 from batchsched.devices.constraints import AttributeConstraint, attribute_constraints
 from batchsched.devices.inventory import DeviceInventory, DevicePool, PoolDevice
 from batchsched.devices.ledger import ZERO, DeviceKey, DeviceLedger
@@ -136,7 +136,7 @@ class Allocator:
                 return search.solution()
         except SearchBudgetExceeded as error:
             raise NodeRefused(f"node {node.name}: {SEARCH_ENDED}") from error
-        except InvalidCapacity as error:
+        except InvalidCapacityRequest as error:
             raise AllocationError(f"claim {claims[0].claim.key}: {error}") from error
         if any(pool.invalid for pool in pools):
             raise NodeRefused(INVALID_POOLS)

@@ -15,7 +15,7 @@ LARGEST: Final = Decimal(2**63 - 1)
 ZERO: Final = Decimal(0)
 
 
-class InvalidCapacity(Exception):
+class InvalidCapacityRequest(Exception):
     """A request for device capacity is negative or too large. No device can serve it, so the search stops."""
 
 
@@ -23,7 +23,7 @@ def consumed_capacity(device: PoolDevice, requested: Mapping[str, Decimal]) -> d
     """Return the amount of each capacity of a device that a request consumes.
 
     Raises:
-      InvalidCapacity: an amount is negative or too large.
+      InvalidCapacityRequest: an amount is negative or too large.
     """
     return {
         name: _consumed(name, requested.get(name), offered)
@@ -44,7 +44,7 @@ def has_capacity(
       used: what other allocations consume of the device.
 
     Raises:
-      InvalidCapacity: an amount is negative or too large.
+      InvalidCapacityRequest: an amount is negative or too large.
     """
     if device.whole and not requested:
         return True
@@ -73,7 +73,7 @@ def _consumed(name: str, requested: Decimal | None, offered: DeviceCapacity) -> 
     else:
         amount = requested
     if amount < 0:
-        raise InvalidCapacity(f'capacity "{name}": capacity value is negative')
+        raise InvalidCapacityRequest(f'capacity "{name}": capacity value is negative')
     return amount
 
 
@@ -90,7 +90,9 @@ def _rounded_up(name: str, requested: Decimal, valid: CapacityRequestPolicyRange
     if rounded < requested_units:
         rounded += step
     if rounded > LARGEST:
-        raise InvalidCapacity(f'capacity "{name}": the request, rounded up to the next step, is too large')
+        raise InvalidCapacityRequest(
+            f'capacity "{name}": the request, rounded up to the next step, is too large'
+        )
     return rounded
 
 

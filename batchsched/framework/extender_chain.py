@@ -38,12 +38,12 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
-class InvalidAnswer(ValueError):
+class InvalidExtenderAnswer(ValueError):
     """An extender's answer reports an error, or does not have the format of the called verb."""
 
 
 @dataclass(frozen=True, slots=True)
-class FilterAnswer:
+class ExtenderFilterAnswer:
     """The decoded answer of an extender to the filter verb.
 
     Args:
@@ -113,7 +113,7 @@ def encode_binding_args(pod: Pod, node: str) -> bytes:
     )
 
 
-def decode_filter_answer(body: str, *, by_name: bool) -> FilterAnswer:
+def decode_extender_filter_answer(body: str, *, by_name: bool) -> ExtenderFilterAnswer:
     """Decode an extender's answer to the filter verb.
 
     Args:
@@ -121,17 +121,17 @@ def decode_filter_answer(body: str, *, by_name: bool) -> FilterAnswer:
       by_name: the call had node names, and the answer may have names.
 
     Raises:
-      InvalidAnswer: the answer has another format, or reports an error.
+      InvalidExtenderAnswer: the answer has another format, or reports an error.
     """
     fields = _fields(body.encode())
     error = _read(fields, "error", str, "")
     if error:
-        raise InvalidAnswer(error)
+        raise InvalidExtenderAnswer(error)
     names = _read(fields, "nodenames", tuple[str, ...], None) if by_name else None
     if names is None:
         listed = _read(fields, "nodes", _Items, None)
         names = tuple(one.metadata.name for one in (listed.items or ())) if listed is not None else ()
-    return FilterAnswer(
+    return ExtenderFilterAnswer(
         names,
         _read(fields, "failednodes", dict[str, str], {}),
         _read(fields, "failedandunresolvablenodes", dict[str, str], {}),
@@ -142,14 +142,14 @@ def decode_scores(body: str) -> list[tuple[str, int]]:
     """Decode an extender's answer to the prioritize verb: node names with scores, in the order of the answer.
 
     Raises:
-      InvalidAnswer: the answer has another format.
+      InvalidExtenderAnswer: the answer has another format.
     """
     scores = []
     for item in _decoded(body.encode(), list[msgspec.Raw] | None) or ():
         fields = _fields(item)
         score = _read(fields, "score", int, 0)
         if abs(score) > LARGEST_SCORE:
-            raise InvalidAnswer(f"expected scores from 0 to 10, found {score}")
+            raise InvalidExtenderAnswer(f"expected scores from 0 to 10, found {score}")
         scores.append((_read(fields, "host", str, ""), score))
     return scores
 
@@ -158,7 +158,7 @@ def decode_victims(body: str) -> dict[str, MetaVictims]:
     """Decode an extender's answer to the preempt verb: node name → victims.
 
     Raises:
-      InvalidAnswer: the answer has another format.
+      InvalidExtenderAnswer: the answer has another format.
     """
     by_node = _read(_fields(body.encode()), "nodenametometavictims", dict[str, msgspec.Raw], {})
     return {node: _meta_victims(raw) for node, raw in by_node.items()}
@@ -176,7 +176,7 @@ def _fields(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     try:
         return {name.lower(): value for name, value in (_OBJECT.decode(raw) or {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidAnswer(f"is no answer: {error}") from error
+        raise InvalidExtenderAnswer(f"is no answer: {error}") from error
 
 
 def _read(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: T) -> Any:
@@ -189,7 +189,7 @@ def _decoded(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidAnswer(f"is no answer: {error}") from error
+        raise InvalidExtenderAnswer(f"is no answer: {error}") from error
 
 
 SCALE: Final = 10
@@ -253,11 +253,13 @@ class ExtenderChain:
 
             def read_filter_answer(
                 body: str, names: list[str] = names, extender: Extender = extender
-            ) -> FilterAnswer:
-                answer = decode_filter_answer(body, by_name=extender.node_cache_capable)
+            ) -> ExtenderFilterAnswer:
+                answer = decode_extender_filter_answer(body, by_name=extender.node_cache_capable)
                 unknown = sorted(set(answer.nodes).difference(names))
                 if unknown:
-                    raise InvalidAnswer(f"named the node {unknown[0]!r}, which it was not asked about")
+                    raise InvalidExtenderAnswer(
+                        f"named the node {unknown[0]!r}, which it was not asked about"
+                    )
                 return answer
 
             question = _nodes_question(extender, pod, places, table)
@@ -350,7 +352,7 @@ class ExtenderChain:
         if not problem:
             try:
                 answer = read(reply.body)
-            except InvalidAnswer as error:
+            except InvalidExtenderAnswer as error:
                 problem = str(error)
             else:
                 self._failed.pop(url, None)
@@ -401,7 +403,9 @@ def _encode_each(nodes: Nodes) -> NDArray[np.object_]:
     return np.fromiter((encode_object(node) for node in nodes.objects), np.object_, len(nodes))
 
 
-def _verdict(extender: Extender, answer: FilterAnswer, feasible: BoolArray, table: NodeTable) -> Verdict:
+def _verdict(
+    extender: Extender, answer: ExtenderFilterAnswer, feasible: BoolArray, table: NodeTable
+) -> Verdict:
     """Return the verdict about all nodes. A node that is missing without a reason is unresolvable."""
     kept = set(answer.nodes)
     silent = LEFT_OUT.format(url=extender.url_prefix)
@@ -430,18 +434,18 @@ def _victims(
     for node in sorted(answer):
         candidates = leaving(node)
         if candidates is None:
-            raise InvalidAnswer(f"named the node {node!r}, which does not exist")
+            raise InvalidExtenderAnswer(f"named the node {node!r}, which does not exist")
         pod_of = {uid_or_key(one): one for one in candidates}
         missing = [uid for uid in answer[node].uids if uid not in pod_of]
         if missing:
-            raise InvalidAnswer(
+            raise InvalidExtenderAnswer(
                 f"names the victim {missing[0]!r}, which is no pod of node {node!r} that may be"
             )
         pods = tuple(pod_of[uid] for uid in answer[node].uids)
         if pods:
             accepted[node] = (pods, answer[node].violations)
         elif not extender.ignorable:
-            raise InvalidAnswer(f"expected at least one victim pod on node {node!r}")
+            raise InvalidExtenderAnswer(f"expected at least one victim pod on node {node!r}")
     return accepted
 
 
@@ -449,5 +453,5 @@ def _binding_problem(body: str) -> str:
     """Return the error of an answer to bind, "" if the pod is bound."""
     try:
         return str(_read(_fields(body.encode()), "error", str, ""))
-    except InvalidAnswer as error:
+    except InvalidExtenderAnswer as error:
         return str(error)

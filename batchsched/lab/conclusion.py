@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from batchsched.lab.figure import format_number
-from batchsched.lab.measures import Measure, Outcome, SummaryRow
+from batchsched.lab.measures import Measure, RunOutcome, SummaryRow
 from batchsched.lab.pairs import compare_pairs
 
 MAX_POLICIES: Final = 3
@@ -99,7 +99,7 @@ def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> 
     return Conclusion(tuple(_sentences(policies[0], changes_by_policy)), note)
 
 
-def conclude_sweep(policies: Mapping[str, Sequence[Outcome]]) -> Conclusion:
+def conclude_sweep(policies: Mapping[str, Sequence[RunOutcome]]) -> Conclusion:
     """Return the conclusion of a sweep on one workload; the first policy is the baseline."""
     if len(policies) < 2:
         return Conclusion()

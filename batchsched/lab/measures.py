@@ -157,7 +157,7 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The result of one finished run of the simulator: its gang records, its fairness over time, and its measures.
 
     Args:
@@ -186,11 +186,11 @@ class Outcome:
         """The name of the workload of this run."""
         return self.result.workload
 
-    def with_names(self, workload: str, policy: str) -> "Outcome":
+    def with_names(self, workload: str, policy: str) -> "RunOutcome":
         """Return a copy of the outcome with this workload name and this policy name."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
-    def without_detail(self) -> "Outcome":
+    def without_detail(self) -> "RunOutcome":
         """Return a copy without gang placements and usage over time, so that hundreds of outcomes fit in memory."""
         return replace(self, result=self.result.without_detail())
 
@@ -249,7 +249,7 @@ class SummaryRow:
         return tuple(map(self.measure.show, self.means))
 
 
-def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
+def summarize(policies: Sequence[Sequence[RunOutcome]]) -> tuple[SummaryRow, ...]:
     """Return the summary of a simulation: selected measures, each with its mean for every policy.
 
     Utilization is left out if a run has none, because it has no events.
@@ -271,6 +271,6 @@ def summarize(policies: Sequence[Sequence[Outcome]]) -> tuple[SummaryRow, ...]:
     return tuple(rows)
 
 
-def _mean_row(measure: Measure, policies: Sequence[Sequence[Outcome]]) -> SummaryRow:
+def _mean_row(measure: Measure, policies: Sequence[Sequence[RunOutcome]]) -> SummaryRow:
     means = (fmean(outcome.measures[measure.key] for outcome in outcomes) for outcomes in policies)
     return SummaryRow(measure, tuple(means))

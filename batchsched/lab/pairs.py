@@ -13,7 +13,7 @@ from statistics import NormalDist, fmean, stdev
 from typing import Final
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import MEASURES, Measure, Outcome
+from batchsched.lab.measures import MEASURES, Measure, RunOutcome
 
 CONFIDENCE: Final = 0.95
 _NEARLY_NORMAL: Final = 1000
@@ -56,15 +56,15 @@ class PairedComparison:
     verdict: str
 
 
-def group_by_policy(outcomes: Sequence[Outcome]) -> dict[str, tuple[Outcome, ...]]:
+def group_by_policy(outcomes: Sequence[RunOutcome]) -> dict[str, tuple[RunOutcome, ...]]:
     """Return the outcomes of runs grouped by policy, in the given order."""
-    outcomes_by_policy: dict[str, list[Outcome]] = {}
+    outcomes_by_policy: dict[str, list[RunOutcome]] = {}
     for outcome in outcomes:
         outcomes_by_policy.setdefault(outcome.policy, []).append(outcome)
     return {name: tuple(runs) for name, runs in outcomes_by_policy.items()}
 
 
-def group_by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[Outcome, ...]]]:
+def group_by_workload(outcomes: Sequence[RunOutcome]) -> dict[str, dict[str, tuple[RunOutcome, ...]]]:
     """Return the outcomes of runs grouped by workload, then by policy, in the given order."""
     workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
     return {
@@ -73,7 +73,7 @@ def group_by_workload(outcomes: Sequence[Outcome]) -> dict[str, dict[str, tuple[
     }
 
 
-def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[PairedComparison, ...]:
+def compare_pairs(base: Sequence[RunOutcome], other: Sequence[RunOutcome]) -> tuple[PairedComparison, ...]:
     """Compare two policies by each measure, over the workloads and seeds that both ran; () if they share none.
 
     Measures with equal values in all runs are included, for example zero evictions.
@@ -87,7 +87,7 @@ def compare_pairs(base: Sequence[Outcome], other: Sequence[Outcome]) -> tuple[Pa
     return tuple(_compare_by(measure, pairs) for measure in MEASURES) if pairs else ()
 
 
-def check_same_gangs(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
+def check_same_gangs(base: Sequence[RunOutcome], other: Sequence[RunOutcome]) -> None:
     """Check that two results have the same gangs in workloads of the same name and seed.
 
     Raises:
@@ -103,7 +103,7 @@ def check_same_gangs(base: Sequence[Outcome], other: Sequence[Outcome]) -> None:
             )
 
 
-def _gangs(outcome: Outcome) -> list[tuple[str, int, int]]:
+def _gangs(outcome: RunOutcome) -> list[tuple[str, int, int]]:
     return [(gang.key, gang.submitted, gang.runtime) for gang in outcome.result.gangs]
 
 

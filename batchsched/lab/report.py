@@ -23,7 +23,7 @@ from batchsched.lab.figure import Figure, axis, format_duration, policy_color
 from batchsched.lab.gantt import BarGroups, draw_gantt_charts
 from batchsched.lab.measures import (
     Measure,
-    Outcome,
+    RunOutcome,
     SummaryRow,
     list_unfinished_gangs,
     summarize,
@@ -60,7 +60,7 @@ _BARS: Final = "Policies side by side"
 _MOST_RESOURCES: Final = 2
 MAX_UNFINISHED: Final = 30
 """Maximum number of unfinished gangs in a report."""
-Policies = Mapping[str, Sequence[Outcome]]
+Policies = Mapping[str, Sequence[RunOutcome]]
 
 
 # One simulation
@@ -68,7 +68,7 @@ Policies = Mapping[str, Sequence[Outcome]]
 
 def render_simulation(
     name: str,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[RunOutcome],
     nodes: Sequence[Node],
     settings: ReportSettings = NO_SETTINGS,
 ) -> str:
@@ -146,7 +146,7 @@ def _change_text(measure: Measure, base: float, value: float) -> str:
     return f"{change:+.1%}" if abs(change) < 0.01 or -1 < change < -0.99 else f"{change:+.0%}"
 
 
-def _unfinished_tables(outcomes: Sequence[Outcome]) -> Iterator[Table]:
+def _unfinished_tables(outcomes: Sequence[RunOutcome]) -> Iterator[Table]:
     gangs = list_unfinished_gangs([outcome.result for outcome in outcomes])
     if not gangs:
         return
@@ -202,7 +202,7 @@ def _amount(resource: str, amount: int) -> str:
 
 def render_sweep(
     name: str,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[RunOutcome],
     settings: ReportSettings = NO_SETTINGS,
     links: tuple[tuple[str, str], ...] = (),
     planned: int | None = None,
@@ -232,7 +232,7 @@ def _partial_text(finished: int, planned: int) -> str:
     )
 
 
-def sweep_document(title: str, outcomes: Sequence[Outcome], settings: ReportSettings) -> ReportDocument:
+def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: ReportSettings) -> ReportDocument:
     """Return the report of a sweep as a document."""
     parts = {
         workload: runs_of_common_seeds(policies) for workload, policies in group_by_workload(outcomes).items()
@@ -281,7 +281,7 @@ def _conclude_workloads(parts: Mapping[str, Policies]) -> Conclusion:
     )
 
 
-def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[Outcome, ...]]:
+def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[RunOutcome, ...]]:
     """Return the runs of each policy with the seeds that all policies have finished.
 
     A mean over other seeds is no comparison. If no seed is common, only the first policy is left.
@@ -295,7 +295,7 @@ def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[Outcome, ...]]:
     return {policy: runs for policy, runs in kept.items() if runs}
 
 
-def _largest_queues(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def _largest_queues(outcomes: Sequence[RunOutcome]) -> tuple[str, ...]:
     """Return the queues that have colors in a sweep: those that held most."""
     sizes: dict[str, float] = {}
     for outcome in outcomes:
@@ -306,7 +306,7 @@ def _largest_queues(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     return queues_with_colors(sizes)
 
 
-def _facts(outcomes: Sequence[Outcome], parts: Mapping[str, Policies]) -> Iterator[tuple[str, str]]:
+def _facts(outcomes: Sequence[RunOutcome], parts: Mapping[str, Policies]) -> Iterator[tuple[str, str]]:
     for workload, policies in parts.items():
         runs = next(iter(policies.values()), ())
         gangs = sorted({len(outcome.result.gangs) for outcome in runs})
@@ -383,7 +383,7 @@ def _sections(number: int, workload: str, policies: Policies, queues: Sequence[s
     return nonempty_sections([_with_suffix(section, number) for section in sections])
 
 
-def _pool(policy: str, outcomes: Sequence[Outcome]) -> RunColumns:
+def _pool(policy: str, outcomes: Sequence[RunOutcome]) -> RunColumns:
     """Return the gangs of all runs of a policy as one run, for distributions; its times do not share a clock."""
     gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
     (run,) = build_run_columns([replace(outcomes[0].result, policy=policy, gangs=gangs)])

@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.definitions import report_settings_of_scenario
-from batchsched.lab.measures import MEASURES, Outcome
+from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.report import render_sweep
 from batchsched.lab.results import RUNS, planned_paths, read_finished_runs, read_outcome, read_plan
 from batchsched.lab.scenario import Scenario
@@ -32,7 +32,7 @@ class ResultPages:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._outcomes: dict[Path, tuple[Stamp, Outcome]] = {}
+        self._outcomes: dict[Path, tuple[Stamp, RunOutcome]] = {}
         self._report: tuple[Any, str] = (None, "")
 
     def report_html(self) -> str:
@@ -92,7 +92,7 @@ class ResultPages:
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
         return path if path.name == name and in_plan and inside and path.is_file() else None
 
-    def _finished(self, plan: dict[str, Any]) -> tuple[Outcome, ...]:
+    def _finished(self, plan: dict[str, Any]) -> tuple[RunOutcome, ...]:
         """Read newly finished runs; return all finished runs of the plan.
 
         Raises:
@@ -107,7 +107,7 @@ class ResultPages:
             )
         return outcomes
 
-    def _read(self, path: Path) -> Outcome:
+    def _read(self, path: Path) -> RunOutcome:
         """Read a result file, or return its outcome if it has not changed since it was read."""
         stat = path.stat()
         stamp = (stat.st_mtime_ns, stat.st_size)

@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.measures import MEASURES, Outcome
+from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import Scenario
 from batchsched.lab.simulation import map_runs, simulate_run
-from batchsched.lab.workers import Workers
+from batchsched.lab.workers import LabWorkers
 from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 from batchsched.simulator.run import Progress
 
@@ -71,7 +71,7 @@ _FAIRNESS: Final = {
 }
 
 
-def encode_outcome(outcome: Outcome) -> bytes:
+def encode_outcome(outcome: RunOutcome) -> bytes:
     """Return the outcome of a run as the content of a Parquet file."""
     result, series = outcome.result, outcome.result.series
     moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
@@ -120,7 +120,7 @@ def _parquet(table: Any) -> bytes:
     return content
 
 
-def read_outcome(path: Path) -> Outcome:
+def read_outcome(path: Path) -> RunOutcome:
     """Read the result file of a run, and return the outcome in it.
 
     Raises:
@@ -141,7 +141,7 @@ def read_outcome(path: Path) -> Outcome:
             guards=values["guards"],
             failures=values["failures"],
         )
-        return Outcome(
+        return RunOutcome(
             values["key"],
             values["seed"],
             result,
@@ -332,7 +332,7 @@ def planned_seeds(folder: Path) -> frozenset[int]:
     return frozenset(run["seed"] for run in read_plan(folder)["runs"])
 
 
-def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
+def read_outcomes(folder: Path) -> tuple[RunOutcome, ...]:
     """Return the outcomes of all finished runs in a result folder, in the order of the folder's plan.
 
     Raises:
@@ -342,8 +342,8 @@ def read_outcomes(folder: Path) -> tuple[Outcome, ...]:
 
 
 def read_finished_runs(
-    folder: Path, plan: Mapping[str, Any], read: Callable[[Path], Outcome]
-) -> tuple[Outcome, ...]:
+    folder: Path, plan: Mapping[str, Any], read: Callable[[Path], RunOutcome]
+) -> tuple[RunOutcome, ...]:
     """Return the outcomes of a plan's finished runs, with the workload and policy names that the plan states.
 
     `read` reads a result file.
@@ -427,7 +427,7 @@ def sort_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
 
 
 def execute_missing_runs(
-    runs: Sequence[PlannedRun], folder: Path, workers: Workers, progress: Progress | None = None
+    runs: Sequence[PlannedRun], folder: Path, workers: LabWorkers, progress: Progress | None = None
 ) -> int:
     """Execute the runs of a plan that have no result file yet, and write each result as soon as its run ends.
 
@@ -456,7 +456,7 @@ def execute_missing_runs(
 
 
 def write_missing_files(
-    files: Sequence[ResultFile], folder: Path, workers: Workers, progress: Callable[[int], None]
+    files: Sequence[ResultFile], folder: Path, workers: LabWorkers, progress: Callable[[int], None]
 ) -> int:
     """Write the missing result files: copied from a run with the same key in the folder, or else by executing the run.
 

@@ -22,10 +22,10 @@ from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
 from batchsched.lab.fairness import measure_fairness
-from batchsched.lab.measures import Outcome, measure_run
+from batchsched.lab.measures import RunOutcome, measure_run
 from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
-from batchsched.lab.workers import Workers
+from batchsched.lab.workers import LabWorkers
 from batchsched.record.cluster_files import SessionSettings, find_cluster_files
 from batchsched.record.file import read_session_file as read_session
 from batchsched.runner.auto_scheduler import SimulationSchedulerBuilder
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 
 def map_runs(
-    function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: Workers
+    function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: LabWorkers
 ) -> Iterator[tuple[int, Result]]:
     """Execute a function for each planned run in the workers; yield the index and the result of each finished call.
 
@@ -76,7 +76,7 @@ def _take_finished(futures: dict[Future[Result], int]) -> Iterator[tuple[int, Re
             yield futures.pop(future), future.result()
 
 
-def simulate_run(run: PlannedRun) -> Outcome:
+def simulate_run(run: PlannedRun) -> RunOutcome:
     """Simulate a planned run of the lab, and return its outcome.
 
     Raises:
@@ -93,10 +93,10 @@ def simulate_run(run: PlannedRun) -> Outcome:
 
 def build_outcome(
     result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None
-) -> Outcome:
+) -> RunOutcome:
     """Return the outcome of a simulated run, with its fairness and its measures. Its key is empty."""
     fairness = measure_fairness(result, queues, resource)
-    return Outcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
+    return RunOutcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
 
 def simulate(

@@ -20,7 +20,7 @@ from batchsched.lab.figure import (
     time_axis,
     time_unit,
 )
-from batchsched.lab.measures import Outcome
+from batchsched.lab.measures import RunOutcome
 from batchsched.lab.run_columns import Floats, RunColumns, resource_label, time_axis_end
 
 MAX_POINTS: Final = 600
@@ -139,7 +139,7 @@ def _line(policy: str, index: int, times: list[float], values: list[float], hove
     }
 
 
-def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+def draw_fairness_error(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
     """Draw the fairness error over time, one line for each policy."""
     figure = Figure(
         "fairness-error",
@@ -152,7 +152,7 @@ def draw_fairness_error(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     return _over_time(policies, lambda fairness: fairness.fairness_error * 100, "%{y:.3g}%", figure)
 
 
-def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
+def draw_jain_index(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
     """Draw Jain's index over time, one line for each policy."""
     figure = Figure(
         "jain",
@@ -169,7 +169,7 @@ def draw_jain_index(policies: Mapping[str, Sequence[Outcome]]) -> Figure:
     return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
-def draw_shares(policy: str, outcome: Outcome, span: float, queues: Sequence[str], key: str) -> Figure:
+def draw_shares(policy: str, outcome: RunOutcome, span: float, queues: Sequence[str], key: str) -> Figure:
     """Draw two plots of stacked areas over time: the resources that queues used, and below them their fair shares.
 
     Args:
@@ -227,7 +227,7 @@ def queues_with_colors(sizes: Mapping[str, float]) -> tuple[str, ...]:
     return (*sorted(largest[: SERIES - 1]), OTHER_QUEUES)
 
 
-def arrival_span_seconds(outcome: Outcome) -> float:
+def arrival_span_seconds(outcome: RunOutcome) -> float:
     """Return the seconds from the first to the last arrival of a gang in a run.
 
     Afterwards the cluster drains.
@@ -237,7 +237,7 @@ def arrival_span_seconds(outcome: Outcome) -> float:
 
 
 def _over_time(
-    policies: Mapping[str, Sequence[Outcome]],
+    policies: Mapping[str, Sequence[RunOutcome]],
     values: Callable[[Fairness], Floats],
     hover: str,
     figure: Figure,
@@ -258,7 +258,7 @@ def _over_time(
     return replace(figure, caption=caption, data=tuple(data), layout=layout)
 
 
-def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
+def _means(outcomes: Sequence[RunOutcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
     """Return the mean in each bin, over the runs with arrivals in this bin."""
     edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
     rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)
@@ -269,7 +269,7 @@ def _means(outcomes: Sequence[Outcome], values: Callable[[Fairness], Floats], sp
     return np.asarray(np.where(defined, rows, 0.0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1))
 
 
-def _since_start(outcome: Outcome) -> Floats:
+def _since_start(outcome: RunOutcome) -> Floats:
     origin = min((gang.submitted for gang in outcome.result.gangs), default=0)
     return outcome.fairness.times - origin
 

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import Measure, Outcome, find_measure
+from batchsched.lab.measures import Measure, RunOutcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import runs_of_policies
 from batchsched.lab.results import read_outcome, write_missing_files
@@ -37,7 +37,7 @@ from batchsched.lab.tuning_result_files import (
     parameter_column,
     tuning_result_file,
 )
-from batchsched.lab.workers import Workers
+from batchsched.lab.workers import LabWorkers
 
 Settings = Mapping[str, str | float | bool]
 
@@ -74,7 +74,7 @@ class TuningResult:
     best: TriedSetting
     held_out: tuple[int, ...]
     check: tuple[PairedComparison, ...]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunOutcome, ...]
 
     @property
     def objective_comparison(self) -> PairedComparison:
@@ -122,7 +122,7 @@ class TuningResources:
     """The resources of a search by `lab tune`: the result folder, the workers, and a callback for its progress."""
 
     folder: Path
-    workers: Workers
+    workers: LabWorkers
     progress: Callable[[int, int], None]
 
 
@@ -193,7 +193,7 @@ class _SearchRuns:
 
     def run_policies(
         self, policies: Mapping[int, ScenarioPolicy], stage: str, seeds: Sequence[int]
-    ) -> list[tuple[Outcome, ...]]:
+    ) -> list[tuple[RunOutcome, ...]]:
         """Execute the missing runs of the tried policies, by the number of their setting; return the outcomes."""
         resources = self._resources
         files = [
@@ -257,6 +257,6 @@ def _distribution(optuna: Any, parameter: TuningParameter) -> Any:
     return optuna.distributions.FloatDistribution(low, high, log=parameter.log)
 
 
-def _mean(outcomes: Sequence[Outcome], measure: Measure) -> float:
+def _mean(outcomes: Sequence[RunOutcome], measure: Measure) -> float:
     """Return the mean of a measure over workloads and seeds."""
     return fmean(outcome.measures[measure.key] for outcome in outcomes)

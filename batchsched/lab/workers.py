@@ -23,7 +23,7 @@ CONNECT_TIMEOUT: Final = "30s"
 """Maximum time to wait for the connection to a cluster."""
 
 
-class Workers(Protocol):
+class LabWorkers(Protocol):
     """Executes functions of the lab, in this process or in other processes."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
@@ -35,7 +35,7 @@ class Workers(Protocol):
 
 
 @contextmanager
-def open_workers(address: str | None, processes: int) -> Iterator[Workers]:
+def open_workers(address: str | None, processes: int) -> Iterator[LabWorkers]:
     """Start the workers of a sweep, or connect to a cluster of workers; yield the workers.
 
     Args:
@@ -91,7 +91,7 @@ def _processes(count: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def _dask(address: str) -> Iterator[Workers]:
+def _dask(address: str) -> Iterator[LabWorkers]:
     distributed = _import("distributed", "Dask", "distributed")
     try:
         client = distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
@@ -116,7 +116,7 @@ def _import(module: str, product: str, requirement: str) -> Any:
 
 
 @contextmanager
-def _ray(address: str) -> Iterator[Workers]:
+def _ray(address: str) -> Iterator[LabWorkers]:
     ray = _import("ray", "Ray", "ray[client]")
     try:
         ray.init(address, log_to_driver=False)

@@ -56,7 +56,7 @@ NEVER: Final = np.iinfo(np.int64).min
 """A need that every node satisfies, even an overcommitted one: the resource is not requested."""
 
 
-class StrategyType(StrEnum):
+class ScoringStrategyType(StrEnum):
     """The strategy by which the use of a node's resources becomes a score, as in kube-scheduler."""
 
     LEAST_ALLOCATED = "LeastAllocated"
@@ -78,13 +78,16 @@ class RequestedToCapacityRatio(StrictModel):
 class ScoringStrategy(StrictModel):
     """The scoring strategy of NodeResourcesFit with its resources, and the shape for RequestedToCapacityRatio."""
 
-    type: StrategyType = StrategyType.LEAST_ALLOCATED
+    type: ScoringStrategyType = ScoringStrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
 
     @model_validator(mode="after")
     def _has_its_line(self) -> Self:
-        if self.type is StrategyType.REQUESTED_TO_CAPACITY_RATIO and self.requested_to_capacity_ratio is None:
+        if (
+            self.type is ScoringStrategyType.REQUESTED_TO_CAPACITY_RATIO
+            and self.requested_to_capacity_ratio is None
+        ):
             raise ValueError("requestedToCapacityRatio: the strategy needs a shape; state one")
         return self
 
@@ -236,7 +239,7 @@ class NodeResourcesFit(
 
     def _score(self, taken: IntArray, capacity: IntArray) -> IntArray:
         """[n] Return the score of one resource; `taken` includes the pod."""
-        if self._strategy.type is StrategyType.LEAST_ALLOCATED:
+        if self._strategy.type is ScoringStrategyType.LEAST_ALLOCATED:
             free: IntArray = np.maximum(capacity - taken, 0)
             return free * MAX_UTILIZATION // capacity
         used = np.minimum(taken, capacity) * MAX_UTILIZATION // capacity

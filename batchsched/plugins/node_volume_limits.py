@@ -38,7 +38,6 @@ from batchsched.framework.plugin_support.csi_migration import (
 )
 from batchsched.framework.plugin_support.volume_listers import (
     VolumeLister,
-    claim_storage_class,
     is_new_or_rebound,
     may_be_claimed_by,
     not_owner_reason,
@@ -46,6 +45,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     uses_volume_claim,
     volume_claim_key,
     volume_claim_signature,
+    volume_claim_storage_class,
     volume_claims_of_pod,
 )
 from batchsched.framework.pod_class import PodClass
@@ -346,7 +346,7 @@ def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: boo
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return _of_volume(volume, migrated)
-    storage_class = storage.classes.get(claim_storage_class(claim))
+    storage_class = storage.classes.get(volume_claim_storage_class(claim))
     if storage_class is None:
         return None
     provisioner = storage_class.provisioner

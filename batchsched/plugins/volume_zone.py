@@ -23,12 +23,12 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
-    claim_storage_class,
     is_new_or_rebound,
     may_be_claimed_by,
     storage_objects,
     volume_claim_key,
     volume_claim_names,
+    volume_claim_storage_class,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -155,7 +155,7 @@ def _volume_of(
     if claim is None:
         raise _Refused(f'persistentvolumeclaim "{name}" not found')
     if not claim.spec.volume_name:
-        _check_waits(claim_storage_class(claim), storage)
+        _check_waits(volume_claim_storage_class(claim), storage)
         return None
     volume = storage.volumes.get(claim.spec.volume_name)
     if volume is None:

@@ -58,7 +58,7 @@ class ExplanationOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class InputIdentity:
+class SessionInputIdentity:
     """The parts of a session's input that determine whether an explanation of an earlier session is still valid.
 
     Args:
@@ -76,7 +76,7 @@ class InputIdentity:
     @classmethod
     def from_session(
         cls, profile_scheduler: ProfileScheduler, session_input: SessionInput
-    ) -> "InputIdentity":
+    ) -> "SessionInputIdentity":
         """Return the identity of the input of the last session of a scheduler."""
         cluster = session_input.cluster
         # The start of a reservation moves with the time of the session.
@@ -103,7 +103,7 @@ class RefusingSession:
     profile: Profile
     session_input: SessionInput
     decision: Decision
-    identity: InputIdentity
+    identity: SessionInputIdentity
 
     @cached_property
     def decided(self) -> DecidedInput:
@@ -131,7 +131,7 @@ class PendingExplanation:
 class FinishedExplanation:
     """An explanation with the refusal and the input that it belongs to."""
 
-    identity: InputIdentity
+    identity: SessionInputIdentity
     refusal: Refusal
     explained: Refusal
 
@@ -165,7 +165,7 @@ class PendingExplanations:
         cannot_repeat = profile_scheduler.profile.extenders or profile_scheduler.runner.overdue
         if session_input is None or cannot_repeat or not refused:
             return decision
-        identity = InputIdentity.from_session(profile_scheduler, session_input)
+        identity = SessionInputIdentity.from_session(profile_scheduler, session_input)
         session = RefusingSession(profile_scheduler.profile, session_input, decision, identity)
         refusals = tuple(self._record_refusal(session, refusal) for refusal in decision.refusals)
         self._drop_oldest_session()

@@ -4,7 +4,7 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure_fairness
-from batchsched.lab.measures import MEASURES, Outcome
+from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.pairs import (
     MeanInterval,
     compare_pairs,
@@ -19,7 +19,7 @@ from batchsched.simulator.result import ClusterSeries, RunResult
 def outcome(policy, seed, wait, used=0.5):
     measures = {one.key: 0.0 for one in MEASURES} | {"meanWait": wait, "utilisation": used}
     result = RunResult("w", policy, (), ClusterSeries((), {}, {}, (), ()), 0)
-    return Outcome(f"{policy}{seed}", seed, result, measure_fairness(result, ()), measures, 0.0)
+    return RunOutcome(f"{policy}{seed}", seed, result, measure_fairness(result, ()), measures, 0.0)
 
 
 def of(policy, *waits, used=0.5):

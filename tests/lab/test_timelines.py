@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.lab.fairness import Fairness
-from batchsched.lab.measures import Outcome
+from batchsched.lab.measures import RunOutcome
 from batchsched.lab.run_columns import build_run_columns, resource_label
 from batchsched.lab.timelines import (
     MAX_POINTS,
@@ -80,7 +80,7 @@ def outcome(held, fair, *, seed=0, last=100):
     gangs = tuple(GangRecord(f"g{at}", "q0", 1, 1, at, at, at + 1, 1, None) for at in (0, last))
     result = RunResult("w", "p", gangs, ClusterSeries((), {}, {}, (), ()), 1)
     fairness = Fairness("nvidia.com/gpu", names, np.array([0.0, 50.0]), held, fair, fair)
-    return Outcome("k", seed, result, fairness, {}, 0.0)
+    return RunOutcome("k", seed, result, fairness, {}, 0.0)
 
 
 def line(figure):

@@ -148,7 +148,7 @@ _Condition = tuple[str, ...]
 """A condition that each member of a selector meets: an exact name, a label with its value, or a prefix of names."""
 
 
-class MemberIndex:
+class HyperNodeMemberIndex:
     """Finds the HyperNodes that have a node, or another HyperNode, as a member.
 
     The selectors are indexed by a condition that all members of a selector meet, so that few of them are tried for a
@@ -234,7 +234,7 @@ class HyperNodeTree:
     @cached_property
     def _above(self) -> dict[str, list[HyperNode]]:
         """The HyperNodes that contain a HyperNode, by its name."""
-        index = MemberIndex(self.hyper_nodes, "HyperNode")
+        index = HyperNodeMemberIndex(self.hyper_nodes, "HyperNode")
         return {
             inner.metadata.name: index.hyper_nodes_containing(
                 inner.metadata.name, inner.metadata.labels or {}
@@ -243,8 +243,8 @@ class HyperNodeTree:
         }
 
     @cached_property
-    def _by_member_node(self) -> MemberIndex:
-        return MemberIndex(self.hyper_nodes, "Node")
+    def _by_member_node(self) -> HyperNodeMemberIndex:
+        return HyperNodeMemberIndex(self.hyper_nodes, "Node")
 
     def hyper_nodes_of(self, node: Node) -> Iterator[HyperNode]:
         """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""

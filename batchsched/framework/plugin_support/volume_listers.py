@@ -105,7 +105,7 @@ def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeCl
     """Return True if a PersistentVolumeClaim is new, or if its volume or its StorageClass has changed."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
-    return claim_storage_class(old) != claim_storage_class(new)
+    return volume_claim_storage_class(old) != volume_claim_storage_class(new)
 
 
 def uses_volume_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -144,7 +144,7 @@ def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     return f"PVC {volume_claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
 
 
-def claim_storage_class(claim: PersistentVolumeClaim) -> str:
+def volume_claim_storage_class(claim: PersistentVolumeClaim) -> str:
     """Return the name of the StorageClass of a PersistentVolumeClaim, "" for none."""
     return _annotated(claim.metadata, claim.spec.storage_class_name or "")
 

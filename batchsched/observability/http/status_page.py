@@ -99,7 +99,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceShare:
+class RequestedResource:
     """The requested and the allocatable amount of one resource on a node or in a topology domain."""
 
     requested: str
@@ -115,7 +115,7 @@ class NodeRow:
     nodes: int
     closed: int
     pods: int
-    shares: tuple[ResourceShare, ...]
+    shares: tuple[RequestedResource, ...]
     parts: tuple["NodeRow", ...] = ()
 
 
@@ -356,9 +356,9 @@ def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, 
 
 def _shares(
     offered: Mapping[str, int], requested: Mapping[str, int], resources: tuple[str, ...]
-) -> tuple[ResourceShare, ...]:
+) -> tuple[RequestedResource, ...]:
     return tuple(
-        ResourceShare(
+        RequestedResource(
             _short(resource, requested.get(resource, 0)),
             _short(resource, offered.get(resource, 0)),
             min(1.0, requested.get(resource, 0) / offered[resource]) if offered.get(resource) else 0.0,

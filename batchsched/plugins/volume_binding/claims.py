@@ -11,8 +11,8 @@ from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     PodVolumeClaim,
     VolumeLister,
-    claim_storage_class,
     not_owner_reason,
+    volume_claim_storage_class,
     volume_claims_of_pod,
 )
 
@@ -84,7 +84,7 @@ def _usable(use: PodVolumeClaim, pod: Pod, storage: VolumeLister) -> PersistentV
 
 
 def _waits(claim: PersistentVolumeClaim, storage: VolumeLister) -> bool:
-    storage_class = storage.classes.get(claim_storage_class(claim))
+    storage_class = storage.classes.get(volume_claim_storage_class(claim))
     if storage_class is None:
         return False
     if storage_class.volume_binding_mode is None:

@@ -35,9 +35,9 @@ from batchsched.framework.plugin_support.node_selection import nodes_matching_se
 from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
-    claim_storage_class,
     storage_objects,
     volume_claim_key,
+    volume_claim_storage_class,
     volume_storage_class,
 )
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
@@ -188,7 +188,7 @@ def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: VolumeSearchResul
 
 def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[PersistentVolume, bool]]:
     """Return the volumes that a claim may use in the order of preference, and which of them are reserved for it."""
-    offered = storage_objects(table).volumes_of.get(claim_storage_class(claim), ())
+    offered = storage_objects(table).volumes_of.get(volume_claim_storage_class(claim), ())
     promised, free = [], []
     for volume in offered:
         owner = _promised_to(volume, claim, table)
@@ -224,7 +224,7 @@ def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.status.phase == "Available"
         and (claim.spec.selector is None or claim.spec.selector.matches(volume.metadata.labels))
-        and volume_storage_class(volume) == claim_storage_class(claim)
+        and volume_storage_class(volume) == volume_claim_storage_class(claim)
         and (spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
         and set(claim.spec.access_modes or ()) <= set(spec.access_modes or ())
     )
@@ -240,7 +240,7 @@ def _provision(
         if not needed.any():
             continue
         # A delayed claim has an existing class, because only a class can request delayed binding.
-        chosen = storage_objects(nodes.table).classes[claim_storage_class(claim)]
+        chosen = storage_objects(nodes.table).classes[volume_claim_storage_class(claim)]
         able = _provisionable(chosen, nodes)
         room = _has_room(claim, chosen, nodes)
         result.refused[1] |= needed & ~able
@@ -416,7 +416,7 @@ def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClass
     """
     uses: dict[str, StorageClassUsage] = {}
     for claim, where in result.provisioned:
-        chosen = storage_objects(nodes.table).classes[claim_storage_class(claim)]
+        chosen = storage_objects(nodes.table).classes[volume_claim_storage_class(claim)]
         size = size_if_capacity_tracked(claim, chosen, nodes)
         if size is None:
             continue

@@ -49,7 +49,7 @@ class WarmStartPlacements:
         """Return the index of the first node on which the start places pods of these classes; -1 if there is none."""
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
-    def placement_of(self, class_index: int) -> tuple[IntArray, IntArray]:
+    def planned_nodes_of_class(self, class_index: int) -> tuple[IntArray, IntArray]:
         """Return the indexes [k] of the nodes on which the start places a pod class, and the pod count [k] of each."""
         own = self._of_class[class_index]
         return self._nodes[own], self._counts[own]
@@ -147,7 +147,7 @@ class _PlanPlacement:
 
     def _place_class(self, class_index: int) -> None:
         room, missing = self._packing.room, self._count_pods_left(class_index)
-        nodes, pods = self._start.placement_of(class_index)
+        nodes, pods = self._start.planned_nodes_of_class(class_index)
         if not nodes.size or missing <= 0:
             return
         counts = np.minimum(room.count_fitting_pods(class_index, nodes), pods)

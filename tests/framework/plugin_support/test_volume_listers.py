@@ -1,9 +1,9 @@
 from batchsched.framework.plugin_support.volume_listers import (
     PodVolumeClaim,
-    claim_storage_class,
     not_owner_reason,
     storage_objects,
     volume_claim_signature,
+    volume_claim_storage_class,
     volume_claims_of_pod,
     volume_storage_class,
 )
@@ -53,6 +53,6 @@ def test_a_claim_is_owned_by_the_pod_that_controls_it():
 
 
 def test_the_beta_annotation_overrides_the_storage_class():
-    assert claim_storage_class(claim("c", metadata=BETA)) == "old"
-    assert claim_storage_class(claim("c", storageClassName=None)) == ""
+    assert volume_claim_storage_class(claim("c", metadata=BETA)) == "old"
+    assert volume_claim_storage_class(claim("c", storageClassName=None)) == ""
     assert volume_storage_class(volume("v")) == "late"
