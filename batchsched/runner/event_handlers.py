@@ -19,6 +19,9 @@ from batchsched.manifests.documents import ENVELOPE_DECODER, Document
 from batchsched.ports.cluster import SetAsideObject
 
 _LOG: Final = logging.getLogger(__name__)
+# Commands configure no logging and print the objects that are set aside. Without a handler, Python would print each
+# warning here in addition. `run` has a handler of the root logger, which receives the warnings as before.
+_LOG.addHandler(logging.NullHandler())
 # All other kinds must be listed before the first session. Nodes and pods are counted. Without namespaces, budgets,
 # CSINodes or attachments, the scheduler would break hard constraints. Without priority classes, queues or topologies it
 # would prefer the wrong gangs. A missing optional kind leaves pods pending at worst: an unknown claim or PodGroup is

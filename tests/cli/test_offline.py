@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import re
 import sys
 
@@ -508,3 +509,14 @@ def test_job_in_a_dump_is_simulated(command, dump, write):
     assert result.code == 0
     (run,) = result.data["policies"]
     assert (run["gangs"], run["unfinished"]) == (1, 0)
+
+
+def test_object_of_a_dump_that_is_set_aside_is_printed_once(command, dump, monkeypatch):
+    monkeypatch.setattr(
+        logging.getLogger(), "handlers", []
+    )  # a command configures no logging, but pytest does
+    queue = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "train"}, "spec": {"weigth": 2}}
+    file = dump(NODE, queue)
+    result = command("decide", file, "--now", NOW)
+    reported = [line for line in result.err.splitlines() if "set aside: " in line]
+    assert reported == [f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?"]
