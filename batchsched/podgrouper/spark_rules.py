@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_amount
-from batchsched.api.owner_keys import SPARK_DRIVER as DRIVER
-from batchsched.api.owner_keys import SPARK_ROLE as ROLE
+from batchsched.api.owner_keys import SPARK_DRIVER, SPARK_ROLE
 from batchsched.errors import InvalidQuantity
 from batchsched.podgrouper.shape import (
     Manifest,
@@ -45,17 +44,17 @@ def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
         if text_or_empty(options.get(option)):
             spec_fields[field_name] = options[option]
     parts = (
-        OwnerPart(DRIVER, 1, 1, _template(spec, DRIVER), field="spec.driver"),
+        OwnerPart(SPARK_DRIVER, 1, 1, _template(spec, SPARK_DRIVER), field="spec.driver"),
         OwnerPart(EXECUTOR, _executors(spec), 0, _template(spec, EXECUTOR), field="spec.executor"),
     )
-    return OwnerShape(parts, (ROLE,), spec_fields=spec_fields, most_member=1)
+    return OwnerShape(parts, (SPARK_ROLE,), spec_fields=spec_fields, most_member=1)
 
 
 def spark_driver_shape(pod: Pod) -> OwnerShape:
     """Return how a driver that spark-submit created forms a gang with its executors. Their number is not known."""
     labels = {"metadata": {"labels": dict(pod.labels)}}
-    parts = (OwnerPart(DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
-    return OwnerShape(parts, (ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
+    parts = (OwnerPart(SPARK_DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
+    return OwnerShape(parts, (SPARK_ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
 
 
 def _executors(spec: Manifest) -> int:
@@ -93,7 +92,7 @@ def _template(spec: Manifest, role: str) -> Manifest:
             "labels": {
                 **mapping_or_empty(meta.get("labels")),
                 **mapping_or_empty(part.get("labels")),
-                ROLE: role,
+                SPARK_ROLE: role,
             },
             "annotations": {
                 **mapping_or_empty(meta.get("annotations")),

@@ -47,17 +47,17 @@ class AssumedVolumes:
         self._pods_of_claim: Counter[str] = Counter()
         """Number of pods for each claim in `node_of`."""
 
-    def assume(self, pod: Pod, promise: PodVolumeReservation) -> None:
+    def assume(self, pod: Pod, reservation: PodVolumeReservation) -> None:
         """Store the volumes and claims that a pod has reserved, in place of what it reserved before."""
-        self._assume(_identity(pod), promise)
+        self._assume(_identity(pod), reservation)
 
-    def _assume(self, identity: tuple[str, str], promise: PodVolumeReservation) -> None:
+    def _assume(self, identity: tuple[str, str], reservation: PodVolumeReservation) -> None:
         self._revert(identity)
-        self._by_pod[identity] = promise
-        for volume, claim in promise.volumes:
+        self._by_pod[identity] = reservation
+        for volume, claim in reservation.volumes:
             self.claim_of.setdefault(volume, claim)
             self._pods_of_volume[volume] += 1
-        for claim, node in promise.claims:
+        for claim, node in reservation.claims:
             self.node_of.setdefault(claim, node)
             self._pods_of_claim[claim] += 1
 
@@ -71,9 +71,9 @@ class AssumedVolumes:
           is_reserved: as of `drop_outdated_reservations`.
           is_bound: as of `drop_outdated_reservations`.
         """
-        for identity, promise in before._by_pod.items():
-            if self._is_needed(identity, promise, is_reserved, is_bound):
-                self._assume(identity, promise)
+        for identity, reservation in before._by_pod.items():
+            if self._is_needed(identity, reservation, is_reserved, is_bound):
+                self._assume(identity, reservation)
 
     def drop_outdated_reservations(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
@@ -86,24 +86,24 @@ class AssumedVolumes:
           is_reserved: returns whether the binding of a pod has not ended.
           is_bound: returns whether a pod is bound to a node.
         """
-        for identity, promise in list(self._by_pod.items()):
-            if not self._is_needed(identity, promise, is_reserved, is_bound):
+        for identity, reservation in list(self._by_pod.items()):
+            if not self._is_needed(identity, reservation, is_reserved, is_bound):
                 self._revert(identity)
 
     def _is_needed(
         self,
         identity: tuple[str, str],
-        promise: PodVolumeReservation,
+        reservation: PodVolumeReservation,
         is_reserved: ReservationTest,
         is_bound: ReservationTest,
     ) -> bool:
-        return is_reserved(*identity) or (is_bound(*identity) and self._is_pending(promise))
+        return is_reserved(*identity) or (is_bound(*identity) and self._is_pending(reservation))
 
-    def _is_pending(self, promise: PodVolumeReservation) -> bool:
+    def _is_pending(self, reservation: PodVolumeReservation) -> bool:
         """Return whether the snapshot shows something as free that a pod has reserved."""
         return not (
-            self._available_volumes.isdisjoint(volume for volume, _ in promise.volumes)
-            and self._unbound_claims.isdisjoint(claim for claim, _ in promise.claims)
+            self._available_volumes.isdisjoint(volume for volume, _ in reservation.volumes)
+            and self._unbound_claims.isdisjoint(claim for claim, _ in reservation.claims)
         )
 
     @cached_property
@@ -120,9 +120,9 @@ class AssumedVolumes:
         """Return a separate copy of the volumes and claims that some pods have reserved."""
         excerpt = type(self)()
         for pod in pods:
-            promise = self._by_pod.get(_identity(pod))
-            if promise is not None:
-                excerpt.assume(pod, promise)
+            reservation = self._by_pod.get(_identity(pod))
+            if reservation is not None:
+                excerpt.assume(pod, reservation)
         return excerpt
 
     def get(self, pod: Pod) -> PodVolumeReservation:
@@ -134,10 +134,10 @@ class AssumedVolumes:
         self._revert(_identity(pod))
 
     def _revert(self, identity: tuple[str, str]) -> None:
-        promise = self._by_pod.pop(identity, PodVolumeReservation())
-        for volume, _ in promise.volumes:
+        reservation = self._by_pod.pop(identity, PodVolumeReservation())
+        for volume, _ in reservation.volumes:
             _remove_pod(volume, self.claim_of, self._pods_of_volume)
-        for claim, _ in promise.claims:
+        for claim, _ in reservation.claims:
             _remove_pod(claim, self.node_of, self._pods_of_claim)
 
 

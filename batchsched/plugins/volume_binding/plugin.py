@@ -182,11 +182,11 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        promise = cycle.reserved.volumes.get(pod)
-        for volume, claim in promise.volumes:
+        reservation = cycle.reserved.volumes.get(pod)
+        for volume, claim in reservation.volumes:
             await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
         selections = []
-        for claim, where in promise.claims:
+        for claim, where in reservation.claims:
             namespace, _, name = claim.partition("/")
             selections.append(SelectedNode(namespace, name, where))
             await cycle.binder.write_selected_node(selections[-1])
@@ -210,7 +210,7 @@ class VolumeBinding(
         verdict = result.verdict()
         if not verdict.feasible_mask[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
-        nodes.assumed.assume(pod, _promise(result, nodes, node))
+        nodes.assumed.assume(pod, _reservation_of(result, nodes, node))
         return SUCCESS
 
     @override
@@ -234,7 +234,7 @@ def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
     )
 
 
-def _promise(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
+def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
     """Return the volumes and claims that a pod reserves on its node.
 
     They include those that other pods have reserved for the same claims: the binding of these pods may fail.

@@ -158,7 +158,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
 
 
 def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: VolumeSearchResult) -> IndexArray:
-    """[n] Return the index in `found.volumes` of the volume for a claim on each node, -1 for none."""
+    """[n] Return the index in `result.volumes` of the volume for a claim on each node, -1 for none."""
     choice = np.full(len(nodes), -1, np.int32)
     table = nodes.table
     taken = [

@@ -262,7 +262,7 @@ class VictimSelection:
             candidate
             for candidate in self._candidates.candidates
             if self._eligibility.is_reclaimable(candidate)
-            # Without shared resources, a candidate takes no queue above its share.
+            # Pods that do not count against their queue take no queue above its share.
             and self._candidates.uses_its_queue(candidate)
         ]
 
