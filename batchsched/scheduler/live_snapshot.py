@@ -158,7 +158,8 @@ class WhatIfCluster:
             if isinstance(document, InvalidInput):
                 raise document
             self.add_document(document)
-        self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.by_group_and_name)
+        owner_kinds = (*self.service.grouper.kinds.by_group_and_name, *TRAINING_RUNTIMES)
+        self.warnings += unknown_field_warnings(parsed, owner_kinds)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
             raise UnusableInput(

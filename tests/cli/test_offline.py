@@ -520,3 +520,13 @@ def test_object_of_a_dump_that_is_set_aside_is_printed_once(command, dump, monke
     result = command("decide", file, "--now", NOW)
     reported = [line for line in result.err.splitlines() if "set aside: " in line]
     assert reported == [f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?"]
+
+
+def test_unknown_field_of_a_training_runtime_is_reported_by_what_if_as_by_decide(command, write):
+    misspelt = RUNTIME | {"metadata": {"name": "torch", "lables": {"a": "b"}}}
+    complaint = "metadata.lables: unknown field has no effect; did you mean labels?"
+    cluster, added = write("c.jsonl", NODE), write("added.jsonl", misspelt, job(1))
+    decided = command("decide", cluster, added, "--now", NOW)
+    asked = command("what-if", "-f", added, "--cluster", cluster, "--now", NOW)
+    assert complaint in decided.err
+    assert complaint in asked.err
