@@ -48,7 +48,7 @@ def scheduled_condition_type(group: TreeGroup) -> str:
 
 
 def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup enough groups that have theirs.
+    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup enough such groups.
 
     Args:
       group: the group.

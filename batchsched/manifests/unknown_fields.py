@@ -305,7 +305,7 @@ def _parts_of_kubernetes(value: object, path: Path) -> Iterator[tuple[Path, str,
         if type_name is not None:
             yield path, type_name, value
         elif _is_like_pod_template(value) and "kind" not in value:
-            # Such as an override of a TrainJob, which has metadata and spec of pods beside fields of its own.
+            # Such as an override of a TrainJob, which has its own fields and metadata and spec of pods.
             yield (*path, "metadata"), _METADATA, value.get("metadata")
             yield (*path, "spec"), _POD_SPEC, value["spec"]
         else:
