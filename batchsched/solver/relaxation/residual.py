@@ -4,7 +4,7 @@ Shapes: C classes, D domains, N nodes, Q quotas, R resources.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -22,6 +22,7 @@ from batchsched.solver.problem import (
     FloatArray,
     IntArray,
     Problem,
+    ProblemQuotas,
     SolverBudget,
     count_pods_that_fit,
 )
@@ -262,7 +263,7 @@ class ResidualProblem:
             return False
         # Quota gaps are those of the smallest pods; with a choice of pods only the exact model decides.
         if self.quota_gaps:
-            return self._has_choice and self._fits_exactly()
+            return self._has_choice and self._fits_exactly(with_quotas=True)
         return self._is_placeable
 
     def fits_with(self, change: Relaxation) -> bool:
@@ -318,7 +319,8 @@ class ResidualProblem:
         if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
             return False
         if self._is_small():
-            return self._fits_exactly()
+            # If every pod is needed, `quota_gaps` states exactly what the quotas lack.
+            return self._fits_exactly(with_quotas=not rigid)
         return fits if countable else Packing(self.problem).place_gang(0) is not None
 
     def _counting_decides(self) -> bool:
@@ -340,8 +342,9 @@ class ResidualProblem:
         pods = self.problem.classes.count
         return len(pods) > 1 and self.needed_pod_count < int(pods.sum()) and self._is_small()
 
-    def _fits_exactly(self) -> bool:
-        solution = solve_exact(self.problem, _BUDGET, seed=0)
+    def _fits_exactly(self, *, with_quotas: bool) -> bool:
+        problem = self.problem if with_quotas else replace(self.problem, quotas=ProblemQuotas())
+        solution = solve_exact(problem, _BUDGET, seed=0)
         self._budget.spend_cpsat_time(solution.effort)
         return bool(solution.taken[0])
 

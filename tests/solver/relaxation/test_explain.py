@@ -28,7 +28,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
-from tests.solver.instances import problem_of, problems
+from tests.solver.instances import one_gang, problem_of, problems
 
 BUDGET = SolverBudget(deterministic=20.0)
 
@@ -164,6 +164,20 @@ def test_a_quota_names_the_amount_that_it_lacks():
     found = evidence(problem_of([[8]], gangs, **quota), 0)
     assert (found.cause, found.quota, found.missing.tolist()) == (RefusalCause.QUOTA, 1, [3])
     assert found.relaxation == RaisedQuota(1, (3,))
+
+
+def test_a_quota_needs_no_new_nodes_beside_it_if_the_exact_model_places_the_pods():
+    # Largest first, the pod of 4 takes the node of 6, and the second pod of 3 finds no node.
+    problem = problem_of(
+        [[6], [4]],
+        [{"pods": 1, "demand": [4]}, {"pods": 2, "demand": [3]}],
+        quota_covers=np.ones((1, 1), np.bool_),
+        quota_free=np.array([[5]]),
+        quota_gangs=np.array([UNLIMITED]),
+        **one_gang(3, 2),
+    )
+    found = evidence(problem, 0)
+    assert (found.cause, found.relaxation) == (RefusalCause.QUOTA, RaisedQuota(0, (5,)))
 
 
 def test_a_quota_of_gangs_lacks_one_gang():

@@ -15,13 +15,15 @@ from batchsched.solver.relaxation.changes import (
     CombinedChange,
     LoosenedRow,
     RaisedQuota,
+    Relaxation,
     RelaxedLevel,
     apply_change,
+    halve_change,
     problem_of_added_nodes_only,
 )
 from batchsched.solver.relaxation.explain import GangProblems, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
-from tests.solver.instances import problem_of, problems
+from tests.solver.instances import one_gang, problem_of, problems
 
 BUDGET = SolverBudget(deterministic=5.0)
 
@@ -236,6 +238,33 @@ def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem)
                     ResidualProblem(single).fits_with(change)
                     == ResidualProblem(apply_change(single, change)).fits()
                 )
+
+
+@pytest.mark.parametrize(
+    "free, change",
+    [
+        ([[6], [4]], RaisedQuota(0, (5,))),
+        ([[6], [0]], CombinedChange((RaisedQuota(0, (5,)), AddedNodes(1, 1)))),
+    ],
+)
+def test_a_raised_quota_admits_pods_that_only_the_exact_model_places(
+    free: list[list[int]], change: Relaxation
+):
+    # Largest first, the pod of 4 takes the node of 6, and the second pod of 3 finds no node.
+    problem = problem_of(
+        free,
+        [{"pods": 1, "demand": [4]}, {"pods": 2, "demand": [3]}],
+        capacity=np.array([[6], [4]]),
+        quota_covers=np.ones((1, 1), np.bool_),
+        quota_free=np.array([[5]]),
+        quota_gangs=np.array([UNLIMITED]),
+        **one_gang(3, 2),
+    )
+    assert ResidualProblem(apply_change(problem, change)).fits()
+    assert ResidualProblem(problem).fits_with(change)
+    half = halve_change(change)
+    assert half is not None
+    assert not ResidualProblem(problem).fits_with(half)
 
 
 @pytest.mark.properties
