@@ -322,18 +322,18 @@ def _mean_data(mean: "MeanInterval") -> dict[str, Any]:
 
 
 def _difference_data(compared: "PairedComparison") -> dict[str, Any]:
-    return {**_mean_data(compared.difference), "verdict": compared.verdict}
+    return {**_mean_data(compared.difference), "verdict": compared.outcome}
 
 
 def _print_policies(title: str, policies: Mapping[str, Sequence["RunOutcome"]]) -> None:
-    from batchsched.lab.pairs import compare_pairs, format_verdict, nonzero_measures
+    from batchsched.lab.pairs import compare_pairs, format_comparison_outcome, nonzero_measures
 
     base_name, base = next(iter(policies.items()))
     columns = {policy: compare_pairs(base, outcomes) for policy, outcomes in policies.items()}
     rows: dict[str, list[str]] = {comparison.measure.title: [] for comparison in columns[base_name]}
     for policy, comparisons in columns.items():
         for comparison in comparisons:
-            difference = "" if policy == base_name else f"\n{format_verdict(comparison)}"
+            difference = "" if policy == base_name else f"\n{format_comparison_outcome(comparison)}"
             rows[comparison.measure.title].append(
                 comparison.measure.show(comparison.other.value) + difference
             )
@@ -469,7 +469,7 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     """Print the best settings that a search found, their results on held-out seeds, and measures that became worse."""
-    from batchsched.lab.tuning_report import tuning_verdict
+    from batchsched.lab.tuning_report import tuning_conclusion
 
     if output is not OutputFormat.TABLE:
         print_data(_tuned_data(tuned), output)
@@ -487,7 +487,7 @@ def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     )
     title = f"On {len(tuned.held_out)} seeds that the search did not see"
     _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check, len(tuned.held_out)))
-    out.print(tuning_verdict(tuned), soft_wrap=True)
+    out.print(tuning_conclusion(tuned), soft_wrap=True)
 
 
 def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
@@ -524,12 +524,12 @@ def _print_measures(title: str, contest: PolicyComparison) -> None:
     for compared in contest.measures:
         if compared.base.value or compared.other.value:
             show = compared.measure.show
-            verdict = "" if compared.verdict == "same" else compared.verdict
+            outcome = "" if compared.outcome == "same" else compared.outcome
             texts = (
                 show(compared.base.value),
                 show(compared.other.value),
                 format_difference(compared),
-                verdict,
+                outcome,
             )
             add_row(made, compared.measure.title, *texts)
     console().print(made)

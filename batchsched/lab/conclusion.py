@@ -52,7 +52,7 @@ class _Change:
     def text(self) -> str:
         """The change of a measure in words, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
         base, other = self.measure.format_values((self.base, self.other))
-        name = self.measure.name
+        name = self.measure.title_in_sentence
         if self.measure.is_duration:
             return f"{name} {_ratio_text(self.base, self.other)} ({other} instead of {base})"
         if self.measure.is_percentage:
@@ -65,7 +65,7 @@ class _Change:
     def values_text(self) -> str:
         """The measure with its two values, such as: mean wait (8.6 h → 1.4 h)."""
         show = self.measure.show
-        return f"{self.measure.name} ({show(self.base)} → {show(self.other)})"
+        return f"{self.measure.title_in_sentence} ({show(self.base)} → {show(self.other)})"
 
     @property
     def relative_size(self) -> float:
@@ -112,7 +112,7 @@ def conclude_sweep(policies: Mapping[str, Sequence[RunOutcome]]) -> Conclusion:
         changes_by_policy[policy] = [
             _Change(comparison.measure, comparison.base.value, comparison.other.value)
             for comparison in comparisons
-            if comparison.verdict in ("better", "worse")
+            if comparison.outcome in ("better", "worse")
         ]
     note = f"A difference counts only if its 95 % interval over {pairs} seeds excludes 0."
     if pairs < 2:

@@ -30,11 +30,11 @@ _IMAGES: Final = "data: blob:"
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell of a table in a report: text, a note in small print, and the verdict on a difference."""
+    """One cell of a table in a report: text, a note in small print, and whether a difference is better or worse."""
 
     text: str
     note: str = ""
-    verdict: Literal["", "better", "worse"] = ""
+    outcome: Literal["", "better", "worse"] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Measure:
         return self.show is _percent
 
     @property
-    def name(self) -> str:
+    def title_in_sentence(self) -> str:
         """The title of the measure as it is written inside a sentence: `mean wait`, but `GPUs used` with capitals."""
         title = self.title.rstrip("*")
         return title if title[:2].isupper() else title[:1].lower() + title[1:]

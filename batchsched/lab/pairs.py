@@ -45,7 +45,7 @@ class PairedComparison:
       base, other: The means of the two policies.
       difference: The mean of other minus base, over pairs.
       lower: The share of the pairs in which the other policy has the lower value.
-      verdict: "better" or "worse" if the interval excludes 0, "same" if all pairs are equal, otherwise "unclear".
+      outcome: "better" or "worse" if the interval excludes 0, "same" if all pairs are equal, otherwise "unclear".
     """
 
     measure: Measure
@@ -53,7 +53,7 @@ class PairedComparison:
     other: MeanInterval
     difference: MeanInterval
     lower: float
-    verdict: str
+    outcome: str
 
 
 def group_by_policy(outcomes: Sequence[RunOutcome]) -> dict[str, tuple[RunOutcome, ...]]:
@@ -121,11 +121,11 @@ def _compare_by(
         MeanInterval.from_values(other),
         difference,
         lower,
-        _verdict(measure, difference),
+        _outcome_of(measure, difference),
     )
 
 
-def _verdict(measure: Measure, difference: MeanInterval) -> str:
+def _outcome_of(measure: Measure, difference: MeanInterval) -> str:
     if difference.value == 0 and not difference.half_width > 0:
         return "same"
     if not abs(difference.value) > difference.half_width:
@@ -138,7 +138,7 @@ def format_difference(comparison: PairedComparison) -> str:
 
     `same` if they do not differ. Differences of percentages are in percentage points: `+2.8 pp ± 4.3 pp`.
     """
-    if comparison.verdict == "same":
+    if comparison.outcome == "same":
         return "same"
     difference, show = comparison.difference, comparison.measure.format_differences
     sign = "-" if difference.value < 0 else "+"
@@ -148,10 +148,10 @@ def format_difference(comparison: PairedComparison) -> str:
     return f"{sign}{value} ± {half_width}"
 
 
-def format_verdict(comparison: PairedComparison) -> str:
-    """Format the verdict of a comparison with the mean difference, such as `better: -3.2 min ± 0.7 min`."""
+def format_comparison_outcome(comparison: PairedComparison) -> str:
+    """Format the outcome of a comparison with the mean difference, such as `better: -3.2 min ± 0.7 min`."""
     text = format_difference(comparison)
-    return text if comparison.verdict == "same" else f"{comparison.verdict}: {text}"
+    return text if comparison.outcome == "same" else f"{comparison.outcome}: {text}"
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:

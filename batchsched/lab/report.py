@@ -339,11 +339,11 @@ def _table(title: str, policies: Policies) -> Table:
 
 
 def _cell(text: str, comparison: PairedComparison) -> TableCell:
-    verdict = comparison.verdict
+    outcome = comparison.outcome
     return TableCell(
         text,
         format_difference(comparison),
-        "better" if verdict == "better" else "worse" if verdict == "worse" else "",
+        "better" if outcome == "better" else "worse" if outcome == "worse" else "",
     )
 
 

@@ -114,7 +114,7 @@ class TuningResult:
 
         Only significant differences on the held-out seeds count.
         """
-        return tuple(one for one in self.check if one.verdict == "worse" and one.measure is not self.measure)
+        return tuple(one for one in self.check if one.outcome == "worse" and one.measure is not self.measure)
 
 
 @dataclass(frozen=True, slots=True)

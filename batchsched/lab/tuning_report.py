@@ -30,7 +30,7 @@ def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportSett
     search = Section("Search", (_history(result), *_parameter_figures(result)))
     return replace(
         document,
-        conclusion=Conclusion((tuning_verdict(result),), _seeds_text(scenario, result)),
+        conclusion=Conclusion((tuning_conclusion(result),), _seeds_text(scenario, result)),
         tables=(
             _found_values(scenario, result),
             *(replace(table, title="Check on other seeds") for table in document.tables),
@@ -56,10 +56,10 @@ def _of_compared_policies(
     )
 
 
-def tuning_verdict(tuned: TuningResult) -> str:
+def tuning_conclusion(tuned: TuningResult) -> str:
     """Return the sentences that state whether a search improved its objective, and what became worse."""
     name, difference = tuned.measure.title.lower(), format_difference(tuned.objective_comparison)
-    is_equal = tuned.objective_comparison.verdict == "same"
+    is_equal = tuned.objective_comparison.outcome == "same"
     result = f"{name} {'is the same' if is_equal else f'differs by {difference}'} on these seeds."
     if tuned.is_better_on_held_out_seeds:
         text = f"Improved: {result}"

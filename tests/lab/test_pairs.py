@@ -8,8 +8,8 @@ from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.pairs import (
     MeanInterval,
     compare_pairs,
+    format_comparison_outcome,
     format_difference,
-    format_verdict,
     group_by_policy,
     t_quantile,
 )
@@ -39,24 +39,24 @@ def test_a_mean_has_a_student_t_interval_and_a_single_value_has_none():
 
 def test_variation_between_seeds_cancels_in_pairs():
     found = one(compare_pairs(of("a", 10, 100, 1000), of("b", 9, 99, 999)), "meanWait")
-    assert (found.difference.value, found.difference.half_width, found.verdict) == (-1.0, 0.0, "better")
+    assert (found.difference.value, found.difference.half_width, found.outcome) == (-1.0, 0.0, "better")
     assert found.base.value == 370
 
 
 @pytest.mark.parametrize(
-    "other, verdict", [((10, 20, 30), "same"), ((11, 21, 31), "worse"), ((0, 40, 20), "unclear")]
+    "other, expected", [((10, 20, 30), "same"), ((11, 21, 31), "worse"), ((0, 40, 20), "unclear")]
 )
-def test_a_verdict_needs_an_interval_without_zero(other, verdict):
-    assert one(compare_pairs(of("a", 10, 20, 30), of("b", *other)), "meanWait").verdict == verdict
+def test_an_outcome_needs_an_interval_without_zero(other, expected):
+    assert one(compare_pairs(of("a", 10, 20, 30), of("b", *other)), "meanWait").outcome == expected
 
 
 def test_a_higher_value_is_better_for_measures_that_should_rise():
     found = compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=0.6))
-    assert one(found, "utilisation").verdict == "better"
+    assert one(found, "utilisation").outcome == "better"
 
 
 def test_a_single_pair_decides_nothing():
-    assert one(compare_pairs(of("a", 10), of("b", 1)), "meanWait").verdict == "unclear"
+    assert one(compare_pairs(of("a", 10), of("b", 1)), "meanWait").outcome == "unclear"
 
 
 def test_only_seeds_of_both_policies_are_compared():
@@ -93,8 +93,8 @@ def test_differences_of_percentages_are_percentage_points():
     [((8, 18), "better: -2.0 s ± 0.0 s"), ((10, 20), "same"), ((12, 24), "unclear: +3.0 s ± 12.7 s")],
     ids=["better", "same", "unclear"],
 )
-def test_a_verdict_is_written_before_the_difference(other, text):
-    assert format_verdict(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
+def test_an_outcome_is_written_before_the_difference(other, text):
+    assert format_comparison_outcome(one(compare_pairs(of("a", 10, 20), of("b", *other)), "meanWait")) == text
 
 
 @pytest.mark.parametrize(

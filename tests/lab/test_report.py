@@ -204,7 +204,7 @@ def test_no_mean_is_marked_as_the_best(page):
     assert 'class="best"' not in page
 
 
-def test_differences_of_a_sweep_have_a_verdict_only_if_confirmed(swept):
+def test_differences_of_a_sweep_have_an_outcome_only_if_confirmed(swept):
     marked = re.findall(r'<td class="(better|worse)">', sweep_page(swept))
     assert marked == []  # with two seeds no interval of these runs excludes 0
 

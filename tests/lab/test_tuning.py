@@ -9,7 +9,7 @@ from batchsched.lab.definitions import report_settings_of_scenario
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
-from batchsched.lab.tuning_report import render_tuning, tuning_verdict
+from batchsched.lab.tuning_report import render_tuning, tuning_conclusion
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -72,9 +72,9 @@ def test_a_parameter_without_effect_is_no_improvement(tmp_path):
     made, _ = tuned(tmp_path, idle, seeds=1)
     assert not made.is_better_on_held_out_seeds
     assert not made.is_better_in_search
-    assert made.objective_comparison.verdict == "same"
+    assert made.objective_comparison.outcome == "same"
     assert made.worse_measures == ()
-    assert tuning_verdict(made).startswith("Not improved: mean wait is the same on these seeds. Keep the ")
+    assert tuning_conclusion(made).startswith("Not improved: mean wait is the same on these seeds. Keep the ")
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_held_out_seeds_may_be_stated():
     assert len(plan_runs(made)) == 4
 
 
-def test_the_report_of_a_search_states_the_values_the_verdict_and_the_history(found):
+def test_the_report_of_a_search_states_the_values_the_conclusion_and_the_history(found):
     made, _ = found
     settings = report_settings_of_scenario(scenario(), "batchsched lab tune small.yaml")
     page = render_tuning(scenario(), made, settings)
-    assert page.index(tuning_verdict(made)) < page.index("Best values of the search")
+    assert page.index(tuning_conclusion(made)) < page.index("Best values of the search")
     for path in made.best.settings:
         assert f'<th scope="row">{path}</th>' in page
     # The table of policies defines the two that were compared, and no other policy of the scenario.
