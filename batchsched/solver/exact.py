@@ -220,7 +220,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
         extended.append(np.isin(candidates, present).astype(np.int64))
         if not used and len(opened):
             # The first domain is free of cost: this variable may be 1 as soon as one domain is opened.
-            model.add_sum_with_switch(opened, int(model.add_booleans(1)[0]), 1, lower=0)
+            model.link_sum_to_switch(opened, int(model.add_booleans(1)[0]), 1, lower=0)
             parts.append(np.array([cost]))
             extended.append(np.array([int(len(present) > 0)]))
     return np.concatenate(extended), np.concatenate(parts), slack
@@ -247,7 +247,7 @@ def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray,
     for position, variable in enumerate(touched.tolist()):
         columns = np.flatnonzero(where == position)
         if problem.spread:
-            model.add_sum_with_switch(columns, variable, 1, lower=0)
+            model.link_sum_to_switch(columns, variable, 1, lower=0)
             continue
         for column in columns.tolist():
             model.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)

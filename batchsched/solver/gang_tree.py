@@ -1,9 +1,10 @@
-"""The tree of a gang: its subgroups, those below them, and equal slices.
+"""Subgroup trees and topology slices in the solver.
 
-A gang is a *tree* here if a subgroup has a parent, if fewer subgroups are needed than there are, or if its pods or
-those of a subgroup are divided into slices. Every other gang keeps the simpler rules of `ProblemSubgroups`.
+The tree rules of this module apply to a gang if one of its subgroups has a parent, if fewer subgroups are needed than
+there are, or if its pods or those of a subgroup are divided into topology slices. Every other gang has the simpler
+rules of `ProblemSubgroups`.
 
-The rule of trees: a pod is placed only if afterwards the gang and every subgroup above the pod run. A subgroup without
+The tree rules: a pod is placed only if afterwards the gang and every subgroup above the pod run. A subgroup without
 children runs if it has its minimum, one with children if enough of these run, and the gang if enough of the subgroups
 without a parent run and it has its own minimum.
 
@@ -19,8 +20,8 @@ import numpy as np
 from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem
 
 
-def find_gangs_with_trees(problem: Problem) -> BoolArray:
-    """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices (trees)."""
+def mask_gangs_with_tree_rules(problem: Problem) -> BoolArray:
+    """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices."""
     gangs, parts = problem.gangs, problem.subgroups
     trees: BoolArray = (gangs.slice_size > 0) | (gangs.min_children != NONE)
     # Single gangs are asked about thousands of times in a session.
@@ -110,7 +111,7 @@ class GangTrees:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.is_tree = find_gangs_with_trees(problem)
+        self.is_tree = mask_gangs_with_tree_rules(problem)
         self._trees: dict[int, SubgroupTreeNode] = {}
 
     def tree_of_gang(self, gang: int) -> SubgroupTreeNode | None:

@@ -71,7 +71,7 @@ class LinearModel:
         """
         return self.add_row(columns, np.ones(len(columns), np.int64), lower, upper)
 
-    def add_sum_with_switch(
+    def link_sum_to_switch(
         self,
         columns: NDArray[np.integer],
         switch: int,
@@ -79,7 +79,9 @@ class LinearModel:
         lower: int = -HIGHEST,
         upper: int = HIGHEST,
     ) -> int:
-        """Add a constraint on a sum less a multiple of one variable: lower <= Σ x[columns] - factor·x[switch] <= upper.
+        """Link a sum of variables to the variable `switch`: lower <= Σ x[columns] - factor·x[switch] <= upper.
+
+        With upper=0 and variables that are at least 0, the columns are 0 while the switch is 0.
 
         Returns the row index of the constraint.
         """

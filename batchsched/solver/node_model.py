@@ -147,10 +147,10 @@ class NodeModel(LinearModel):
             if int(self.upper[columns].sum()) > limit:
                 self.add_sum(columns, upper=limit)
         elif len(columns) or exactly:
-            self.add_sum_with_switch(columns, switch, limit, 0 if exactly else -HIGHEST, 0)
+            self.link_sum_to_switch(columns, switch, limit, 0 if exactly else -HIGHEST, 0)
 
     def _at_least(self, which: NDArray[np.bool_], limit: int, switch: int) -> None:
-        self.add_sum_with_switch(np.flatnonzero(which), switch, limit, lower=0)
+        self.link_sum_to_switch(np.flatnonzero(which), switch, limit, lower=0)
 
     def _choose(self) -> Iterator[DomainChoice]:
         problem, is_tree = self.problem, self._gang_trees.is_tree
@@ -194,7 +194,7 @@ class NodeModel(LinearModel):
         if switch < 0:
             self.add_sum(variables, upper=1)
         else:
-            self.add_sum_with_switch(variables, switch, 1, 0 if need > 0 else -HIGHEST, 0)
+            self.link_sum_to_switch(variables, switch, 1, 0 if need > 0 else -HIGHEST, 0)
         return DomainChoice(of, level, domains, variables)
 
     def _share(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.solver.gang_tree import find_gangs_with_trees
+from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.problem import (
     NONE,
     BoolArray,
@@ -31,7 +31,7 @@ TIER_TOLERANCE: Final = 1e-9
 
 
 def count_tiers(problem: Problem) -> int:
-    """Return the number T of tiers: sets of gangs with equal entitlement class and priority, the highest first."""
+    """Return the number T of tiers; tier 0 is the highest."""
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
@@ -46,7 +46,7 @@ def count_required_pods(problem: Problem) -> IntArray:
     by_subgroup = np.bincount(parts.gang, parts.need, minlength=len(problem.gangs.need)).astype(np.int64)
     if (parts.parent != NONE).any() or (problem.gangs.min_children != NONE).any():
         # Not all subgroups of a tree may have to run: its own need is that of the cheapest ones.
-        by_subgroup[find_gangs_with_trees(problem)] = 0
+        by_subgroup[mask_gangs_with_tree_rules(problem)] = 0
     return np.maximum(problem.gangs.need, by_subgroup)
 
 
@@ -119,13 +119,13 @@ def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray
     lacking = in_part < parts.need
     if lacking.any():
         # A tree may run without the subgroup.
-        lacking &= ~find_gangs_with_trees(problem)[parts.gang]
+        lacking &= ~mask_gangs_with_tree_rules(problem)[parts.gang]
         beyond[parts.gang[lacking]] = True
     return beyond
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return the objective of each priority tier [T]: the sum of the weights of its placed pods.
+    """Return the objective of each tier [T]: the sum, over its placed pods, of the weight of one pod of their class.
 
     Args:
       problem: the problem.
@@ -139,7 +139,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
 
 
 def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
-    """Compare the objectives [T] of two solutions; the highest priority tier in which they differ decides.
+    """Compare the objectives [T] of two solutions; the highest tier in which they differ decides.
 
     Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
     """
@@ -227,7 +227,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return an upper bound of the objective of each priority tier [T]: its value if all its pods were placed."""
+    """Return an upper bound of the objective of each tier [T]: its value if all its pods were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 

@@ -107,7 +107,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
     return True
 
 
-def select_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: Solution) -> Solution | None:
+def solve_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: Solution) -> Solution | None:
     """Select gangs as if only queue limits and the total capacity mattered, then place them on nodes.
 
     Args:

@@ -24,7 +24,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Problem, ProblemClassKinds, Solution, SolverBudget
-from batchsched.solver.quota_selection import is_limited_by_quotas_only, select_by_quotas, take_gang_subset
+from batchsched.solver.quota_selection import is_limited_by_quotas_only, solve_by_quotas, take_gang_subset
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
 from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
@@ -180,7 +180,7 @@ def _solved(
     # With cuts the quota relaxation would repeat refused placements.
     if admissible is problem and is_limited_by_quotas_only(packing):
         with telemetry.time_stage("choose"):
-            answer = select_by_quotas(packing, budget, seed, floor)
+            answer = solve_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
     # Both placements are floors: no gang order may be better in this solver's own objective.

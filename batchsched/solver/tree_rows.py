@@ -99,14 +99,14 @@ class TreeRows:
         for class_index, count in zip(node.classes, node.counts, strict=True):
             columns = np.flatnonzero(self._classes == class_index)
             if len(columns):
-                self._model.add_sum_with_switch(columns, switch, count, upper=0)
+                self._model.link_sum_to_switch(columns, switch, count, upper=0)
 
     def _require(self, columns: IntArray, amount: int, switch: int) -> None:
         """Require a sum if a switch is on."""
         if switch == ALWAYS:
             self._model.add_sum(columns, lower=amount)
         else:
-            self._model.add_sum_with_switch(columns, switch, amount, lower=0)
+            self._model.link_sum_to_switch(columns, switch, amount, lower=0)
 
     def _columns_of(self, classes: tuple[int, ...]) -> IntArray:
         return np.flatnonzero(np.isin(self._classes, classes))
@@ -123,11 +123,11 @@ class TreeRows:
             inside = columns[place == domain]
             for class_index in np.unique(self._classes[inside]).tolist():
                 own = inside[self._classes[inside] == class_index]
-                model.add_sum_with_switch(own, variable, int(counts[class_index]), upper=0)
+                model.link_sum_to_switch(own, variable, int(counts[class_index]), upper=0)
         if switch == ALWAYS:
             model.add_sum(variables, upper=1)
         else:
-            model.add_sum_with_switch(variables, switch, 1, -HIGHEST, 0)
+            model.link_sum_to_switch(variables, switch, 1, -HIGHEST, 0)
         self._choices.append((node, domains, variables))
 
     def _add_slices(self, node: SubgroupTreeNode, switch: int) -> None:

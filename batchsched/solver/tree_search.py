@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.gang_tree import find_gangs_with_trees
+from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import (
@@ -57,7 +57,7 @@ class GangSearchResult:
 
 def find_gangs_to_search(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
-    searched = find_gangs_with_trees(problem)
+    searched = mask_gangs_with_tree_rules(problem)
     parts = problem.subgroups
     searched[parts.gang[parts.required != NONE]] = True
     return searched

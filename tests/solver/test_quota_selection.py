@@ -13,7 +13,7 @@ from batchsched.solver.problem import ALL_NODES, UNLIMITED, ConstraintRow, Probl
 from batchsched.solver.quota_selection import (
     is_limited_by_quotas_only,
     merge_into_one_node,
-    select_by_quotas,
+    solve_by_quotas,
     take_gang_subset,
 )
 from batchsched.solver.stage import solve
@@ -52,7 +52,7 @@ def test_surplus_counts_against_the_limit_too():
     elastic = {"pods": 4, "need": 1, "demand": [1], "weight": 1.0}
     whole = {"pods": 3, "demand": [1], "weight": 1.5}
     problem = limited([[4], [4]], [elastic, whole], 5)
-    answer = select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem))
+    answer = solve_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem))
     assert answer is not None
     assert answer.objective.tolist() == [6.5]
     assert answer.counts.sum() == 5
@@ -63,7 +63,7 @@ def test_placements_of_the_greedy_that_match_the_choice_are_kept():
     problem = limited([[4], [4], [4]], gangs, 6)
     packing, floor = pack_greedily(problem), solve_greedy(problem)
     assert floor.taken.tolist() == [True, True, False]
-    answer = select_by_quotas(packing, PLENTY, 0, floor)
+    answer = solve_by_quotas(packing, PLENTY, 0, floor)
     assert answer is not None
     assert answer.taken.tolist() == [True, False, True]
     assert answer.nodes[answer.classes == 0].tolist() == floor.nodes[floor.classes == 0].tolist()
@@ -72,7 +72,7 @@ def test_placements_of_the_greedy_that_match_the_choice_are_kept():
 
 def test_a_choice_that_does_not_fit_on_the_nodes_is_discarded():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
-    assert select_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
+    assert solve_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
     assert verify_solution(problem, solve(problem, SolverBudget(exact_variables=0))) == ()
 
 
@@ -92,7 +92,7 @@ def test_the_choice_bounds_every_placement(problem: Problem):
 @given(problems())
 def test_the_selected_placement_is_legal_and_optimal(problem: Problem):
     uncut = replace(problem, cuts=())
-    answer = select_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
+    answer = solve_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
     if answer is not None:
         assert verify_solution(uncut, answer) == ()
         assert compare_tier_values(answer.objective, np.array(brute(uncut).tiers)) == 0

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.gang_tree import find_gangs_with_trees
+from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.node_model import count_fitting_pods
 from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
@@ -122,7 +122,7 @@ class ResidualProblem:
     def _subgroup_needs(self) -> list[int]:
         """Pods that each subgroup [S] must get: of a tree none, since other subgroups may run in its place."""
         needs: list[int] = self.problem.subgroups.need.tolist()
-        return [0] * len(needs) if find_gangs_with_trees(self.problem)[0] else needs
+        return [0] * len(needs) if mask_gangs_with_tree_rules(self.problem)[0] else needs
 
     def _first_pods(self, order: IntArray, need: int, chosen: IntArray) -> IntArray:
         """Choose `need` pods [C] in this order of classes, of those that are not chosen yet."""
@@ -304,7 +304,7 @@ class ResidualProblem:
         """Whether it is enough to count fitting pods: no plugin constraint and no level of a subgroup applies."""
         return (
             not self.problem.rows
-            and not find_gangs_with_trees(self.problem)[0]
+            and not mask_gangs_with_tree_rules(self.problem)[0]
             and all(level == NONE for level in self.problem.subgroups.required.tolist())
         )
 

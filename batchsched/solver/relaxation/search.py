@@ -84,7 +84,7 @@ class ChangeFamily:
 class AdmissionVerifier:
     """Tests whether a refused gang would fit after a change of the problem, such as a higher queue limit or more nodes.
 
-    It caches the answers and limits the number of tests.
+    It caches the answers. Once the maximum number of tests is used up, the answer to every new change is False.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class AdmissionVerifier:
         """How many more answers may be computed."""
 
     def __call__(self, relaxation: Relaxation) -> bool:
-        """Return whether the change admits the gang; False once no more answers may be computed."""
+        """Return whether the change admits the gang; False also if no more tests are allowed."""
         if relaxation not in self._answers:
             if self.remaining <= 0 or self._budget.is_spent():
                 return False

@@ -321,7 +321,7 @@ class TieredModel(LinearModel):
         if root == OPEN:
             self.add_sum(switches, upper=1)
         else:
-            self.add_sum_with_switch(switches, root, 1, -HIGHEST if optional else 0, 0)
+            self.link_sum_to_switch(switches, root, 1, -HIGHEST if optional else 0, 0)
         self._outer.update(dict.fromkeys(switches.tolist(), root))
         return list(zip(switches.tolist(), cells, strict=True))
 
@@ -341,7 +341,7 @@ class TieredModel(LinearModel):
         most = min(count, room)
         variable = self.add_variables(np.zeros(1, np.int64), np.array([most]))
         if switch != OPEN and most:
-            self.add_sum_with_switch(variable, switch, most, upper=0)
+            self.link_sum_to_switch(variable, switch, most, upper=0)
         return class_index, switch, cell, int(variable[0]), 1
 
     # ------------------------------------------------------------------------------------ rows

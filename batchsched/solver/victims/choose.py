@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.gang_tree import find_gangs_with_trees
+from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
@@ -228,7 +228,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
         if search.best is None or least < search.best.cost:
             search.try_greedy_algorithms(search_input)
     greedy = search.best.cost if search.best is not None else -1
-    if budget.exact and find_gangs_with_trees(problem.pending)[0]:
+    if budget.exact and mask_gangs_with_tree_rules(problem.pending)[0]:
         return _choose_for_tree(problem, budget, search, greedy)
     bounds = (
         [search.search_exactly(search_input, least) for least, _, search_input in ranked]

@@ -15,7 +15,7 @@ variables.
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
-from batchsched.solver.gang_tree import find_gangs_with_trees
+from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.linear_model import HIGHEST, LinearModel
 from batchsched.solver.problem import NONE, UNLIMITED, BoolArray, IntArray
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
@@ -118,7 +118,7 @@ class VictimModel(LinearModel):
             for c, cells in enumerate(self._cells):
                 if cells.of_site[site] >= 0:
                     count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
-                    self.add_sum_with_switch(count, switch, int(self._terms.most[c, site]), upper=0)
+                    self.link_sum_to_switch(count, switch, int(self._terms.most[c, site]), upper=0)
         return switch
 
     def _demand(self) -> None:
@@ -133,7 +133,7 @@ class VictimModel(LinearModel):
             return
         self.add_sum(np.concatenate(xs), lower=search_input.minimum)
         # A tree may run without some of its subgroups; whether it runs is for the packing to tell.
-        if find_gangs_with_trees(pending)[0]:
+        if mask_gangs_with_tree_rules(pending)[0]:
             return
         for s, least in enumerate(pending.subgroups.need.tolist()):
             members = [xs[c] for c in np.flatnonzero(pending.classes.subgroup == s).tolist()]
