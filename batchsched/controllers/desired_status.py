@@ -11,7 +11,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import refusal_text
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_changes_between
-from batchsched.controllers.refusal_history import RefusalRecord
+from batchsched.controllers.refusal_history import GangStatusRecord
 
 Json = dict[str, Any]
 Conditions = Sequence[Json]
@@ -99,7 +99,7 @@ class QueueStatusInput:
     fair_share: Mapping[str, int] | None = None
 
 
-def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
+def observed_phase(minimum: int, counts: PodCounts, record: GangStatusRecord) -> GangPhase:
     """Return the phase of a gang that follows from the states of its pods alone, whatever the previous phase was."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
@@ -110,10 +110,10 @@ def observed_phase(minimum: int, counts: PodCounts, verdict: RefusalRecord) -> G
         return GangPhase.RUNNING
     if counts.placed + counts.succeeded >= minimum:
         return GangPhase.SCHEDULED
-    return GangPhase.HELD if verdict.waiting is not None else GangPhase.PENDING
+    return GangPhase.HELD if record.waiting is not None else GangPhase.PENDING
 
 
-def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: RefusalRecord) -> GangPhase:
+def next_phase(before: GangPhase, minimum: int, counts: PodCounts, record: GangStatusRecord) -> GangPhase:
     """Return the next phase of a gang after its pods changed. Succeeded and Failed are final.
 
     Raises:
@@ -121,7 +121,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Refu
     """
     if before in TERMINAL_PHASES:
         return before
-    shown = observed_phase(minimum, counts, verdict)
+    shown = observed_phase(minimum, counts, record)
     phase_changes_between(before, shown)
     return shown
 
@@ -129,7 +129,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, verdict: Refu
 def desired_group_status(
     group: PodGroup,
     counts: PodCounts,
-    verdict: RefusalRecord,
+    record: GangStatusRecord,
     written: Mapping[str, Any],
     now: float,
     warnings: Mapping[str, tuple[str, str]] | None = None,
@@ -142,7 +142,7 @@ def desired_group_status(
     Args:
       group: The PodGroup.
       counts: Its pods.
-      verdict: What the last session decided about it.
+      record: What the last session decided about it.
       written: Its status so far, {} without one.
       now: Seconds since 1970.
       warnings: Reason and message of the conditions in WARNINGS that are True.
@@ -156,10 +156,10 @@ def desired_group_status(
         succeeded=max(counts.succeeded, written.get("succeeded") or 0),
         failed=max(counts.failed, written.get("failed") or 0),
     )
-    gang_phase = next_phase(_phase_of(written), group.min_member, counts, verdict)
+    gang_phase = next_phase(_phase_of(written), group.min_member, counts, record)
     waits = gang_phase in (GangPhase.PENDING, GangPhase.HELD)
     scheduled = _condition(
-        _scheduled(group, gang_phase, counts, verdict), before, group.metadata.generation, now
+        _scheduled(group, gang_phase, counts, record), before, group.metadata.generation, now
     )
     return {
         "queue": counts.queue or None,
@@ -170,7 +170,7 @@ def desired_group_status(
         "failed": counts.failed,
         "conditions": _with_warnings(group, _with(scheduled, before), warnings or {}, now),
         "queuePosition": counts.position if waits else None,
-        "estimatedStartTime": (verdict.start or None) if waits else None,
+        "estimatedStartTime": (record.start or None) if waits else None,
         "wholeSince": (written.get("wholeSince") or format_timestamp(now)) if counts.was_whole else None,
         "partiallyBoundSince": (
             format_timestamp(counts.partially_bound_since)
@@ -187,24 +187,24 @@ def _phase_of(written: Mapping[str, Any]) -> GangPhase:
 
 
 def _scheduled(
-    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, verdict: RefusalRecord
+    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, record: GangStatusRecord
 ) -> tuple[bool, str, str]:
     """Return the condition Scheduled: whether it is True, its reason and its message."""
     minimum = group.min_member
     if gang_phase not in (GangPhase.PENDING, GangPhase.HELD):
         return True, SCHEDULED, f"its minimum of {minimum} has its places"
-    if verdict.waiting is not None:
-        return False, "Held", f"plugin {verdict.waiting.plugin} holds it, until {verdict.waiting.until}"
+    if record.waiting is not None:
+        return False, "Held", f"plugin {record.waiting.plugin} holds it, until {record.waiting.until}"
     existing = counts.pending + counts.placed + counts.succeeded
     if existing < minimum:
         return False, "NotEnoughPods", f"{existing} of the {minimum} pods that it needs exist"
-    if verdict.refusal is not None:
-        return False, verdict.refusal.reason, refusal_text(verdict.refusal)
+    if record.refusal is not None:
+        return False, record.refusal.reason, refusal_text(record.refusal)
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
 def desired_upstream_condition(
-    group: PodGroup, kind: str, counts: PodCounts, verdict: RefusalRecord, before: Conditions, now: float
+    group: PodGroup, kind: str, counts: PodCounts, record: GangStatusRecord, before: Conditions, now: float
 ) -> Json | None:
     """Compute the condition that is to be written to a PodGroup of Kubernetes, or None if it does not change.
 
@@ -217,14 +217,14 @@ def desired_upstream_condition(
       group: The PodGroup as it was read.
       kind: The type of the condition.
       counts: Its pods.
-      verdict: What the last session decided about it.
+      record: What the last session decided about it.
       before: The conditions that it has.
       now: Seconds since 1970.
     """
-    gang_phase = observed_phase(group.min_member, counts, verdict)
-    true, reason, message = _scheduled(group, gang_phase, counts, verdict)
+    gang_phase = observed_phase(group.min_member, counts, record)
+    true, reason, message = _scheduled(group, gang_phase, counts, record)
     present = next((condition for condition in before if condition["type"] == kind), {})
-    if not true and (verdict.refusal is None or present.get("status") == "True"):
+    if not true and (record.refusal is None or present.get("status") == "True"):
         return None
     if true and not counts.was_whole and counts.succeeded < group.min_member:
         # A later leader takes the condition for a gang that was whole, but these bindings may still fail.

@@ -33,8 +33,8 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 
 @dataclass(slots=True)
-class RefusalRecord:
-    """The last refusal of a gang, or its wait at Permit, with the message that its pods show.
+class GangStatusRecord:
+    """What sessions decided for the status of a gang: its last refusal or wait at Permit, and the message of its pods.
 
     Args:
       refusal: The published refusal; None if it was not refused.
@@ -103,18 +103,18 @@ class RefusalHistory:
     """The last refusal of each gang, by `namespace/name` of its PodGroup or single pod."""
 
     def __init__(self) -> None:
-        self._records: dict[str, RefusalRecord] = {}
+        self._records: dict[str, GangStatusRecord] = {}
 
-    def get(self, key: str) -> RefusalRecord:
-        """Return the refusal record of a gang, or an empty record if there is none."""
-        return self._records.get(key) or RefusalRecord()
+    def get(self, key: str) -> GangStatusRecord:
+        """Return the status record of a gang, or an empty record if there is none."""
+        return self._records.get(key) or GangStatusRecord()
 
     def forget(self, key: str) -> None:
-        """Drop the refusal record of a deleted gang."""
+        """Drop the status record of a deleted gang."""
         self._records.pop(key, None)
 
     def gang_keys(self) -> tuple[str, ...]:
-        """Return the `namespace/name` of each gang with a refusal record."""
+        """Return the `namespace/name` of each gang with a status record."""
         return tuple(self._records)
 
     def record_decision(
@@ -126,7 +126,7 @@ class RefusalHistory:
         nodes: int,
         now: float,
     ) -> set[str]:
-        """Update the refusal records of all gangs that took part in a session.
+        """Update the status records of all gangs that took part in a session.
 
         Args:
           decision: The decision of a session.
@@ -147,7 +147,7 @@ class RefusalHistory:
             key: elastic_pods_refusal(key, queue) for key, queue in surplus.items() if key not in refused
         }
         for key, refusal in refused.items():
-            record = self._records.setdefault(key, RefusalRecord())
+            record = self._records.setdefault(key, GangStatusRecord())
             if record.latest is None:
                 record.first = now
             record.latest = refusal
@@ -163,7 +163,7 @@ class RefusalHistory:
         return changed | self._publish(refused, nodes, now)
 
     def record_explanation(self, refusal: Refusal, explained: Refusal, nodes: int, now: float) -> set[str]:
-        """Replace the last refusal of a gang by its explanation, unless a later session decided otherwise.
+        """Replace the last refusal of a gang by the explained refusal, unless a later session has changed the refusal.
 
         Args:
           refusal: The refusal as its session decided it.
@@ -194,7 +194,7 @@ class RefusalHistory:
         held = {entry.pod_group: entry for entry in decision.waiting}
         changed = set()
         for key, waiting in held.items():
-            record = self._records.setdefault(key, RefusalRecord())
+            record = self._records.setdefault(key, GangStatusRecord())
             if record.waiting != waiting or record.refusal is not None:
                 changed.add(key)
             record.remove_refusal()

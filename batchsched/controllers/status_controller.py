@@ -244,13 +244,13 @@ class StatusController:
         if not is_external(group):
             return
         key = (POD_GROUPS, group.key)
-        numbers, verdict = self._numbers(group.key), self._refusals.get(group.key)
+        numbers, record = self._numbers(group.key), self._refusals.get(group.key)
 
         def written_conditions(uid: str) -> status.Conditions | None:
             conditions: status.Conditions | None = (self._written.get((key, uid)) or {}).get("conditions")
             return conditions
 
-        for change in changed_conditions(self._cache, group, numbers, verdict, written_conditions, now):
+        for change in changed_conditions(self._cache, group, numbers, record, written_conditions, now):
             desired = {"conditions": [change.condition]}
             yield StatusChange((key, change.uid), change.resource, desired, None, name=change.name)
 
@@ -275,10 +275,10 @@ class StatusController:
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
-        verdict = self._refusals.get(key)
+        record = self._refusals.get(key)
         try:
             desired = status.desired_group_status(
-                checked_object, self._numbers(key), verdict, present, now, self._warnings(checked_object)
+                checked_object, self._numbers(key), record, present, now, self._warnings(checked_object)
             )
         except IllegalMove as error:
             # A defect of this controller. The status in the API server stays as it is.

@@ -21,7 +21,7 @@ from batchsched.api.external.pod_group import external_api_version_and_uid, is_e
 from batchsched.api.gang import gang_identity
 from batchsched.controllers.desired_status import Conditions, Json, PodCounts, desired_upstream_condition
 from batchsched.controllers.recovery import REASON as ROLLED_BACK
-from batchsched.controllers.refusal_history import RefusalRecord
+from batchsched.controllers.refusal_history import GangStatusRecord
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import STRATEGIC_MERGE_PATCH, ApiResource
 from batchsched.kube.writer import Writer
@@ -68,14 +68,14 @@ class GangTreeState:
       gang: the PodGroup of the tree.
       counts: the pods of the gang.
       placed: the number of placed pods by subgroup.
-      verdict: the last decision about the gang.
+      record: the last decision about the gang.
       now: seconds since 1970.
     """
 
     gang: PodGroup
     counts: PodCounts
     placed: Mapping[str, int]
-    verdict: RefusalRecord
+    record: GangStatusRecord
     now: float
 
     def condition_of(self, group: TreeGroup, before: Conditions, children: Children) -> Json | None:
@@ -86,7 +86,7 @@ class GangTreeState:
         if self.counts.was_whole and not has_minimum_placed(group, self.placed, children):
             return None
         desired = desired_upstream_condition(
-            self.gang, scheduled_condition_type(group), self.counts, self.verdict, before, self.now
+            self.gang, scheduled_condition_type(group), self.counts, self.record, before, self.now
         )
         if desired is not None and group.metadata.generation:
             desired["observedGeneration"] = group.metadata.generation
@@ -112,7 +112,7 @@ def changed_conditions(
     cache: ClusterState,
     gang: PodGroup,
     counts: PodCounts,
-    verdict: RefusalRecord,
+    record: GangStatusRecord,
     written: Callable[[str], Conditions | None],
     now: float,
 ) -> Iterator[GroupCondition]:
@@ -122,13 +122,13 @@ def changed_conditions(
       cache: the state of the cluster.
       gang: the PodGroup of the tree.
       counts: the pods of the gang.
-      verdict: the last decision about the gang.
+      record: the last decision about the gang.
       written: finds the conditions that this controller wrote to the group with a uid; None if it wrote none.
       now: seconds since 1970.
     """
     trees = cache.group_trees
     placed = count_placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
-    tree = GangTreeState(gang, counts, placed, verdict, now)
+    tree = GangTreeState(gang, counts, placed, record, now)
     for group in trees.groups_of(gang.key):
         uid = group.metadata.uid
         condition = tree.condition_of(group, written(uid) or group.conditions, trees.children)

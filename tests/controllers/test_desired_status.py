@@ -19,23 +19,23 @@ from batchsched.controllers.desired_status import (
     desired_upstream_condition,
     observed_phase,
 )
-from batchsched.controllers.refusal_history import RefusalRecord
+from batchsched.controllers.refusal_history import GangStatusRecord
 from tests.session.scenario import GPU, NOW, group, pod, queue
 
 BERT = group("bert", 3)
-NOTHING = RefusalRecord()
-REFUSED = RefusalRecord(
+NOTHING = GangStatusRecord()
+REFUSED = GangStatusRecord(
     refusal=Refusal(
         pod_group="team/bert", reason="QueueLimit", message="2 over the limit.", relaxation="a limit of 8"
     )
 )
-HELD = RefusalRecord(
+HELD = GangStatusRecord(
     waiting=WaitingAtPermit(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z")
 )
 
 
 @pytest.mark.parametrize(
-    "numbers, verdict, expected",
+    "numbers, record, expected",
     [
         pytest.param(PodCounts(pending=3), NOTHING, GangPhase.PENDING, id="waiting"),
         pytest.param(PodCounts(pending=3), HELD, GangPhase.HELD, id="held"),
@@ -57,12 +57,12 @@ HELD = RefusalRecord(
         pytest.param(PodCounts(), NOTHING, GangPhase.PENDING, id="empty"),
     ],
 )
-def test_phase_follows_the_pods_of_the_gang(numbers, verdict, expected):
-    assert observed_phase(3, numbers, verdict) is expected
+def test_phase_follows_the_pods_of_the_gang(numbers, record, expected):
+    assert observed_phase(3, numbers, record) is expected
 
 
-def condition(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):
-    return desired_group_status(BERT, numbers, verdict, {"conditions": before}, NOW)["conditions"][-1]
+def condition(numbers: PodCounts, record: GangStatusRecord = NOTHING, before=()):
+    return desired_group_status(BERT, numbers, record, {"conditions": before}, NOW)["conditions"][-1]
 
 
 def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation():
@@ -84,7 +84,7 @@ def test_condition_of_a_held_gang_names_the_permit_plugin():
 
 def test_running_gang_is_scheduled_and_has_no_position():
     found = desired_group_status(
-        BERT, PodCounts(placed=3, bound=3, running=1, position=4), RefusalRecord(start="2026"), {}, NOW
+        BERT, PodCounts(placed=3, bound=3, running=1, position=4), GangStatusRecord(start="2026"), {}, NOW
     )
     assert found["conditions"][0]["status"] == "True"
     assert found["queuePosition"] is None
@@ -94,7 +94,9 @@ def test_running_gang_is_scheduled_and_has_no_position():
 
 def test_pending_gang_has_its_position_and_expected_start():
     start = "2026-01-01T00:00:00Z"
-    found = desired_group_status(BERT, PodCounts(pending=3, position=4), RefusalRecord(start=start), {}, NOW)
+    found = desired_group_status(
+        BERT, PodCounts(pending=3, position=4), GangStatusRecord(start=start), {}, NOW
+    )
     assert (found["queuePosition"], found["estimatedStartTime"]) == (4, start)
 
 
@@ -126,18 +128,18 @@ counts = st.integers(0, 5)
     st.builds(PodCounts, counts, counts, counts, counts, counts, counts, st.none() | counts),
     st.sampled_from(
         [
-            RefusalRecord(),
+            GangStatusRecord(),
             REFUSED,
             HELD,
             *(
-                RefusalRecord(refusal=Refusal(pod_group="team/bert", reason=one, message=""))
+                GangStatusRecord(refusal=Refusal(pod_group="team/bert", reason=one, message=""))
                 for one in REASONS
             ),
         ]
     ),
 )
-def test_every_written_status_follows_the_schema(numbers, verdict):
-    written = desired_group_status(BERT, numbers, verdict, {}, NOW)
+def test_every_written_status_follows_the_schema(numbers, record):
+    written = desired_group_status(BERT, numbers, record, {}, NOW)
     PodGroupStatus.model_validate({name: value for name, value in written.items() if value is not None})
     for one in written["conditions"]:
         assert one["reason"]
@@ -178,8 +180,8 @@ def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
     )
 
 
-def upstream(numbers: PodCounts, verdict: RefusalRecord = NOTHING, before=()):
-    return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, verdict, before, NOW)
+def upstream(numbers: PodCounts, record: GangStatusRecord = NOTHING, before=()):
+    return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, record, before, NOW)
 
 
 def test_pod_group_of_kubernetes_has_no_condition_before_a_session_tried_it():
@@ -205,5 +207,5 @@ def test_pod_group_of_kubernetes_stays_scheduled_whatever_comes_later():
 
 
 def test_plugin_fault_is_a_scheduler_error_condition():
-    broke = RefusalRecord(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
+    broke = GangStatusRecord(refusal=Refusal(pod_group="team/bert", reason="PluginFailed", message="x"))
     assert upstream(PodCounts(pending=3), broke)["reason"] == "SchedulerError"

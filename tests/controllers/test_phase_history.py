@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from batchsched.api.decision import WaitingAtPermit
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_after, phase_changes_between
 from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
-from batchsched.controllers.refusal_history import RefusalRecord
+from batchsched.controllers.refusal_history import GangStatusRecord
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
 from tests.session.scenario import NOW, group
 from tests.state.objects import ended, leaving, node, pod
 
 BERT = group("bert", 2)
-HELD = RefusalRecord(
+HELD = GangStatusRecord(
     waiting=WaitingAtPermit(pod_group="team/bert", plugin="Quota", until="2026-01-01T00:10:00Z")
 )
 KINDS = ("create", "assume", "forget", "bind", "run", "succeed", "fail", "evict", "delete", "list")
@@ -63,7 +63,9 @@ class History:
             succeeded=succeeded,
             failed=failed,
         )
-        self.status = desired_group_status(BERT, counts, HELD if held else RefusalRecord(), self.status, NOW)
+        self.status = desired_group_status(
+            BERT, counts, HELD if held else GangStatusRecord(), self.status, NOW
+        )
         return GangPhase(self.status["phase"])
 
 
