@@ -11,7 +11,7 @@ from pathlib import Path
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.record.cluster_files import SessionSettings, find_cluster_files
+from batchsched.record.cluster_files import SessionSettings, read_cluster_files
 from batchsched.scheduler.cluster_reader import read_cluster
 from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import DecidedInput
@@ -51,7 +51,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
       InvalidInput: a dump or a recorded session cannot be used, or there are several of them.
       UnusableInput: the files contain no valid object.
     """
-    files = find_cluster_files([Path(path) for path in paths])
+    files = read_cluster_files([Path(path) for path in paths])
     recorded = files.session
     if profile is None:
         profile = Profile() if recorded is None else recorded.profile

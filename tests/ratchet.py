@@ -45,7 +45,7 @@ PLAIN_NOUNS = {
         configuration conflict connection count counter credentials cycle decoder demand document effort
         eligibility entry envelope error evidence experiment expiry explainer explanation failure fault figure
         filter follower format gauge handle heap identity index info input installation interval item key kind
-        ledger limit limiter line list loop membership memo message method metric model name number observer options
+        ledger limit line list listener loop membership memo message method metric model name number observer options
         order outcome output page pair parameter part path period placement placer plan point position
         preference probe process program progress projection proposer reader reading record recorder ref
         reflector registry reload reply report request response result row rule sampling scorer search section

@@ -247,8 +247,8 @@ def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:
     return "".join(gangs)
 
 
-class GangResult(StrEnum):
-    """The result of a session for one gang, such as Placed, Waiting (at Permit) or Refused.
+class GangOutcome(StrEnum):
+    """The outcome of a session for one gang, such as Placed, Waiting (at Permit) or Refused.
 
     It is placed, waits at Permit, waits until pods that are evicted for it have left, is refused, is evicted itself,
     is bound, or has no pods.
@@ -264,11 +264,11 @@ class GangResult(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The explanation of a session's result for one PodGroup, with the nodes on which its pods can be placed.
+    """The explanation of a session's outcome for one PodGroup, with the nodes on which its pods can be placed.
 
     Args:
       pod_group: namespace/name.
-      state: the result for the gang.
+      state: the outcome for the gang.
       assignments: the pods of the gang that are to be bound.
       refusal, waiting: the entries of the decision; None if the decision has none.
       evictions: the pods of the gang that are to be evicted.
@@ -280,7 +280,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """
 
     pod_group: str
-    state: GangResult
+    state: GangOutcome
     assignments: tuple[Assignment, ...] = ()
     refusal: Refusal | None = None
     waiting: WaitingAtPermit | None = None
@@ -293,7 +293,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def explain_gangs(session: "DecidedSession", keys: Collection[str]) -> list[Explanation]:
-    """Explain the results of a session for gangs, given the `namespace/name` of each PodGroup or single pod."""
+    """Explain the outcomes of a session for gangs, given the `namespace/name` of each PodGroup or single pod."""
     from batchsched.session.queue_report import report_pending_gangs
 
     turns = report_pending_gangs(session.snapshot, session.profile, session.now) if keys else ()
@@ -314,15 +314,15 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     assigned = tuple(entry for entry in decision.assignments if entry.pod_key in pod_keys)
     evicted = tuple(entry for entry in decision.evictions if entry.pod_key in pod_keys)
     if assigned:
-        state = GangResult.PLACED
+        state = GangOutcome.PLACED
     elif waiting is not None:
-        state = GangResult.WAITING
+        state = GangOutcome.WAITING
     elif refusal is not None:
-        state = GangResult.PREEMPTING if key in preempting_gangs(decision) else GangResult.REFUSED
+        state = GangOutcome.PREEMPTING if key in preempting_gangs(decision) else GangOutcome.REFUSED
     elif evicted:
-        state = GangResult.EVICTED
+        state = GangOutcome.EVICTED
     else:
-        state = GangResult.BOUND if outlook is not None and outlook.bound else GangResult.EMPTY
+        state = GangOutcome.BOUND if outlook is not None and outlook.bound else GangOutcome.EMPTY
     return Explanation(
         pod_group=key,
         state=state,
@@ -344,7 +344,7 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
     name = f"{explanation.kind} {explanation.pod_group}"
     if (
         explanation.kind == "Pod"
-        and explanation.state is GangResult.BOUND
+        and explanation.state is GangOutcome.BOUND
         and explanation.outlook is not None
     ):
         out.print(f"{name} runs on {explanation.node}, queue {explanation.outlook.queue}", style="bold")
@@ -386,20 +386,20 @@ def _member_counts(outlook: "GangFeasibility", evicted: int) -> str:
 
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
-        case GangResult.PLACED:
+        case GangOutcome.PLACED:
             return f"placed, {format_count(len(explanation.assignments), 'pod')}"
-        case GangResult.WAITING if explanation.waiting is not None:
+        case GangOutcome.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
-        case GangResult.REFUSED if explanation.refusal is not None:
+        case GangOutcome.REFUSED if explanation.refusal is not None:
             return f"refused, {explanation.refusal.reason}"
-        case GangResult.PREEMPTING:
+        case GangOutcome.PREEMPTING:
             return "starts when the pods that are evicted for it have left"
-        case GangResult.EVICTED:
+        case GangOutcome.EVICTED:
             causes = sorted({f"for {entry.for_} ({entry.reason})" for entry in explanation.evictions})
             return f"evicted {', '.join(causes)}"
-        case GangResult.BOUND if explanation.outlook is not None and not explanation.outlook.pending:
+        case GangOutcome.BOUND if explanation.outlook is not None and not explanation.outlook.pending:
             return "it runs"
-        case GangResult.BOUND:
+        case GangOutcome.BOUND:
             return "it runs with its minimum; further pods are pending"
         case _:
             return "it has no pods"

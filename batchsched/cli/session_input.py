@@ -14,7 +14,7 @@ from batchsched.cli.options import check_files_exist
 from batchsched.config.load import load_configuration, load_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
 from batchsched.errors import InvalidInput
-from batchsched.record.cluster_files import ClusterFiles, SessionSettings, find_cluster_files
+from batchsched.record.cluster_files import ClusterFiles, SessionSettings, read_cluster_files
 
 _MOST_SHOWN: Final = 50
 """Maximum number of set-aside objects and of warnings on standard error; the decision contains all of them."""
@@ -32,7 +32,7 @@ def read_session_input(
       InvalidInput: the configuration, a dump or a session cannot be used.
     """
     check_files_exist(files)
-    cluster_files = find_cluster_files(files)
+    cluster_files = read_cluster_files(files)
     recorded = cluster_files.session
     if recorded is not None and config is None and profile_name is None:
         profile = recorded.profile

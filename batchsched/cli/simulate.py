@@ -247,12 +247,12 @@ def manifests(
     A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
     """
     from batchsched.cli.session_input import pod_grouper_settings, print_warnings
-    from batchsched.record.cluster_files import SessionSettings, find_cluster_files
+    from batchsched.record.cluster_files import SessionSettings, read_cluster_files
     from batchsched.scheduler.cluster_reader import read_cluster
     from batchsched.simulator.workload import workload_of_snapshot
 
     chosen = base_profile(config, profile)
-    cluster_files = find_cluster_files(files)
+    cluster_files = read_cluster_files(files)
     settings = SessionSettings(chosen, cluster_files.session_time(now), pod_grouper_settings(config))
     reading = read_cluster(cluster_files, settings)
     print_warnings([f"warning: {warning}" for warning in reading.warnings])

@@ -29,8 +29,8 @@ from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Clock
-from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.refusal_explanations import ExplanationOutcome
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.cluster_state import POD_GROUPS, PODS, ClusterState
 
@@ -171,7 +171,10 @@ class Reporter:
         )
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
-        """Report the text of a refusal after its verification (an `ExplanationCallback`)."""
+        """Report a refusal with its verified changes, as soon as the explanation worker has found them.
+
+        This method is an `ExplanationCallback`.
+        """
         if outcome.explained is not None:
             nodes, now = self._cache.count_objects("nodes"), self._clock.now()
             self._report(self._refusals.record_explanation(outcome.refusal, outcome.explained, nodes, now))

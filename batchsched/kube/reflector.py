@@ -153,7 +153,7 @@ class _Rewound(Exception):
 
 
 def ignore_restored_backup() -> None:
-    """Do nothing when the API server was restored from a backup. This function is the default callback."""
+    """The default callback for an API server that was restored from a backup: does nothing."""
 
 
 class Reflector:
@@ -289,7 +289,7 @@ class Reflector:
         if self._must_list and self.is_required and not self.forbidden:
             await self.wait_until_up_to_date()
 
-    def request_list(self) -> None:
+    def request_relist(self) -> None:
         """List the collection again as soon as possible, because the API server was restored from a backup."""
         self._list_again = True
         _end(self._watching)
@@ -336,7 +336,7 @@ class Reflector:
         if status in (404, _GONE) or _TOO_LARGE in str(error).lower():
             self._version = ""  # too old to resume from, or of the future
         self._in_doubt = bool(self._version)
-        with contextlib.suppress(TimeoutError):  # `request_list` ends it
+        with contextlib.suppress(TimeoutError):  # `request_relist` ends it
             async with asyncio.timeout(None) as self._pausing:
                 await self._backoff.wait(error.retry_after if isinstance(error, ApiError) else 0.0)
         self._pausing = None

@@ -26,7 +26,7 @@ from batchsched.lab.measures import RunOutcome, measure_run
 from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import LabWorkers
-from batchsched.record.cluster_files import SessionSettings, find_cluster_files
+from batchsched.record.cluster_files import SessionSettings, read_cluster_files
 from batchsched.record.file import read_session_file as read_session
 from batchsched.runner.auto_scheduler import SimulationSchedulerBuilder
 from batchsched.scheduler.cluster_reader import read_cluster
@@ -198,7 +198,7 @@ def _from_source(run: PlannedRun) -> Workload:
         return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
     if spec.manifests is not None:
         settings = SessionSettings(run.profile, spec.manifests.now)
-        snapshot = read_cluster(find_cluster_files(spec.manifests.files), settings).snapshot
+        snapshot = read_cluster(read_cluster_files(spec.manifests.files), settings).snapshot
         return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
     if spec.session is not None:
         record = read_session(spec.session.file)

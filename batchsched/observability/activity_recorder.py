@@ -26,8 +26,8 @@ from batchsched.observability.recorder import MetricsRecorder, MetricsTelemetry
 from batchsched.ports.cluster import Clock
 from batchsched.record.external_answers import ExternalAnswers
 from batchsched.record.file import SessionRecord, encode_session_file
-from batchsched.runner.pending_explanations import ExplanationOutcome
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.refusal_explanations import ExplanationOutcome
 from batchsched.runner.session_runner import SessionInput
 from batchsched.scheduler.app import SchedulerApp
 

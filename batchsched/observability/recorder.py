@@ -17,7 +17,7 @@ from batchsched.api.gang import gang_key
 from batchsched.controllers.policy_worker import ForecastOutcome
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.external import Telemetry
-from batchsched.runner.pending_explanations import ExplanationOutcome
+from batchsched.runner.refusal_explanations import ExplanationOutcome
 from batchsched.scheduling_queue.entity import Entity
 
 ROUND_STAGE: Final = "choose"

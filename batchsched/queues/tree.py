@@ -31,7 +31,9 @@ NO_USER: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """A limit that a queue imposes on its subtree, on one user, or (for a kept guarantee) on all other queues.
+    """A limit on a queue with its subtree, on one user of it, or on all other queues.
+
+    A limit on all other queues protects kept guarantees: those that their queues do not lend.
 
     Args:
       name: name of the queue.

@@ -47,7 +47,7 @@ class ClusterFiles:
         return float(int(time.time())) if self.dump is None else self.dump.time
 
 
-def find_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
+def read_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
     """Read input files: a dump or a recorded session is recognised by its content, all other files are manifests.
 
     Raises:

@@ -171,7 +171,7 @@ class SchedulerApp:
     def _list_all_again(self) -> None:
         """List every kind again, because one of them shows that the API server was restored from a backup."""
         for reflector in self.reflectors:
-            reflector.request_list()
+            reflector.request_relist()
 
     async def run_as_leader(self) -> None:
         """Schedule as the leader until cancelled, then finish the bindings in flight.

@@ -25,14 +25,14 @@ from batchsched.config.schema import ExplanationSettings, Profile
 from batchsched.controllers.paced_worker import PacedWorker, start_thread
 from batchsched.ports.cluster import Clock
 from batchsched.ports.external import Telemetry
-from batchsched.runner.pending_explanations import (
+from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.refusal_explanations import (
     ExplanationOutcome,
     ExplanationResult,
     PendingExplanation,
-    PendingExplanations,
+    RefusalExplanations,
     RefusingSession,
 )
-from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.loop import DecisionCallback
 from batchsched.session.explanation.explain import RefusalVerifier
 from batchsched.session.explanation.verification import (
@@ -170,7 +170,7 @@ class ExplanationWorker:
     is_deciding: Callable[[], bool]
     is_pending: Callable[[str], bool]
     callbacks: tuple[ExplanationCallback, ...] = ()
-    _pending: PendingExplanations = field(init=False, default_factory=PendingExplanations)
+    _explanations: RefusalExplanations = field(init=False, default_factory=RefusalExplanations)
     _last_activity: float = field(init=False, default=float("-inf"))
     """When a session or a binding ended last, by the monotonic clock."""
     _rest_until: float = field(init=False, default=float("-inf"))
@@ -203,7 +203,7 @@ class ExplanationWorker:
         def record_decision(profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
             self._last_activity = self.clock.monotonic()
             if self._is_enabled:
-                decision = self._pending.record_session(profile_scheduler, decision)
+                decision = self._explanations.record_session(profile_scheduler, decision)
             callback(profile_scheduler, decision, took)
 
         return record_decision
@@ -224,15 +224,15 @@ class ExplanationWorker:
         """Explain the next refusal, if no session or binding is in progress and the budget allows it."""
         if not self._is_enabled or self._is_busy() or not self._has_budget():
             return
-        pending = self._pending.next_pending()
+        pending = self._explanations.next_pending()
         if pending is None:
             self._session = self._verifier = self._running = None  # their tables take memory
             return
         if not self.is_pending(pending.key):
-            self._pending.forget_gang(pending.key)
+            self._explanations.forget_gang(pending.key)
             return
         self._starts.append(self.clock.monotonic())
-        self._pending.begin_explanation(pending)
+        self._explanations.begin_explanation(pending)
         outcome = await self._explain(pending)
         share = self.settings.cpu_share
         self._rest_until = self.clock.monotonic() + outcome.seconds * (1 - share) / share
@@ -258,8 +258,8 @@ class ExplanationWorker:
         if outcome.defect is not None:
             self._worker.report_failure(f"the refusal of {pending.key} is not explained", outcome.defect)
         if outcome.explained is None:
-            self._pending.drop_pending(pending)
-        elif not self._pending.finish_explanation(pending, outcome.explained):
+            self._explanations.drop_pending(pending)
+        elif not self._explanations.finish_explanation(pending, outcome.explained):
             return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
         return outcome
 
@@ -296,5 +296,5 @@ class ExplanationWorker:
         return (
             not self._worker.is_stopped
             and self._running is not None
-            and self._pending.is_current(self._running)
+            and self._explanations.is_current(self._running)
         )

@@ -182,7 +182,7 @@ class DecisionBuilder:
 
 def _with_level_wait(refusal: Refusal, tables: SessionTables) -> Refusal:
     """Return a refusal that states until when the gang waits for a preferred level, if it lacks room because of it."""
-    wait = tables.awaited_levels.wait_sentence(refusal.pod_group)
+    wait = tables.preferred_level_waits.wait_sentence(refusal.pod_group)
     if not wait or refusal.reason != "InsufficientTopologyCapacity":
         return refusal
     return msgspec.structs.replace(refusal, message=f"{refusal.message}; {wait}")

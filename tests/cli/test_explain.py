@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from batchsched.cli.explain import Explanation, GangResult, print_explanation
+from batchsched.cli.explain import Explanation, GangOutcome, print_explanation
 from batchsched.session.feasibility_report import (
     DomainFeasibility,
     GangFeasibility,
@@ -148,15 +148,15 @@ def test_pod_group_that_was_set_aside_says_why(command, cluster, tmp_path):
 @pytest.mark.parametrize(
     "found, headline",
     [
-        (Explanation(pod_group="a/g", state=GangResult.EMPTY), "PodGroup a/g: it has no pods"),
-        (Explanation(pod_group="a/g", state=GangResult.BOUND), "PodGroup a/g: it runs with its minimum"),
-        (Explanation(pod_group="a/g", state=GangResult.PLACED), "PodGroup a/g: placed, 0 pods"),
+        (Explanation(pod_group="a/g", state=GangOutcome.EMPTY), "PodGroup a/g: it has no pods"),
+        (Explanation(pod_group="a/g", state=GangOutcome.BOUND), "PodGroup a/g: it runs with its minimum"),
+        (Explanation(pod_group="a/g", state=GangOutcome.PLACED), "PodGroup a/g: placed, 0 pods"),
         (
-            Explanation(pod_group="a/g", state=GangResult.WAITING, waiting=EVERYTHING.waiting[0]),
+            Explanation(pod_group="a/g", state=GangOutcome.WAITING, waiting=EVERYTHING.waiting[0]),
             "PodGroup a/g: held at Permit by Quota until 2026-01-01T00:10:00Z",
         ),
         (
-            Explanation(pod_group="a/g", state=GangResult.REFUSED, refusal=REFUSAL),
+            Explanation(pod_group="a/g", state=GangOutcome.REFUSED, refusal=REFUSAL),
             "PodGroup a/g: refused, InsufficientResources",
         ),
     ],
@@ -167,7 +167,7 @@ def test_explanation_begins_with_the_outcome_of_the_gang(found, headline, capsys
 
 
 def test_explanation_of_a_refusal_has_the_text_of_the_decision(capsys):
-    print_explanation(Explanation(pod_group="a/g", state=GangResult.REFUSED, refusal=REFUSAL))
+    print_explanation(Explanation(pod_group="a/g", state=GangOutcome.REFUSED, refusal=REFUSAL))
     out = capsys.readouterr().out
     assert "the message; would help (not verified): two more nodes" in out
 
@@ -185,7 +185,7 @@ def test_many_domains_are_cut_and_say_so(capsys):
         levels=(LevelFeasibility(level="rack", domains=domains),),
     )
     view = GangFeasibility(pod_group="a/g", min_member=3, bound=0, pending=3, parts=(part,))
-    print_explanation(Explanation(pod_group="a/g", state=GangResult.EMPTY, outlook=view), verbose=True)
+    print_explanation(Explanation(pod_group="a/g", state=GangOutcome.EMPTY, outlook=view), verbose=True)
     out = capsys.readouterr().out
     assert "subGroup workers: 3 members of no request" in out
     assert "  2 nodes: too small" in out

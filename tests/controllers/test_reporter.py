@@ -12,8 +12,8 @@ from batchsched.controllers.policy_worker import ForecastOutcome, policy_choice_
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
-from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.runner.policy_chooser import CandidateChoice
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
 from docs.generate.events import EVENTS
 from tests.controllers.office import Desk, known
 from tests.service.town import Town

@@ -292,7 +292,7 @@ async def test_restore_is_reported_once_and_a_requested_list_shows_it_where_the_
         follower.server.send(Unreachable("the API server restarts"))
         await asyncio.sleep(5)
         assert (follower.names.there, reports) == ({"old", "new"}, [])
-        follower.reflector.request_list()
+        follower.reflector.request_relist()
         before = follower.reflector.must_relist
         await follower.reflector.wait_for_list()
         assert (before, follower.reflector.must_relist) == (True, False)
@@ -311,7 +311,7 @@ async def test_requested_list_does_not_wait_for_the_end_of_a_backoff():
         await asyncio.sleep(15)
         follower.server.restore()
         begun = asyncio.get_running_loop().time()
-        follower.reflector.request_list()
+        follower.reflector.request_relist()
         await follower.reflector.wait_for_list()
         assert asyncio.get_running_loop().time() - begun < 0.1
         assert follower.names.there == {"old"}

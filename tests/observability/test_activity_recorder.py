@@ -8,8 +8,8 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.record.file import compare_decisions, read_session_file
-from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.runner.profile_scheduler import ProfileScheduler
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
 from tests.service.town import Town

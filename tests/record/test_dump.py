@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.record.cluster_files import find_cluster_files
+from batchsched.record.cluster_files import read_cluster_files
 from batchsched.record.dump import ClusterDump, decode_dump
 
 NODE = msgspec.Raw(b'{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}')
@@ -31,7 +31,7 @@ def test_dump_is_recognised_by_its_content(tmp_path, compress):
     dump, other = tmp_path / "x.yaml", tmp_path / "other.yaml"
     dump.write_bytes(DUMP.encode(compress=compress))
     other.write_text("{apiVersion: v1, kind: List, items: []}")
-    files = find_cluster_files([other, dump])
+    files = read_cluster_files([other, dump])
     assert (files.dump, files.session_time(), files.manifests) == (DUMP, DUMP.time, (other,))
 
 
@@ -39,14 +39,14 @@ def test_second_dump_is_refused(tmp_path):
     file = tmp_path / "cluster.json"
     file.write_bytes(DUMP.encode(compress=False))
     with pytest.raises(InvalidInput, match="expected one dump or recorded session"):
-        find_cluster_files([file, file])
+        read_cluster_files([file, file])
 
 
 def test_damaged_dump_is_refused_by_name(tmp_path):
     file = tmp_path / "cluster.json"
     file.write_bytes(DUMP.encode(compress=False)[:-9])
     with pytest.raises(InvalidInput, match=r"cluster.json: is a damaged dump: .*; take the dump again"):
-        find_cluster_files([file])
+        read_cluster_files([file])
 
 
 def test_dump_of_another_format_is_refused():

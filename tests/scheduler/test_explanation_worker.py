@@ -16,7 +16,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.record.file import SessionRecord, compare_decisions, read_session_file
-from batchsched.runner.pending_explanations import ExplanationOutcome, ExplanationResult
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
 from batchsched.scheduler.explanation_worker import (
     MINUTE,
     QUIET_SECONDS,

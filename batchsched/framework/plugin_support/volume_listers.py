@@ -135,7 +135,7 @@ def volume_claim_signature(pod: Pod) -> tuple[object, ...]:
 
 
 def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return why a pod may not use the claim of its ephemeral volume: it does not own the claim; None if it does.
+    """Return the reason if a pod does not own the claim of its ephemeral volume, and so may not use it; else None.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """

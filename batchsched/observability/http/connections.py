@@ -96,22 +96,22 @@ class ConnectionHandler(web.RequestHandler):
     """Handles the HTTP requests of one connection.
 
     Args:
-      pool: Counts the connection until it is closed.
+      listener: Counts the connection until it is closed.
       connection: The connection.
       server: Handles the requests.
     """
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_connection", "_listener")
 
-    def __init__(self, pool: "ConnectionLimiter", connection: OpenConnection, server: web.Server) -> None:
+    def __init__(self, listener: "LimitedListener", connection: OpenConnection, server: web.Server) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
-            keepalive_timeout=pool.limits.request_seconds,
+            keepalive_timeout=listener.limits.request_seconds,
             lingering_time=1.0,
             access_log=None,  # type: ignore[arg-type]  # as in `web.AppRunner`, which turns the access log off
         )
-        self._pool = pool
+        self._listener = listener
         self._connection = connection
 
     @override
@@ -121,7 +121,7 @@ class ConnectionHandler(web.RequestHandler):
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._pool.forget_connection(self._connection)
+        self._listener.forget_connection(self._connection)
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
@@ -147,7 +147,7 @@ class ConnectionHandler(web.RequestHandler):
         return answer
 
 
-class ConnectionLimiter:
+class LimitedListener:
     """Accepts connections on a socket, and closes idle connections when a limit is reached.
 
     Args:
@@ -190,7 +190,7 @@ class ConnectionLimiter:
             # `sock_accept` returns without a pause while connections are waiting; other tasks have a turn here.
             await asyncio.sleep(0)
 
-    def close(self) -> None:
+    def stop_accepting(self) -> None:
         """Close the listening socket, and all connections without a request in progress."""
         self._socket.close()
         for connection in list(self._connections):
@@ -198,7 +198,7 @@ class ConnectionLimiter:
                 connection.abort()
 
     def forget_connection(self, connection: OpenConnection) -> None:
-        """Remove a closed connection from the pool."""
+        """Stop counting a closed connection."""
         if connection not in self._connections:
             return
         del self._connections[connection]

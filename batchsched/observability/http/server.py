@@ -28,8 +28,8 @@ from batchsched.observability.http.connections import (
     BACKLOG,
     SECURITY_HEADERS,
     ConnectionHandler,
-    ConnectionLimiter,
     ConnectionLimits,
+    LimitedListener,
 )
 from batchsched.ports.cluster import Clock
 
@@ -63,7 +63,7 @@ class HttpServer:
     tls: ssl.SSLContext | None
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     _runner: web.AppRunner | None = field(init=False, default=None)
-    _pool: ConnectionLimiter | None = field(init=False, default=None)
+    _listener: LimitedListener | None = field(init=False, default=None)
     _accepting: asyncio.Task[None] | None = field(init=False, default=None)
 
     async def start(self) -> None:
@@ -101,8 +101,8 @@ class HttpServer:
         self.port = listening.getsockname()[1]
         server = self._runner.server
         assert server is not None  # since `setup`
-        self._pool = ConnectionLimiter(listening, server, self.tls, self.limits)
-        self._accepting = asyncio.create_task(self._pool.accept_connections(), name="accept")
+        self._listener = LimitedListener(listening, server, self.tls, self.limits)
+        self._accepting = asyncio.create_task(self._listener.accept_connections(), name="accept")
         _LOG.info("serving on %s", self.url)
 
     @property
@@ -116,8 +116,8 @@ class HttpServer:
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
-        if self._pool is not None:
-            self._pool.close()
+        if self._listener is not None:
+            self._listener.stop_accepting()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -42,7 +42,7 @@ class MatchingDeviceValues:
     number: IntArray
 
     @classmethod
-    def from_requests(
+    def from_alternatives(
         cls, alternatives: Sequence[ResolvedDeviceRequest], table: NodeTable, attribute: str = ""
     ) -> Self | None:
         """Return the devices that match at least one of several alternative requests.

@@ -77,7 +77,10 @@ class DeviceDemand:
     sharers: int = 1
 
     def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
-        """Add the request of each candidate pod for `count` devices that have equal values of the given attributes."""
+        """Add a request that each pod of `candidate` makes.
+
+        It is for `count` devices, all with the same value of each attribute in `matched`.
+        """
         self.devices[candidate.index] = self.devices.get(candidate.index, 0) + count
         for attribute in matched:
             by_candidate = self.matched.setdefault(attribute, {})
@@ -89,14 +92,14 @@ class DeviceDemand:
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
         a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
         """
-        devices = MatchingDeviceValues.from_requests(self.alternatives, table)
+        devices = MatchingDeviceValues.from_alternatives(self.alternatives, table)
         if devices is not None:
             relief = freed.relief(devices, 1, self.sharers) if freed is not None else None
             yield DeviceLimit(self.devices, self.sharers * devices.count_device_sets(table, 1), relief)
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
             valued = (
-                MatchingDeviceValues.from_requests(self.alternatives, table, attribute) if sizes else None
+                MatchingDeviceValues.from_alternatives(self.alternatives, table, attribute) if sizes else None
             )
             if valued is None:
                 continue

@@ -69,14 +69,14 @@ class GangView:
         )
 
     @cached_property
-    def pods(self) -> tuple[Pod, ...]:
-        """All pending pods of the gang."""
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """The pending pods of the gang."""
         return tuple(pod for part in self.gang.parts for pod in part.pods)
 
     @cached_property
     def distinct_pods(self) -> tuple[Pod, ...]:
         """The distinct pods of the gang: one pending pod for each distinct pod spec."""
-        return tuple({id(pod.spec): pod for pod in self.pods}.values())
+        return tuple({id(pod.spec): pod for pod in self.pending_pods}.values())
 
     @cached_property
     def selected_nodes(self) -> BoolArray:
@@ -150,7 +150,9 @@ class GangView:
         """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []
-        return self.limits.finder.queue_limit_indexes(self.tables, self.gang.members.queue_and_user)
+        return self.limits.finder.indexes_of_limits_that_may_refuse(
+            self.tables, self.gang.members.queue_and_user
+        )
 
     @property
     def minimum_requests(self) -> dict[str, int]:

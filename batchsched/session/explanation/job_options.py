@@ -107,7 +107,7 @@ def _tolerate(key: str, taint: Taint) -> InputChange:
 
 def _selectors(view: GangView) -> Iterator[ChangeOption]:
     """Yield options that select nodes by another value of a label, or by one label less if no node has the label."""
-    selectors = {tuple(sorted((pod.spec.node_selector or {}).items())) for pod in view.pods}
+    selectors = {tuple(sorted((pod.spec.node_selector or {}).items())) for pod in view.pending_pods}
     if len(selectors) != 1:
         return
     selector = dict(selectors.pop())
@@ -213,7 +213,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
     """Return the unit in which explanations propose to lower pod requests that no node can serve, by resource."""
-    if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pods):
+    if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pending_pods):
         return {}
     steps = {}
     for resource in view.tables.node_table.column:
@@ -239,7 +239,7 @@ def _largest_node(view: GangView, resource: str) -> int:
 def _size_option(view: GangView, resource: str, step: int) -> ChangeOption:
     """Return the option to lower the request of all pods for a resource."""
     requested = _largest_request(view, resource)
-    resources = [pod.spec.containers[0].resources for pod in view.pods]
+    resources = [pod.spec.containers[0].resources for pod in view.pending_pods]
     limited = any(item is not None and resource in (item.limits or {}) for item in resources)
     target = pending_pods_reference(view.gang.key)
 
@@ -283,7 +283,7 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
 
 
 def _gates(view: GangView) -> Iterator[ChangeOption]:
-    if any(pod.spec.scheduling_gates for pod in view.pods):
+    if any(pod.spec.scheduling_gates for pod in view.pending_pods):
         yield _single(
             InputChange(set=pending_pods_reference(view.gang.key), path="/spec/schedulingGates", value=[])
         )

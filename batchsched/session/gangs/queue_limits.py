@@ -52,7 +52,9 @@ class QueueLimits:
 
         `owners` contains the (queue, user) of each gang.
         """
-        rows_by_owner = {owner: self.finder.queue_limit_indexes(tables, owner) for owner in set(owners)}
+        rows_by_owner = {
+            owner: self.finder.indexes_of_limits_that_may_refuse(tables, owner) for owner in set(owners)
+        }
         member = np.zeros((len(self.limits), len(owners)), np.bool_)
         for column, owner in enumerate(owners):
             member[rows_by_owner[owner], column] = True
@@ -64,7 +66,7 @@ class QueueLimits:
         """Return the first queue with a limit that does not allow these further requests [R] or gangs, or ""."""
         if not self.limits:
             return ""
-        rows = self.finder.queue_limit_indexes(tables, owner)
+        rows = self.finder.indexes_of_limits_that_may_refuse(tables, owner)
         exceeded = ((requests > self.remaining[rows]) & (requests > 0)).any(axis=1)
         over = exceeded | ((gangs > self.remaining_gangs[rows]) & (gangs > 0))
         return next((self.limits[rows[row]].name for row in np.flatnonzero(over)), "")
@@ -74,7 +76,7 @@ class QueueLimits:
         if not self.limits or not placements:
             return self
         rows_by_gang = [
-            self.finder.queue_limit_indexes(tables, placement.gang.members.queue_and_user)
+            self.finder.indexes_of_limits_that_may_refuse(tables, placement.gang.members.queue_and_user)
             for placement in placements
         ]
         times = [len(rows) for rows in rows_by_gang]
@@ -102,7 +104,7 @@ class QueueLimits:
         if not self.limits:
             return self
         rows = np.zeros(len(self.limits), np.bool_)
-        rows[self.finder.queue_limit_indexes(tables, owner)] = True
+        rows[self.finder.indexes_of_limits_that_may_refuse(tables, owner)] = True
         limited = (self.remaining < UNLIMITED) & rows[:, np.newaxis]
         return replace(
             self,
@@ -154,12 +156,12 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
     running = np.zeros(len(finder.limits), np.int64)
     counted = list_counted_pods(tables, scheduler_name)
     for owner, gangs in counted.items():
-        used[finder.usage_limit_indexes(tables, owner)] += sum_requests(
+        used[finder.indexes_of_limits_that_count(tables, owner)] += sum_requests(
             tables, chain.from_iterable(gangs.values())
         )
     for queue, identities in gangs_by_queue(counted).items():
         # Only limits of all users together restrict the number of gangs.
-        running[finder.usage_limit_indexes(tables, (queue, ""))] += len(identities)
+        running[finder.indexes_of_limits_that_count(tables, (queue, ""))] += len(identities)
     return used, running
 
 
@@ -234,7 +236,7 @@ class LimitIndex:
             if not limit.kept:
                 self._plain.setdefault(limit.name, []).append(row)
 
-    def queue_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def indexes_of_limits_that_may_refuse(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that may prevent gangs of a queue and user from starting."""
         rows = self._rows_of_owner.get(owner)
         if rows is None:
@@ -244,7 +246,7 @@ class LimitIndex:
             rows = self._rows_of_owner[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return rows
 
-    def usage_limit_indexes(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def indexes_of_limits_that_count(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that count the running pods of a queue and user.
 
         Guarantees kept for the queue are among them.

@@ -196,7 +196,7 @@ class FormulationInput:
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
-        """Return the input after the given placements, which count against the limits of their queues."""
+        """Return the input with queue limits that are reduced by the requests of the given placements."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasibility(self) -> Self:

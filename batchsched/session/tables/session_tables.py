@@ -30,7 +30,6 @@ from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.tree import QueueTree
-from batchsched.session.tables.awaited_levels import AwaitedLevels
 from batchsched.session.tables.gang import (
     GangCache,
     PendingGang,
@@ -42,6 +41,7 @@ from batchsched.session.tables.gang import (
 )
 from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
+from batchsched.session.tables.preferred_level_waits import PreferredLevelWaits
 from batchsched.state.resource_names import ResourceNames
 
 T = TypeVar("T")
@@ -120,8 +120,8 @@ class SessionTables:
         """Gangs with bound pods, by identity."""
         self.incomplete: dict[str, PodGroupState] = {}
         """PodGroups with fewer pods than their minimum of which none is pending, by identity."""
-        self.awaited_levels = AwaitedLevels(snapshot.topologies)
-        """PodGroups that wait for a preferred topology level."""
+        self.preferred_level_waits = PreferredLevelWaits(snapshot.topologies)
+        """The waits of PodGroups for a preferred topology level."""
         self.nominated: dict[str, PodGroupState] = {}
         """Gangs with a nominated pending pod, by identity."""
         self._classify_resources()
@@ -283,7 +283,7 @@ class SessionTables:
 
     def add_group(self, group: PodGroup) -> None:
         """Add a PodGroup to the session's tables, or replace it."""
-        self.awaited_levels.put_group(group)
+        self.preferred_level_waits.put_group(group)
         self._set_group(group)
 
     def _set_group(self, group: PodGroup) -> None:
@@ -293,7 +293,7 @@ class SessionTables:
 
     def remove_group(self, key: str) -> None:
         """Remove a PodGroup; its pods stay, and then refer to a PodGroup that does not exist."""
-        self.awaited_levels.remove_group(key)
+        self.preferred_level_waits.remove_group(key)
         members = self.gangs[key]
         members.group = None
         self._mark_changed(members)
@@ -372,7 +372,7 @@ class SessionTables:
     def set_time(self, now: float) -> None:
         """Set the time of the session in seconds since 1970, at which waits for preferred topology levels may end."""
         self.node_table.now = now
-        for group in self.awaited_levels.changed_groups(now):
+        for group in self.preferred_level_waits.update_required_levels(now):
             self._set_group(group)
 
     def refresh(self) -> None:

@@ -20,8 +20,8 @@ class _WaitingGroup:
     required: tuple[bool, ...]
 
 
-class AwaitedLevels:
-    """The PodGroups with `preferredWaitSeconds`, and which of their preferred levels are required at present.
+class PreferredLevelWaits:
+    """The waits for preferred levels: the PodGroups with `preferredWaitSeconds`, and which levels are required now.
 
     Args:
       topologies: all Topologies.
@@ -62,8 +62,8 @@ class AwaitedLevels:
         required, preferred = spec.find_level(topology.required), spec.find_level(topology.preferred)
         return required is None or preferred is None or required >= preferred
 
-    def changed_groups(self, now: float) -> Iterator[PodGroup]:
-        """Yield each PodGroup with a preferred level that begins or ceases to be required at the time `now`.
+    def update_required_levels(self, now: float) -> Iterator[PodGroup]:
+        """Update which preferred levels are required at the time `now`, and yield each PodGroup that this changes.
 
         Args:
           now: seconds since 1970.

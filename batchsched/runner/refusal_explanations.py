@@ -136,7 +136,7 @@ class FinishedExplanation:
     explained: Refusal
 
 
-class PendingExplanations:
+class RefusalExplanations:
     """The refusals that are still to be explained, and the explanations that are still valid, by gang."""
 
     def __init__(self) -> None:
