@@ -68,7 +68,7 @@ class ObjectDecodeError(Exception):
     """
 
     def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
-        super().__init__("; ".join(f"{complaint.field}: {complaint.message}" for complaint in field_errors))
+        super().__init__("; ".join(str(complaint) for complaint in field_errors))
         self.complaints = field_errors
 
 

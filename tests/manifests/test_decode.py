@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.manifests import decode
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
@@ -50,6 +51,11 @@ def test_specs_that_no_pod_refers_to_are_dropped():
     assert len(decoder._specs) <= 10
     assert len(decoder._canonical) <= 10 + len(held)
     assert len(decoder._statuses) <= 10
+
+
+def test_error_of_an_object_as_a_whole_names_no_field():
+    error = ObjectDecodeError((FieldError("", "is not JSON"), FieldError("spec", "expected object")))
+    assert str(error) == "is not JSON; spec: expected object"
 
 
 def test_a_spec_that_cannot_be_used_is_refused_every_time():
