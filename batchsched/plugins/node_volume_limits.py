@@ -43,7 +43,6 @@ from batchsched.framework.plugin_support.volume_listers import (
     not_owner_reason,
     storage_objects,
     uses_volume_claim,
-    volume_claim_key,
     volume_claim_signature,
     volume_claim_storage_class,
     volume_claims_of_pod,
@@ -352,8 +351,8 @@ def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: boo
     provisioner = storage_class.provisioner
     if provisioner in DRIVERS or provisioner in NEVER:
         driver = DRIVERS.get(provisioner) if migrated else None
-        return (driver, UNBOUND + volume_claim_key(claim)) if driver else None
-    return provisioner, UNBOUND + volume_claim_key(claim)
+        return (driver, UNBOUND + claim.key) if driver else None
+    return provisioner, UNBOUND + claim.key
 
 
 def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | None:

@@ -26,7 +26,6 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.volume_listers import (
     storage_objects,
-    volume_claim_key,
     volume_claim_names,
 )
 from batchsched.framework.pod_class import PodClass
@@ -231,7 +230,7 @@ def _mounts_disks(pod: Pod, _old: None, _new: object) -> Hint:
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     if old is not None and old.spec.access_modes == new.spec.access_modes:
         return Hint.SKIP
-    return Hint.queue_if(volume_claim_key(new) in _claim_keys(pod))
+    return Hint.queue_if(new.key in _claim_keys(pod))
 
 
 def disks_of_pod(pod: Pod) -> tuple[Disk, ...]:

@@ -26,7 +26,6 @@ from batchsched.framework.plugin_support.volume_listers import (
     is_new_or_rebound,
     may_be_claimed_by,
     storage_objects,
-    volume_claim_key,
     volume_claim_names,
     volume_claim_storage_class,
 )
@@ -132,7 +131,7 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    named = volume_claim_key(new) in [f"{pod.namespace}/{name}" for name in volume_claim_names(pod)]
+    named = new.key in [f"{pod.namespace}/{name}" for name in volume_claim_names(pod)]
     return Hint.queue_if(named and is_new_or_rebound(old, new))
 
 

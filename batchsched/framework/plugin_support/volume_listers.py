@@ -68,7 +68,7 @@ def _read(snapshot: Snapshot) -> VolumeLister:
     for volume in snapshot.persistent_volumes:
         volumes_of.setdefault(volume_storage_class(volume), []).append(volume)
     return VolumeLister(
-        claims={volume_claim_key(claim): claim for claim in snapshot.persistent_volume_claims},
+        claims={claim.key: claim for claim in snapshot.persistent_volume_claims},
         volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
         classes={one.metadata.name: one for one in snapshot.storage_classes},
         csi_nodes={one.metadata.name: one for one in snapshot.csi_nodes},
@@ -76,11 +76,6 @@ def _read(snapshot: Snapshot) -> VolumeLister:
         attachments=attachments,
         volumes_of={name: tuple(volumes) for name, volumes in volumes_of.items()},
     )
-
-
-def volume_claim_key(claim: PersistentVolumeClaim) -> str:
-    """Return the `namespace/name` of a PersistentVolumeClaim."""
-    return claim.key
 
 
 def volume_claims_of_pod(pod: Pod) -> Iterable[PodVolumeClaim]:
@@ -110,7 +105,7 @@ def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeCl
 
 def uses_volume_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Return True if a pod uses a PersistentVolumeClaim."""
-    return any(f"{pod.namespace}/{use.name}" == volume_claim_key(claim) for use in volume_claims_of_pod(pod))
+    return any(f"{pod.namespace}/{use.name}" == claim.key for use in volume_claims_of_pod(pod))
 
 
 def may_be_claimed_by(volume: PersistentVolume, pod: Pod) -> bool:
@@ -141,7 +136,7 @@ def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """
     if claim.metadata.is_controlled_by(pod.metadata.uid):
         return None
-    return f"PVC {volume_claim_key(claim)} was not created for pod {pod.key} (pod is not owner)"
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 def volume_claim_storage_class(claim: PersistentVolumeClaim) -> str:

@@ -46,7 +46,6 @@ from batchsched.framework.plugin_support.volume_listers import (
     may_be_claimed_by,
     storage_objects,
     uses_volume_claim,
-    volume_claim_key,
     volume_claim_signature,
 )
 from batchsched.framework.pod_class import PodClass
@@ -190,7 +189,7 @@ class VolumeBinding(
             namespace, _, name = claim.partition("/")
             selections.append(SelectedNode(namespace, name, where))
             await cycle.binder.write_selected_node(selections[-1])
-        claim_keys = [volume_claim_key(claim) for claim in claims.delayed]
+        claim_keys = [claim.key for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
         if await cycle.binder.wait_for_bound_claims(claim_keys, seconds, selections):
             return SUCCESS
@@ -240,13 +239,11 @@ def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> 
     They include those that other pods have reserved for the same claims: the binding of these pods may fail.
     """
     volumes = tuple(
-        (result.volumes[int(choice[0])].metadata.name, volume_claim_key(claim))
+        (result.volumes[int(choice[0])].metadata.name, claim.key)
         for claim, choice in result.matches
         if choice[0] >= 0
     )
-    claims = tuple(
-        (volume_claim_key(claim), table.names[node]) for claim, where in result.provisioned if where[0]
-    )
+    claims = tuple((claim.key, table.names[node]) for claim, where in result.provisioned if where[0])
     return PodVolumeReservation(volumes, claims)
 
 

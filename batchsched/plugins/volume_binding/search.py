@@ -36,7 +36,6 @@ from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
     storage_objects,
-    volume_claim_key,
     volume_claim_storage_class,
     volume_storage_class,
 )
@@ -100,7 +99,7 @@ def find_pod_volumes(claims: PodVolumeClaims, nodes: Nodes) -> VolumeSearchResul
 
 
 def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
-    return table.assumed.node_of.get(volume_claim_key(claim)) or claim.metadata.annotation(SELECTED_NODE)
+    return table.assumed.node_of.get(claim.key) or claim.metadata.annotation(SELECTED_NODE)
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: VolumeSearchResult) -> None:
@@ -205,11 +204,11 @@ def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: 
     """Return True if a volume is reserved for the claim, False if for another one, None if for none."""
     assumed = table.assumed.claim_of.get(volume.metadata.name)
     if assumed is not None:
-        return assumed == volume_claim_key(claim)
+        return assumed == claim.key
     owner = volume.spec.claim_ref
     if owner is None:
         return None
-    same = f"{owner.namespace or 'default'}/{owner.name}" == volume_claim_key(claim)
+    same = f"{owner.namespace or 'default'}/{owner.name}" == claim.key
     return same and owner.uid in ("", claim.metadata.uid)
 
 
