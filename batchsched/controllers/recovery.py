@@ -388,5 +388,5 @@ def _claim_keys(pod: Pod) -> Iterator[str]:
 
 def _extended_claim_owner(claim: ResourceClaim) -> str:
     """Return the UID of the pod for which a claim for extended resources was created, "" for other claims."""
-    controller = claim.metadata.controller
-    return controller.uid if controller is not None and claim.is_for_extended_resources else ""
+    pod = claim.extended_resource_pod
+    return pod[1] if pod is not None else ""

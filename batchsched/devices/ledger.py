@@ -247,9 +247,7 @@ class DeviceLedger:
     def _extended_claims(self) -> dict[tuple[str, str], str]:
         """The claims for extended resources by name and UID of their pod, so that no pod searches all claims."""
         return {
-            (owner.name, owner.uid): key
-            for key, claim in self.claims.items()
-            if claim.is_for_extended_resources and (owner := claim.metadata.controller) is not None
+            pod: key for key, claim in self.claims.items() if (pod := claim.extended_resource_pod) is not None
         }
 
     # Changes of the cluster

@@ -387,9 +387,15 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
-    def is_for_extended_resources(self) -> bool:
-        """Whether a scheduler created the ResourceClaim to serve the extended resources of a pod with devices."""
-        return self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true"
+    def extended_resource_pod(self) -> tuple[str, str] | None:
+        """Name and UID of the pod for which a scheduler created the ResourceClaim, to serve extended resources.
+
+        None for all other claims.
+        """
+        if self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
+            return None
+        owner = self.metadata.controller
+        return None if owner is None else (owner.name, owner.uid)
 
     def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
         """Return whether the ResourceClaim is reserved for the pod with this UID, or for its PodGroup of Kubernetes.

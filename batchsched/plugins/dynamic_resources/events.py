@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.pod import Pod
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
-from batchsched.plugins.dynamic_resources.extended_resources import is_of_earlier_attempt
 from batchsched.plugins.dynamic_resources.reservation import may_use_devices
 
 
@@ -42,7 +41,8 @@ def _claim_changed(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | Non
     freed = old is not None and old.status.allocation is not None
     if new is None:
         # A claim for extended resources of an earlier attempt keeps its pod from being placed until it is deleted.
-        return Hint.queue_if(freed or (old is not None and is_of_earlier_attempt(old, pod)))
+        of_earlier_attempt = old is not None and old.extended_resource_pod == (pod.name, pod.metadata.uid)
+        return Hint.queue_if(freed or of_earlier_attempt)
     if freed and new.status.allocation is None:
         return Hint.QUEUE
     if not _uses(pod, new):

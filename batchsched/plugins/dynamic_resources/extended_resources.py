@@ -129,16 +129,6 @@ def extended_claim_key(pod: Pod) -> str:
     return f"{pod.key}/{pod.metadata.uid}/{IN_MEMORY_NAME}"
 
 
-def is_of_earlier_attempt(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether an earlier attempt to bind the pod created the ResourceClaim for its extended resources."""
-    owner = claim.metadata.controller
-    return (
-        claim.is_for_extended_resources
-        and owner is not None
-        and (owner.name, owner.uid) == (pod.metadata.name, pod.metadata.uid)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _ContainerNeed:
     """The devices of one extended resource that a container needs.
