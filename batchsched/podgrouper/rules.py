@@ -38,7 +38,7 @@ from batchsched.podgrouper.shape import (
     text_or_empty,
 )
 from batchsched.podgrouper.spark_rules import spark_application_shape
-from batchsched.podgrouper.training_rules import train_job_children, training_job_shape
+from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES, train_job_children, training_job_shape
 from batchsched.podgrouper.workload_rules import (
     deployment_shape,
     job_shape,
@@ -155,6 +155,11 @@ class OwnerKinds:
     def names(self) -> frozenset[str]:
         """The names of the owner kinds, without their API groups."""
         return frozenset(kind.name for kind in self.all)
+
+    @property
+    def read_from_files(self) -> tuple[tuple[str, str], ...]:
+        """Group and name of the kinds that the pod grouper reads from files: owners, and the runtimes of TrainJobs."""
+        return (*self.by_group_and_name, *TRAINING_RUNTIMES)
 
 
 KNOWN_OWNER_KINDS: Final = OwnerKinds()
@@ -315,7 +320,7 @@ def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, st
         return PodGroupSpec.model_validate(spec), ""
     except ValidationError as error:
         complaints = field_errors(error, PodGroupSpec)
-        problem = "; ".join(f"{complaint.field}: {complaint.message}" for complaint in complaints)
+        problem = "; ".join(map(str, complaints))
         return PodGroupSpec(min_member=minimum), problem
 
 

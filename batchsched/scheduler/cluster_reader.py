@@ -11,7 +11,6 @@ from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
 
@@ -59,10 +58,8 @@ def _read_manifests(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     name = settings.profile.scheduler_name
-    kinds = owner_kinds(settings.grouping.rules).by_group_and_name
-    return read_manifests(
-        files.manifests, telemetry, scheduler_name=name, owner_kinds=(*kinds, *TRAINING_RUNTIMES)
-    )
+    kinds = owner_kinds(settings.grouping.rules).read_from_files
+    return read_manifests(files.manifests, telemetry, scheduler_name=name, owner_kinds=kinds)
 
 
 def _load_reading(reading: ReadResult, settings: SessionSettings) -> "OfflineCluster":

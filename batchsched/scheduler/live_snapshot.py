@@ -158,8 +158,7 @@ class WhatIfCluster:
             if isinstance(document, InvalidInput):
                 raise document
             self.add_document(document)
-        owner_kinds = (*self.service.grouper.kinds.by_group_and_name, *TRAINING_RUNTIMES)
-        self.warnings += unknown_field_warnings(parsed, owner_kinds)
+        self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.read_from_files)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
             raise UnusableInput(

@@ -185,8 +185,7 @@ class OfflineCluster:
                     self.record_set_aside(document)
                 else:
                     documents.append(document)
-        owner_kinds = (*self.service.grouper.kinds.by_group_and_name, *TRAINING_RUNTIMES)
-        self.warnings += unknown_field_warnings(documents, owner_kinds)
+        self.warnings += unknown_field_warnings(documents, self.service.grouper.kinds.read_from_files)
         self._add(documents)
 
     def _add(self, documents: Sequence[Document]) -> None:
