@@ -59,7 +59,7 @@ def _validated(content: dict[Any, Any], model: type[M], file: str) -> M:
     except ValidationError as error:
         kind = model.__name__
         first, *further = field_errors(error, model)
-        more = "".join(f"\n{file or kind}: {other.field}: {other.message}" for other in further)
+        more = "".join(f"\n{file or kind}: {other}" for other in further)
         raise InvalidInput(
             first.message + more, file=file, object="" if file else kind, field=first.field
         ) from error

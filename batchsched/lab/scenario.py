@@ -329,7 +329,7 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
         scenario = Scenario.model_validate(content)
     except ValidationError as error:
         first, *further = field_errors(error, Scenario)
-        more = "".join(f"\n{path}: {complaint.field}: {complaint.message}" for complaint in further)
+        more = "".join(f"\n{path}: {complaint}" for complaint in further)
         raise InvalidInput(first.message + more, file=str(path), field=first.field) from error
     return scenario.model_copy(
         update={"workloads": tuple(_located(workload, path) for workload in scenario.workloads)}
