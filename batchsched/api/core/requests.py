@@ -70,7 +70,7 @@ def requests_for_scoring(pod: Pod) -> dict[str, int]:
     return _total(pod, DEFAULTS, pod_level=False)
 
 
-def requests_and_nonzero(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
+def pod_and_nonzero_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
     """Return `pod_requests` and `nonzero_requests` of a pod without amounts in its status.
 
     Raises:

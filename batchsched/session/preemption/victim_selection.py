@@ -343,7 +343,7 @@ class VictimSelection:
         return head.try_place_after_eviction(placement, [place for unit in outlasting for place in unit.pods])
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        # Fresh feasibility: the inputs's was computed with the units on their nodes and without the gang.
+        # Fresh feasibility: that of the inputs was computed with the units on their nodes and without the gang.
         return all_gangs_fit_elsewhere(self._inputs_after(units, [placement]), units)
 
     def _inputs_after(

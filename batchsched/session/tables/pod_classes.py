@@ -14,8 +14,8 @@ from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
 from batchsched.api.core.requests import (
     may_be_resized,
     nonzero_requests,
+    pod_and_nonzero_requests,
     pod_requests,
-    requests_and_nonzero,
 )
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
@@ -114,7 +114,7 @@ class PodSpecIndex:
         failures: list[PluginError] = []
         return PodSpecInfo(
             pod.spec,
-            *requests_and_nonzero(pod),
+            *pod_and_nonzero_requests(pod),
             # Only pending pods have classes. Each bound pod has a spec of its own, which names its node.
             NO_SIGNATURE if pod.node else self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),

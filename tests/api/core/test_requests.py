@@ -17,8 +17,8 @@ from batchsched.api.core.requests import (
     NONZERO_MEMORY,
     ResizedRequestRule,
     nonzero_requests,
+    pod_and_nonzero_requests,
     pod_requests,
-    requests_and_nonzero,
 )
 
 GI = 2**30
@@ -95,7 +95,7 @@ def test_nothing_requested_counts_for_nothing_and_scores_with_defaults():
     ],
 )
 def test_requests_and_their_amounts_for_scores_are_those_that_are_computed_one_by_one(some: Pod):
-    assert requests_and_nonzero(some) == (pod_requests(some), nonzero_requests(some))
+    assert pod_and_nonzero_requests(some) == (pod_requests(some), nonzero_requests(some))
 
 
 def test_zero_requests_are_left_out():
