@@ -2,12 +2,15 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from typing_extensions import override
 
 from tests.controlplane.fixtures import namespace, own_plane, plane, proxy
 from tests.kube.virtual import run
@@ -42,6 +45,29 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     run_test = run if pyfuncitem.get_closest_marker("virtual_time") else asyncio.run
     run_test(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+class _Records(logging.Handler):
+    """Keeps the records of a logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def _no_solution_is_discarded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which the solver discards a solution: the greedy one in its place is legal, but worse."""
+    logger, records = logging.getLogger("batchsched.solver.stage"), _Records()
+    logger.addHandler(records)
+    yield
+    logger.removeHandler(records)
+    if request.node.get_closest_marker("discards_solutions") is None:
+        assert records.messages == []
 
 
 @pytest.fixture(scope="session")

@@ -87,7 +87,11 @@ def solve(
     with telemetry.time_stage("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
-        _LOG.error("a %s solution is discarded and the greedy's is used: %s", answer.stage, "; ".join(faults))
+        _LOG.error(
+            "the solution of stage %s is discarded, and the greedy one is used: %s",
+            answer.stage,
+            "; ".join(faults),
+        )
         floor = solve_greedy(without_repeatedly_refused_gangs(admissible))
         return replace(floor, guard=answer.guard, effort=answer.effort, variables=answer.variables)
     return answer if numbered_alike else replace(answer, prices=())

@@ -33,6 +33,11 @@ class Replica(SchedulerProcess):
     started: float = field(init=False, default=0.0)
     starts: int = field(init=False, default=0)
 
+    def discarded_solutions(self) -> list[str]:
+        """The lines of its log that say that the solver's answer was illegal."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if line.startswith("E") and " solver.stage] " in line]
+
     def start(self) -> None:
         """Start it, and do not wait."""
         kubeconfig = self.plane.kubeconfig(service_account(self.plane), self.server)
@@ -77,7 +82,7 @@ class Replicas:
 def running(*replicas: Replica) -> Iterator[Replicas]:
     """Run replicas for one Lease without a holder; afterwards they are killed, and their logs shown.
 
-    Meanwhile no binding may be taken twice, says the audit log of the API server.
+    Meanwhile no binding may be taken twice, says the audit log of the API server, and no solver's answer be discarded.
     """
     plane = replicas[0].plane
     service_account(plane)
@@ -89,6 +94,7 @@ def running(*replicas: Replica) -> Iterator[Replicas]:
             one.start()
             stack.callback(one.stop)
         yield Replicas(plane, replicas)
+        assert not (discarded := [line for one in replicas for line in one.discarded_solutions()]), discarded
 
 
 def pair(plane: ControlPlane, name: str, terms: Terms | None = None) -> tuple[Replica, Replica]:

@@ -122,6 +122,17 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
     assert not together.taken.any()
 
 
+def test_equal_single_pods_that_are_placed_already_are_not_placed_again():
+    packing = Packing(problem_of([[4], [4]], [{"pods": 1, "demand": [1]}] * 3))
+    packing.place_gang(1)
+    packing.place_equal_gangs([0, 1, 2])
+    assert packing.taken.all()
+    assert packing.room.waiting == [0, 0, 0]
+    assert sum(int(row.sum()) for row in packing.room.free) == 8 - 3
+    packing.place_equal_gangs([0, 1, 2])
+    assert packing.to_solution("greedy").counts.tolist() == [1, 1, 1]
+
+
 def test_placing_a_whole_gang_places_no_pod_if_not_all_fit():
     room = FreeCapacity(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
     assert room.place_up_to(0, 5, whole=True) == 0

@@ -108,10 +108,10 @@ class FreeCapacity:
     def place_equal_gangs(self, classes: Sequence[int]) -> int:
         """Place gangs of one pod each with equal requests, in the given order, while they fit.
 
-        Quotas and rows are not checked: `group_equal_gangs` groups only gangs that they do not concern.
+        Quotas and rows are not checked: `group_numbers_of_equal_gangs` groups only gangs that they do not concern.
 
         Args:
-          classes: classes of one kind and demand, each the only class of its gang.
+          classes: classes of one kind and demand, each the only class of its gang, none of them placed.
 
         Returns:
           how many gangs were placed.

@@ -184,10 +184,15 @@ class Packing:
     def place_equal_gangs(self, gangs: Sequence[int]) -> None:
         """Place single-pod gangs with equal requests in the given order until one does not fit.
 
-        The gangs are of one group of `group_equal_gangs`.
+        Gangs that are placed already keep their places.
+
+        Args:
+          gangs: gangs with the same number in `group_numbers_of_equal_gangs`.
         """
-        placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in gangs])
-        self.taken[gangs[:placed]] = True
+        missing = [gang for gang in gangs if not self.taken[gang]]
+        if missing:
+            placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in missing])
+            self.taken[missing[:placed]] = True
 
     def place_elastic_pods(self, gang: int) -> int:
         """Place as many elastic pods of a gang as fit, once its minimum is placed; return how many."""
