@@ -155,6 +155,27 @@ class GangProblems:
         gangs = len(problem.gangs.need)
         return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
 
+    @cached_property
+    def _unscored(self) -> Problem:
+        """The problem without scores, weights, order, preferred levels and limits, to find out whether a gang fits."""
+        problem = self._problem
+        gangs, subgroups = problem.gangs, problem.subgroups
+        return replace(
+            problem,
+            kinds=replace(problem.kinds, score=np.broadcast_to(np.int64(0), problem.kinds.score.shape)),
+            classes=replace(problem.classes, weight=np.ones(len(problem.classes.gang))),
+            gangs=replace(
+                gangs,
+                tier=np.zeros_like(gangs.tier),
+                rank=np.zeros_like(gangs.rank),
+                preferred=np.full_like(gangs.preferred, NONE),
+                allowed=np.ones_like(gangs.allowed),
+            ),
+            subgroups=replace(subgroups, preferred=np.full_like(subgroups.preferred, NONE)),
+            used_domains=UsedDomains(),
+            quotas=ProblemQuotas(),
+        )
+
     def isolate(self, gang: int) -> IsolatedGangProblem:
         """Return the problem of one gang alone: its pod classes, queue limits and plugin constraints, and all nodes."""
         problem = self._problem
@@ -166,22 +187,10 @@ class GangProblems:
             else np.zeros(0, np.int64)
         )
         rows = [number for number, row in enumerate(problem.rows) if _concerns(row, classes, gang)]
-        taken = problem.restrict_to_gangs(np.array([gang]), classes, subgroups)
-        # Only whether the gang fits is asked: scores, weights, order and preferred levels would not matter.
+        number = np.array([gang])
         single = replace(
-            taken,
-            kinds=replace(taken.kinds, score=np.zeros_like(taken.kinds.score)),
-            classes=replace(taken.classes, weight=np.ones(len(classes))),
-            gangs=replace(
-                taken.gangs,
-                tier=np.zeros(1, np.int32),
-                rank=np.zeros(1, np.int32),
-                preferred=np.full(1, NONE, np.int32),
-                allowed=np.ones(1, np.bool_),
-            ),
-            subgroups=replace(taken.subgroups, preferred=np.full(len(subgroups), NONE, np.int32)),
-            used_domains=UsedDomains(),
-            quotas=taken.quotas.select_rows(quotas),
+            self._unscored.restrict_to_gangs(number, classes, subgroups),
+            quotas=problem.quotas.select_rows(quotas).restrict_to_gangs(number),
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
         return IsolatedGangProblem(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
