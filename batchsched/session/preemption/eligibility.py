@@ -127,7 +127,6 @@ class VictimCandidate:
       queue: name of its queue.
       priority: the gang's priority.
       highest_pod_priority: the highest priority of its pods.
-      started: seconds since 1970 at which the gang began to run.
       make_units: returns the gang's units, with its surplus chosen by a preference.
     """
 
@@ -135,8 +134,13 @@ class VictimCandidate:
     queue: str
     priority: int
     highest_pod_priority: int
-    started: float
     make_units: Callable[[ElasticPodPreference], tuple[EvictionUnit, ...]]
+
+    @cached_property
+    def start(self) -> float:
+        """Seconds since 1970 at which the first pod of the gang started, infinity if none has."""
+        # Computed on demand: only reclaim compares it.
+        return start_of_first_pod(self.members.bound_pods)
 
     @cached_property
     def units(self) -> tuple[EvictionUnit, ...]:
@@ -312,7 +316,6 @@ class VictimCandidates:
                 members.queue,
                 priority,
                 highest_pod_priority,
-                start_of_first_pod(members.bound_pods),
                 partial(self._units.list_units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
             )
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
@@ -420,7 +423,7 @@ class EvictionEligibility:
         """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds, and its queue exists."""
         if candidate.queue not in self._tables.queues:
             return False
-        return self._now - candidate.started >= self._reclaim_min_runtime(candidate.queue)
+        return self._now - candidate.start >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
         """Return the eviction reason if a pending gang may evict a running gang, otherwise ""."""
