@@ -13,7 +13,7 @@ from batchsched.queues.gang_order import GangOrderPolicy
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.gang_eligibility import GangEligibility
 from batchsched.session.gangs.order import GangOrder
-from batchsched.session.gangs.queue_limits import compute_remaining_limits
+from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, FormulationInput
 from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
@@ -74,15 +74,18 @@ class SelectionRun:
     builder: DecisionBuilder
     with_evictions: bool = True
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
+    _limits_at_start: QueueLimits | None = field(init=False, default=None)
+    """What the queues allowed before the first placement of the session."""
 
     def formulation_input(self) -> FormulationInput:
         """Return the values for the next solver problem; gangs placed so far count against their queues' limits."""
-        free_quotas = compute_remaining_limits(self.tables, self.profile.scheduler_name)
+        if self._limits_at_start is None:
+            self._limits_at_start = compute_remaining_limits(self.tables, self.profile.scheduler_name)
         formulation_input = FormulationInput(
             self.tables,
             self.profile,
             self.gang_eligibility.levels,
-            free_quotas,
+            self._limits_at_start,
             FeasibilityByClass(self.tables),
             self.explanations,
         )
