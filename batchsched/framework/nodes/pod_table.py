@@ -56,6 +56,11 @@ def any_port_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) 
     return any(one.conflicts(other) for one in requested for other in held)
 
 
+def _is_indexed(pod: Pod) -> bool:
+    """Whether the pods of this spec are in the indexes of pod affinity, host ports or volumes."""
+    return bool(host_ports(pod) or pod.spec.volumes or pod.spec.affinity is not None)
+
+
 class PodTable:
     """The pods on nodes, indexed by node, labels, pod affinity, host ports and volumes.
 
@@ -105,15 +110,13 @@ class PodTable:
         self._group_at[begin:end] = self._groups.add_pods([pod for pod, _ in placements])
         spec: PodSpec | None = None
         indexed = False
-        ports: tuple[HostPort, ...] = ()
         for key, (pod, node) in zip(keys, placements, strict=True):
             self._on.setdefault(node, {})[key] = pod
             # Decoded pods of one template share their spec object, so this is computed once for a gang.
             if pod.spec is not spec:
-                spec, ports = pod.spec, host_ports(pod)
-                indexed = bool(ports or spec.volumes or spec.affinity is not None)
+                spec, indexed = pod.spec, _is_indexed(pod)
             if indexed:
-                self._take(pod, node, ports)
+                self._take(pod, node)
         return keys
 
     def _make_room(self, slots: int) -> None:
@@ -122,9 +125,10 @@ class PodTable:
             self._node_at = np.resize(self._node_at, size)
             self._group_at = np.resize(self._group_at, size)
 
-    def _take(self, pod: Pod, node: int, ports: tuple[HostPort, ...]) -> None:
+    def _take(self, pod: Pod, node: int) -> None:
         """Index a pod's affinity, host ports and volumes."""
         self._state(pod, node, 1)
+        ports = host_ports(pod)
         if ports:
             self.ports_on.setdefault(node, {})[pod.key] = ports
         for index in self._volume_indexes(pod, node):
@@ -153,7 +157,7 @@ class PodTable:
         Raises:
           KeyError: a pod is on no node, or is named twice.
         """
-        nodes = [self._leave_node(key) for key in keys]
+        nodes = self._take_off_nodes(keys)
         size = len(self._keys) - len(keys)
         # A session removes the pods that it added last. Their slots are at the end, so no other pod moves.
         if all(self._slot[key] >= size for key in keys):
@@ -167,17 +171,28 @@ class PodTable:
         self._forget_groups()
         return nodes
 
-    def _leave_node(self, key: str) -> int:
-        pod, node = self._pods.pop(key)
-        del self._on[node][key]
-        if pod.spec.affinity is not None:
-            self._state(pod, node, -1)
+    def _take_off_nodes(self, keys: Sequence[str]) -> list[int]:
+        """Remove pods from the indexes by node; return the node of each."""
+        nodes: list[int] = []
+        spec: PodSpec | None = None
+        indexed = False
+        for key in keys:
+            pod, node = self._pods.pop(key)
+            del self._on[node][key]
+            if pod.spec is not spec:
+                spec, indexed = pod.spec, _is_indexed(pod)
+            if indexed:
+                self._remove_from_indexes(pod, node)
+            nodes.append(node)
+        return nodes
+
+    def _remove_from_indexes(self, pod: Pod, node: int) -> None:
+        """Remove a pod from the indexes of pod affinity, host ports and volumes."""
+        self._state(pod, node, -1)
         if node in self.ports_on:
-            self.ports_on[node].pop(key, None)
-        if pod.spec.volumes:
-            for index in self._volume_indexes(pod, node):
-                index.pop(key, None)
-        return node
+            self.ports_on[node].pop(pod.key, None)
+        for index in self._volume_indexes(pod, node):
+            index.pop(pod.key, None)
 
     def _free_slot(self, key: str) -> None:
         """Give the slot of a pod to the pod in the last slot, so that the arrays have no gaps."""
