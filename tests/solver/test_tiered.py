@@ -245,7 +245,7 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = SlotSupply(Packing(problem))
-    assert supply.total_slots(1, np.array([1]), np.array([0, 1])).tolist() == [2 + 8]
+    assert supply.free_slots(((1, 1),), np.array([0, 1])) == 2 + 8
 
 
 def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:

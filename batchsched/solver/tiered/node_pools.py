@@ -6,7 +6,7 @@ floor(free_n / s) holds for every placement on the pool's nodes. The rows are ex
 and a valid relaxation for others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +124,48 @@ class SlotCapacityRow:
         return self.requests[0] if len(self.requests) == 1 else None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotKinds:
+    """Slots of F kinds: requests of one size of a resource or, after those, of sizes of two resources together.
+
+    Args:
+      resource, size: [F] the resource, and the size of a request.
+      second, second_size: [F2] the second resource of the last F2 kinds, and its size.
+    """
+
+    resource: IntArray
+    size: IntArray
+    second: IntArray
+    second_size: IntArray
+
+    @classmethod
+    def from_requests(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
+        """Return the kinds with these requests of (resource, size), those of one resource before those of two."""
+        first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
+        second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
+        return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
+
+    def requests(self, kind: int) -> tuple[tuple[int, int], ...]:
+        """Return the (resource, size) pairs of one kind."""
+        first = int(self.resource[kind]), int(self.size[kind])
+        pair = kind - (len(self.size) - len(self.second))
+        return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
+
+    def count(self, amounts: IntArray) -> IntArray:
+        """Return how many slots of each kind fit into each of the given amounts [R, n]: floor(amount / size), [F, n].
+
+        For two resources it is the minimum of both.
+        """
+        slots: IntArray = amounts[self.resource] // self.size[:, None]
+        if len(self.second):
+            of_two = slots[-len(self.second) :]
+            np.minimum(of_two, amounts[self.second] // self.second_size[:, None], out=of_two)
+        return slots
+
+
+NO_SLOT_KINDS: Final = SlotKinds.from_requests(())
+
+
 class SlotSupply:
     """Computes how many requests of one size, such as 4 GPUs, fit on a set of nodes.
 
@@ -136,7 +178,8 @@ class SlotSupply:
         self._packing = packing
         self._domains: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
         self.demand = slots.demand
-        self._free = [row.copy() for row in room.free]
+        self._free = np.array(room.free, np.int64)
+        self._kinds: dict[bytes, _KindsOfClasses] = {}
         for device in slots.devices:
             with_device = self.demand[self.demand[:, device] > 0]
             for r in range(self.demand.shape[1]):
@@ -148,11 +191,11 @@ class SlotSupply:
                 per, of = int(with_device[least, r]), int(with_device[least, device])
                 if per > 0:
                     self._free[device] = np.minimum(self._free[device], self._free[r] * of // per)
-        self._devices = slots.devices
+        self.devices = slots.devices
         self.units = [self._unit(column) for column in self.demand.T]
         every = np.arange(len(self.demand))
-        self._smallest = [
-            self.slot_sizes(r, every)[:PAIRED_CPU_AMOUNTS].tolist() for r in range(self.demand.shape[1])
+        self.smallest_sizes = [
+            self.slot_sizes(r, every)[:PAIRED_CPU_AMOUNTS] for r in range(self.demand.shape[1])
         ]
 
     @staticmethod
@@ -163,22 +206,15 @@ class SlotSupply:
         common = int(np.gcd.reduce(sizes))
         return max(common, int(sizes.mean()) // 4096, 1)
 
-    def slot_sizes(self, resource: int, classes: IntArray) -> IntArray:
+    def slot_sizes(self, resource: int, classes: IntArray) -> list[int]:
         """Return the request sizes of a resource, such as 1, 2 and 4 GPUs, for which capacity constraints are formed.
 
         They are the distinct requests of the pod classes, and their common unit.
         """
-        sizes = np.unique(self.demand[classes, resource])
-        sizes = sizes[sizes > 0]
-        if len(sizes) > MAX_SLOT_SIZES:
-            sizes = sizes[np.unique(np.linspace(0, len(sizes) - 1, MAX_SLOT_SIZES).astype(np.int64))]
-        unit = self.units[resource]
-        return np.unique(np.append(sizes, unit)) if sizes.size else sizes
-
-    def total_slots(self, resource: int, sizes: IntArray, nodes: IntArray) -> IntArray:
-        """Return how many requests of each size fit on the nodes: Σ_n floor(free_n / size)."""
-        held: IntArray = (self._free[resource][nodes] // sizes[:, None]).sum(axis=1)
-        return held
+        sizes = [size for size in _distinct(self.demand[classes, resource]) if size > 0]
+        if not sizes:
+            return []
+        return sorted({*_evenly_spaced(sizes, MAX_SLOT_SIZES), self.units[resource]})
 
     def requested_slots(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
         """Return how many slots a pod of each class [C] uses, given the (resource, size) pairs of one slot.
@@ -207,18 +243,34 @@ class SlotSupply:
           requested with it: Σ min(floor(d / s), floor(r / q))·x <= Σ_n min(floor(d_n / s), floor(r_n / q)), valid
           because a node's sum is bounded by both; the same over CPU and memory.
         """
-        demand = self.demand[classes]
-        for r in range(demand.shape[1]):
-            sizes = self.slot_sizes(r, classes)
-            if not sizes.size:
-                continue
-            right = self.total_slots(r, sizes, nodes)
-            factors = demand[:, r][None, :] // sizes[:, None]
-            for i in np.flatnonzero(factors @ most > right).tolist():
-                yield SlotCapacityRow(factors[i], int(right[i]), ((r, int(sizes[i])),))
-        for device in self._devices:
-            yield from self._composite(device, demand, most, nodes)
-        yield from self._paired(demand, most, nodes)
+        demand, free = self.demand[classes].T, self._free[:, nodes]
+        kinds = self._kinds_of_classes(classes)
+        for group in (kinds.of_any_nodes, self._kinds_of_scarcest(kinds, demand @ most, free)):
+            factors, right = group.count(demand), group.count(free).sum(axis=1)
+            for kind in np.flatnonzero(factors @ most > right).tolist():
+                yield SlotCapacityRow(factors[kind], int(right[kind]), group.requests(kind))
+
+    def _kinds_of_classes(self, classes: IntArray) -> "_KindsOfClasses":
+        key = classes.tobytes()
+        if key not in self._kinds:
+            self._kinds[key] = _KindsOfClasses(self, classes)
+        return self._kinds[key]
+
+    def _kinds_of_scarcest(self, kinds: "_KindsOfClasses", requested: IntArray, free: IntArray) -> SlotKinds:
+        """Return the kinds of slots of the two scarcest resources other than devices.
+
+        A node may have one of the two left without the other; slots of one resource do not see that.
+
+        Args:
+          kinds: those of the classes.
+          requested: [R] what their pods request at most.
+          free: [R, n] what the nodes have.
+        """
+        total = free.sum(axis=1)
+        scarcest = sorted(
+            kinds.plain_resources, key=lambda r: -float(requested[r]) / max(1.0, float(total[r]))
+        )
+        return kinds.of_two(*sorted(scarcest[:2])) if len(scarcest) > 1 else NO_SLOT_KINDS
 
     def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many slots of F kinds a pod of each class uses, and how many of them each node has.
@@ -229,14 +281,14 @@ class SlotSupply:
           the value [F, J] of a pod of each of the classes [J], and the value [F, n] of each node.
         """
         demand, free = self.demand[classes], [row[nodes] for row in self._free]
-        simple = [(r, size) for r in range(demand.shape[1]) for size in self.slot_sizes(r, classes).tolist()]
+        simple = [(r, size) for r in range(demand.shape[1]) for size in self.slot_sizes(r, classes)]
         of_pods = [demand[:, r] // size for r, size in simple]
         of_nodes = [free[r] // size for r, size in simple]
-        for device in self._devices:
+        for device in self.devices:
             for size in np.unique(demand[demand[:, device] > 0, device]).tolist():
                 with_size = demand[demand[:, device] == size]
                 for r in range(demand.shape[1]):
-                    amounts = [] if r in self._devices else np.unique(with_size[:, r])[1:].tolist()
+                    amounts = [] if r in self.devices else np.unique(with_size[:, r])[1:].tolist()
                     of_pods += [np.minimum(demand[:, device] // size, demand[:, r] // a) for a in amounts]
                     of_nodes += [np.minimum(free[device] // size, free[r] // a) for a in amounts]
         count = len(of_pods)
@@ -289,60 +341,76 @@ class SlotSupply:
         narrow: BoolArray = np.any(supply < factors @ pods, axis=1)
         return [domain for domain in domains if roomy[domain] or not narrow[domain]]
 
-    def _paired(self, demand: IntArray, most: IntArray, nodes: IntArray) -> Iterator[SlotCapacityRow]:
-        """Composite rows over the two scarcest resources other than devices.
 
-        A node may have one of the two left without the other; the simple rows do not see that.
-        """
-        plain = [
+class _KindsOfClasses:
+    """The kinds of slots for which rows are formed over pods of certain classes.
+
+    Args:
+      supply: for the requests of the classes.
+      classes: [J] the classes.
+    """
+
+    def __init__(self, supply: SlotSupply, classes: IntArray) -> None:
+        self._supply, self._classes = supply, np.unique(classes)
+        resources = range(supply.demand.shape[1])
+        demand = supply.demand[self._classes]
+        simple = [((r, size),) for r in resources for size in supply.slot_sizes(r, self._classes)]
+        composite = [pair for device in supply.devices for pair in self._with_device(device, demand)]
+        self.of_any_nodes = SlotKinds.from_requests([*simple, *composite])
+        """The kinds that do not depend on the nodes: of one resource, and of a device with another resource."""
+        self.plain_resources = tuple(
             r
-            for r in range(demand.shape[1])
-            if r not in self._devices and len(np.unique(demand[demand[:, r] > 0, r])) > 1
-        ]
-        plain.sort(key=lambda r: -float(demand[:, r] @ most) / max(1.0, float(self._free[r][nodes].sum())))
-        if len(plain) < 2:
-            return
-        first, second = sorted(plain[:2])
-        both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
-        # Pods with devices have composite rows of their own.
-        alone = both[~(both[:, self._devices] > 0).any(axis=1)]
-        both = alone if len(alone) else both
-        ratio, first_row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
-        shapes = (
-            both[first_row[np.unique(np.linspace(0, len(ratio) - 1, MAX_MEMORY_RATIOS).astype(np.int64))]]
-            if len(first_row)
-            else both
+            for r in resources
+            if r not in supply.devices and len(_distinct(demand[demand[:, r] > 0, r])) > 1
         )
-        for size in self._smallest[first]:
-            for shape in shapes:
-                paired_size = max(1, size * int(shape[second]) // int(shape[first]))
-                factors = np.minimum(demand[:, first] // size, demand[:, second] // paired_size)
-                right = np.minimum(
-                    self._free[first][nodes] // size, self._free[second][nodes] // paired_size
-                ).sum()
-                if int(factors @ most) > int(right):
-                    yield SlotCapacityRow(factors, int(right), ((first, size), (second, paired_size)))
+        """The resources other than devices of which the classes request different amounts."""
+        self._of_two: dict[tuple[int, int], SlotKinds] = {}
 
-    def _composite(
-        self, device: int, demand: IntArray, most: IntArray, nodes: IntArray
-    ) -> Iterator[SlotCapacityRow]:
-        for size in np.unique(demand[:, device]).tolist():
+    def of_two(self, first: int, second: int) -> SlotKinds:
+        """Return the kinds of slots of two plain resources."""
+        if (first, second) not in self._of_two:
+            demand = self._supply.demand[self._classes]
+            both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
+            # Pods with devices have slots of a device and another resource.
+            alone = both[~(both[:, self._supply.devices] > 0).any(axis=1)]
+            both = alone if len(alone) else both
+            ratio, row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
+            shapes = both[_evenly_spaced(row.tolist(), MAX_MEMORY_RATIOS)] if len(ratio) else both
+            self._of_two[first, second] = SlotKinds.from_requests(
+                [
+                    ((first, size), (second, max(1, size * int(shape[second]) // int(shape[first]))))
+                    for size in self._supply.smallest_sizes[first]
+                    for shape in shapes
+                ]
+            )
+        return self._of_two[first, second]
+
+    def _with_device(
+        self, device: int, demand: IntArray
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Yield the kinds of slots of a device with a resource that pods [J, R] request together with it."""
+        for size in _distinct(demand[:, device]):
             if not size:
                 continue
             with_size = demand[demand[:, device] == size]
-            held = self._free[device][nodes] // size
             for r in range(demand.shape[1]):
-                along = np.unique(with_size[:, r])
-                if r in self._devices or len(along) < 2:
+                amounts = _distinct(with_size[:, r])
+                if r in self._supply.devices or len(amounts) < 2:
                     continue
-                along = along[
-                    np.unique(np.linspace(1, len(along) - 1, MAX_COMPOSITE_AMOUNTS).astype(np.int64))
-                ]
-                factors = np.minimum(demand[:, device] // size, demand[:, r] // along[:, None])
-                # A sum of minima over nodes is tighter than the minimum of two sums.
-                right = np.minimum(held, self._free[r][nodes] // along[:, None]).sum(axis=1)
-                for i in np.flatnonzero(factors @ most > right).tolist():
-                    yield SlotCapacityRow(factors[i], int(right[i]), ((device, size), (r, int(along[i]))))
+                for amount in _evenly_spaced(amounts[1:], MAX_COMPOSITE_AMOUNTS):
+                    yield (device, size), (r, amount)
+
+
+def _distinct(amounts: IntArray) -> list[int]:
+    """The distinct amounts, ascending. Python sorts few of them faster than numpy."""
+    return sorted(set(amounts.tolist()))
+
+
+def _evenly_spaced(values: Sequence[int], most: int) -> list[int]:
+    """At most this many of the values, at equal distances, with the first and the last one."""
+    if len(values) <= most:
+        return list(values)
+    return [values[position] for position in np.linspace(0, len(values) - 1, most).astype(np.int64).tolist()]
 
 
 def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
