@@ -12,7 +12,7 @@ from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, UnusableInput
 from batchsched.kube.connection import ApiResource, Connection
-from batchsched.kube.reflector import list_pages
+from batchsched.kube.listing import list_pages
 from batchsched.manifests.stripping import strip_object
 from batchsched.podgrouper.rules import OwnerKinds
 from batchsched.podgrouper.shape import spec_of
