@@ -13,15 +13,11 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityClass, ReplicaSet, StatefulSet
+from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
-from batchsched.api.core.node_resource_topology import NodeResourceTopology
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.core.volume import (
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
     StorageClass,
 )
 from batchsched.api.crd.base import CustomMeta, without_nulls
@@ -32,15 +28,15 @@ from batchsched.api.external.conversion import (
     EXTERNAL_KIND_BY_GROUP_AND_NAME,
     convert_to_pod_group_or_tree_group,
 )
-from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNode, find_pattern_problem
+from batchsched.api.external.hyper_node import HYPER_NODE_KIND
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS, ExternalTopology, convert_topology
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
-from batchsched.manifests.device_checks import check_device_quantities
 from batchsched.manifests.documents import NOT_UTF8, Document
+from batchsched.manifests.object_checks import check_object
 
 Object = msgspec.Struct | BaseModel
 FILE_KIND_BY_GROUP_AND_NAME: Final = (
@@ -123,7 +119,7 @@ class Decoder:
         if issubclass(kind.type, BaseModel):
             return kind.type.model_validate(without_nulls(msgspec.json.decode(document.raw)))
         decoded = self._read(document.raw, kind.type, "")
-        _check(decoded)
+        check_object(decoded)
         if isinstance(decoded, ExternalPodGroup):
             return convert_to_pod_group_or_tree_group(decoded)
         if isinstance(decoded, ExternalTopology):
@@ -237,85 +233,6 @@ def _check_creation(decoded: Object) -> None:
             creation_checks.check_created_priority_class(decoded)
         case _:
             pass
-
-
-def _check(decoded: msgspec.Struct) -> None:
-    """Run the checks of a kind.
-
-    Raises:
-      InvalidInput: a field is invalid.
-    """
-    match decoded:
-        case Node():
-            api_server.check_node(decoded)
-        case PriorityClass():
-            api_server.check_int32(decoded.value, "value")
-        case PodDisruptionBudget() | ReplicaSet() | StatefulSet():
-            api_server.check_label_selector(decoded.spec.selector, "spec.selector")
-        case PersistentVolume():
-            api_server.check_amounts(decoded.spec.capacity, "spec.capacity")
-            affinity = decoded.spec.node_affinity
-            api_server.check_node_selector(
-                affinity.required if affinity else None, "spec.nodeAffinity.required"
-            )
-        case PersistentVolumeClaim():
-            requested = decoded.spec.resources
-            api_server.check_amounts(requested.requests if requested else None, "spec.resources.requests")
-            api_server.check_label_selector(decoded.spec.selector, "spec.selector")
-        case CSIStorageCapacity():
-            for name, amount in (
-                ("capacity", decoded.capacity),
-                ("maximumVolumeSize", decoded.maximum_volume_size),
-            ):
-                if amount is not None:
-                    api_server.check_amount("storage", amount, name)
-            api_server.check_label_selector(decoded.node_topology, "nodeTopology")
-        case HyperNode() | NodeResourceTopology():
-            _check_custom_object(decoded)
-        case _:
-            check_device_quantities(decoded)
-
-
-def _check_custom_object(decoded: HyperNode | NodeResourceTopology) -> None:
-    """Run the checks of an object of another project.
-
-    Raises:
-      InvalidInput: a field is invalid.
-    """
-    if isinstance(decoded, HyperNode):
-        _check_hyper_node(decoded)
-    else:
-        _check_node_resource_topology(decoded)
-
-
-def _check_hyper_node(hyper_node: HyperNode) -> None:
-    """Check the selectors of a HyperNode.
-
-    Raises:
-      InvalidInput: an expression is invalid, or a pattern is not usable.
-    """
-    for index, member in enumerate(hyper_node.spec.members or ()):
-        field = f"spec.members[{index}].selector"
-        api_server.check_label_selector(member.selector.label_match, f"{field}.labelMatch")
-        if member.selector.regex_match is not None:
-            pattern = member.selector.regex_match.pattern
-            problem = find_pattern_problem(pattern)
-            if problem:
-                raise InvalidInput(f"{pattern[:60]!r} {problem}", field=f"{field}.regexMatch.pattern")
-
-
-def _check_node_resource_topology(topology: NodeResourceTopology) -> None:
-    """Check the amounts of a NodeResourceTopology.
-
-    Raises:
-      InvalidInput: an amount is not a quantity, is negative, or is too large.
-    """
-    for number, zone in enumerate(topology.zones):
-        for index, resource in enumerate(zone.resources or ()):
-            field = f"zones[{number}].resources[{index}]"
-            api_server.check_amount(resource.name, resource.capacity, f"{field}.capacity")
-            api_server.check_amount(resource.name, resource.allocatable, f"{field}.allocatable")
-            api_server.check_amount(resource.name, resource.available, f"{field}.available")
 
 
 def find_field_error(error: msgspec.DecodeError, field: str = "") -> FieldError:
