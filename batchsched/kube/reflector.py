@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from batchsched.api.json_errors import find_field_error
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import ApiResource, Connection
@@ -54,6 +55,8 @@ _FORBIDDEN: Final = 403
 _REFUSALS_UNTIL_FORBIDDEN: Final = 3
 """Consecutive refusals after which a permission counts as missing. A starting API server refuses until it has roles."""
 _MAX_ERROR_CHARACTERS: Final = 200
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+"""Errors of an object that cannot be decoded. Any other error is a defect of batchsched."""
 _DETAIL: Final = logging.INFO - 2
 """The level of messages that only `-vv` shows."""
 
@@ -284,7 +287,12 @@ class Reflector:
         elif status == _FORBIDDEN:
             self._refused(error)
         else:
-            _LOG.warning("%s: %s; retrying", self.resource.plural, error)
+            problem = (
+                f"the answer is invalid: {find_field_error(error)}"
+                if isinstance(error, msgspec.DecodeError)
+                else error
+            )
+            _LOG.warning("%s: %s; retrying", self.resource.plural, problem)
         if status in (404, _GONE) or _TOO_LARGE in str(error).lower():
             self._version = ""  # too old to resume from, or of the future
         self._in_doubt = bool(self._version)
@@ -491,9 +499,10 @@ class Reflector:
 
     def _put_aside(self, item: Any, error: Exception) -> None:
         """Set an object aside. An exception of the handler is logged, because the other objects matter more."""
-        problem = _input_problem(error) or (
-            f"batchsched cannot handle this object, please report it: {_name_error(error)}"
-        )
+        if isinstance(error, _UNREADABLE):
+            problem = str(find_field_error(error))
+        else:
+            problem = f"batchsched cannot handle this object, please report it: {_name_error(error)}"
         failed = _failure_of(partial(self._handler.set_object_aside, item), problem)
         if failed is not None:
             _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))
@@ -516,13 +525,6 @@ def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - any exception, as the docstring says
         return error
     return None
-
-
-def _input_problem(error: Exception) -> str:
-    """Return what is wrong with an object that cannot be decoded; "" if the error is a defect of batchsched."""
-    if isinstance(error, UnicodeDecodeError):
-        return "contains bytes that are not UTF-8 text"
-    return str(error)[:_MAX_ERROR_CHARACTERS] if isinstance(error, msgspec.DecodeError) else ""
 
 
 def _name_error(error: Exception) -> str:

@@ -31,11 +31,12 @@ from batchsched.api.external.conversion import (
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS, ExternalTopology, convert_topology
+from batchsched.api.json_errors import find_field_error
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
-from batchsched.manifests.documents import NOT_UTF8, Document
+from batchsched.manifests.documents import Document
 from batchsched.manifests.object_checks import check_object
 
 Object = msgspec.Struct | BaseModel
@@ -45,7 +46,6 @@ FILE_KIND_BY_GROUP_AND_NAME: Final = (
     | KIND_BY_GROUP_AND_NAME
 )
 """The kinds of objects that are read from files: those of a Snapshot, and those of other schedulers."""
-_AT: Final = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
 _NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
 _MAX_CACHED_STATUS_BYTES: Final = 64
 """Maximum size in bytes of a pod status that is cached, such as `{"phase":"Pending"}`."""
@@ -106,10 +106,8 @@ class Decoder:
             converted = Topology if issubclass(kind.type, ExternalTopology) else PodGroup
             model = kind.type if issubclass(kind.type, BaseModel) else converted
             raise ObjectDecodeError(field_errors(error, model)) from error
-        except UnicodeDecodeError as error:
-            raise ObjectDecodeError((FieldError("", NOT_UTF8),)) from error
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ObjectDecodeError((FieldError("", f"is not JSON: {error}"),)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ObjectDecodeError((find_field_error(error),)) from error
         _check_names(decoded.metadata)
         return decoded
 
@@ -196,12 +194,8 @@ class Decoder:
             except msgspec.ValidationError:
                 # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(without_nulls(msgspec.json.decode(raw)), kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectDecodeError((find_field_error(error, field),)) from error
-        except UnicodeDecodeError as error:  # msgspec raises it for a string inside JSON
-            raise ObjectDecodeError((FieldError(field, NOT_UTF8),)) from error
-        except RecursionError as error:
-            raise ObjectDecodeError((FieldError(field, "is nested too deeply"),)) from error
 
 
 def _check_names(metadata: ObjectMeta | CustomMeta) -> None:
@@ -233,22 +227,6 @@ def _check_creation(decoded: Object) -> None:
             creation_checks.check_created_priority_class(decoded)
         case _:
             pass
-
-
-def find_field_error(error: msgspec.DecodeError, field: str = "") -> FieldError:
-    """Return the invalid field of JSON that was not decoded, with the expected type and the type found.
-
-    Args:
-      error: the error of the decoder.
-      field: the path of the decoded JSON in its object, "" for the object itself.
-    """
-    match = _AT.fullmatch(str(error))
-    if match is None:
-        return FieldError(field, str(error))
-    message, below = match[1].replace("`", ""), match[2].replace("[...]", "[*]")
-    return FieldError(
-        ".".join(part for part in (field, below) if part), f"{message[:1].lower()}{message[1:]}"
-    )
 
 
 def _name_problem(name: str) -> str:

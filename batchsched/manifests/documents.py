@@ -18,6 +18,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
+from batchsched.api.json_errors import find_field_error
 from batchsched.errors import InvalidInput
 
 _START: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -124,10 +125,11 @@ def _size(value: Any, size_by_id: dict[int, int]) -> int:
     return size_by_id[id(value)]
 
 
-NOT_UTF8: Final = "contains bytes that are not UTF-8 text"
 EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"
 _BOM: Final = b"\xef\xbb\xbf"
 LIST: Final = "List"
+_MAX_SHOWN_BYTES: Final = 40
+"""Bytes of JSON that a message shows of a value that is not an object."""
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -174,6 +176,22 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         if not isinstance(name, str) or not name:
             return f"{kind} ({self.place})"
         return f"{kind} {metadata.namespace or 'default'}/{name}" if namespaced else f"{kind} {name}"
+
+
+def invalid_envelope(error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str) -> InvalidInput:
+    """Return the error of JSON that is not a Kubernetes object.
+
+    Args:
+      error: the exception of `ENVELOPE_DECODER`.
+      raw: the JSON.
+      file: the file.
+      object_name: the object or its position in the file.
+    """
+    invalid = find_field_error(error)
+    if invalid.field or not isinstance(error, msgspec.ValidationError):
+        return InvalidInput(invalid.message, file=file, object=object_name, field=invalid.field)
+    found_text = bytes(memoryview(raw)[:_MAX_SHOWN_BYTES]).decode(errors="replace")
+    return InvalidInput(f"{EXPECTED}; found {found_text!r}", file=file, object=object_name)
 
 
 Found = Document | InvalidInput
@@ -243,11 +261,8 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
     """
     try:
         envelope = ENVELOPE_DECODER.decode(raw)
-    except msgspec.ValidationError as error:
-        yield InvalidInput(f"{EXPECTED}; {error}", file=file, object=f"({place})")
-        return
-    except UnicodeDecodeError:
-        yield InvalidInput(NOT_UTF8, file=file, object=f"({place})")
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        yield invalid_envelope(error, raw, file, f"({place})")
         return
     if kind and not envelope.kind:
         envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)

@@ -13,6 +13,7 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
+from batchsched.api.json_errors import find_field_error
 from batchsched.api.owner_keys import (
     SPARK_APPLICATION,
     SPARK_ROLE,
@@ -20,7 +21,6 @@ from batchsched.api.owner_keys import (
     is_spark_driver,
 )
 from batchsched.errors import InvalidInput
-from batchsched.manifests.decode import find_field_error
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,

@@ -13,6 +13,7 @@ from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.external.pod_group import ExternalPodGroup
+from batchsched.api.json_errors import find_field_error
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import ENVELOPE_DECODER, Document
@@ -121,7 +122,8 @@ class EventHandler:
         except ObjectDecodeError as refused:
             return self._unusable(read_identity(raw), refused.complaints[0].field, str(refused))
         except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, or nested too deeply
-            return self._unusable(read_identity(raw), "", str(error))
+            invalid = find_field_error(error)
+            return self._unusable(read_identity(raw), invalid.field, str(invalid))
 
     def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and add it to the store or update it there."""

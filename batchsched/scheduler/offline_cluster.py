@@ -20,7 +20,13 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.api_server import as_created_in_cluster
-from batchsched.manifests.documents import ENVELOPE_DECODER, EXPECTED, Document, Envelope, split_documents
+from batchsched.manifests.documents import (
+    ENVELOPE_DECODER,
+    Document,
+    Envelope,
+    invalid_envelope,
+    split_documents,
+)
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import decode_owner_of_file, find_gang_owner, find_unused_keys
@@ -86,9 +92,7 @@ class OfflineCluster:
             try:
                 items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
-                self.record_set_aside(
-                    InvalidInput(f"{EXPECTED}; {error}", file=dump.file, object=f"(item {number})")
-                )
+                self.record_set_aside(invalid_envelope(error, item, dump.file, f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         owner_kinds = self.service.grouper.kinds.by_group_and_name
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))

@@ -366,7 +366,7 @@ def test_owner_with_a_field_of_another_type_is_set_aside_with_the_field(command,
     predicted = command("what-if", "-f", str(mistaken), "--cluster", str(dump(NODE))).err
     for message in (offline, predicted):
         assert "Job " in message
-        assert "metadata.ownerReferences: expected array | null, got int" in message
+        assert "metadata.ownerReferences: expected a list, found a whole number" in message
 
 
 def test_manifests_beside_a_dump_are_added_to_it(command, dump, write):
@@ -387,8 +387,13 @@ def test_edited_dump_with_unusable_objects_is_read_without_them(command, dump):
         "decide", dump(NODE, 5, config, config, {**member(job(1)), "kind": "Pod", "spec": {"containers": 5}})
     )
     assert result.code == 3
-    assert "dump.json.gz: (item 2): expected a Kubernetes object" in result.err
-    assert "dump.json.gz: Pod team/train-0: spec.containers: expected array" in result.err
+    assert (
+        "dump.json.gz: (item 2): expected a Kubernetes object: a mapping with apiVersion, kind and metadata; found '5'"
+        in result.err
+    )
+    assert (
+        "dump.json.gz: Pod team/train-0: spec.containers: expected a list, found a whole number" in result.err
+    )
     assert "ConfigMap of v1 is not read: 2 passed over" in result.err
 
 

@@ -266,6 +266,16 @@ async def test_failed_list_is_retried(plane, proxy, shelf, fault, failures):
     assert (rule.hits, mirror.lists, reflector.failures) == (2, 1, failures)
 
 
+async def test_answer_that_is_no_list_is_logged_without_the_notation_of_the_decoder(
+    plane, proxy, shelf, caplog
+):
+    shelf.put("old")
+    proxy.on(says(GONE), watch=False, count=1)
+    async with following(plane, shelf, proxy) as (_, mirror):
+        await settled(mirror, shelf)
+    assert "the answer is invalid: metadata: is required" in caplog.text
+
+
 @pytest.mark.parametrize(
     "which, fault",
     [

@@ -43,13 +43,15 @@ def test_only_an_item_that_is_not_an_object_is_set_aside():
     first, second, third = found(data)
     assert "expected a Kubernetes object" in first
     assert second == "Node"
-    assert "expected a Kubernetes object" in third
+    assert first.endswith("found '7'")
+    assert "expected text, found a whole number" in third
 
 
-def test_object_with_a_kind_that_is_not_text_is_named_by_its_position():
+def test_object_with_a_kind_that_is_not_text_is_named_by_its_position_and_field():
     (one,) = split_documents(b'{"kind": 7}', "x.json")
     assert isinstance(one, InvalidInput)
-    assert one.object == "(document 1)"
+    assert (one.object, one.field) == ("(document 1)", "kind")
+    assert one.message == "expected text, found a whole number; put it in quotes"
 
 
 @pytest.mark.parametrize("text", [b"d: {[1, 2]: x}", b"d: !!python/object:os.system {}", b"d: *nowhere"])

@@ -384,8 +384,8 @@ def aside(found):
         ("lots", "not a usable quantity"),
         ("9e18", "63 bits"),
         (str(2**64), "63 bits"),
-        (True, "bool"),
-        ({}, "object"),
+        (True, "expected a number or text, found true or false"),
+        ({}, "expected a number or text, found a mapping"),
     ],
 )
 def test_invalid_amount_is_named_with_its_container(reading, amount, problem):
@@ -512,10 +512,22 @@ def test_invalid_kind_is_reported_with_what_is_expected(reading):
     assert found.set_aside_objects[0].message.endswith("did you mean PodGroup?")
 
 
-@pytest.mark.parametrize("content", ["just words", "3", "kind: {a: b}"])
-def test_value_that_is_not_an_object_is_set_aside_with_what_is_expected(reading, content):
+@pytest.mark.parametrize(
+    "content, field, message",
+    [
+        (
+            "just words",
+            "",
+            "expected a Kubernetes object: a mapping with apiVersion, kind and metadata; found",
+        ),
+        ("3", "", "expected a Kubernetes object: a mapping with apiVersion, kind and metadata; found '3'"),
+        ("kind: {a: b}", "kind", "expected text, found a mapping"),
+    ],
+)
+def test_value_that_is_not_an_object_is_set_aside_with_what_is_expected(reading, content, field, message):
     found = reading(json.dumps(node()), content, suffix=".yaml")
-    assert "expected a Kubernetes object" in found.set_aside_objects[0].message
+    assert found.set_aside_objects[0].field == field
+    assert found.set_aside_objects[0].message.startswith(message)
 
 
 def test_second_object_of_a_name_is_set_aside_with_the_place_of_the_first(reading, tmp_path):

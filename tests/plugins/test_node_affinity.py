@@ -1,6 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
+from batchsched.api.crd.validation import field_errors
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
@@ -125,7 +126,17 @@ def test_added_preferences_count_for_pods_without_their_own():
     assert scores(plugin, pod(), table(ZONES)) == [0, 100, 0]
 
 
-@pytest.mark.parametrize("added", [5, {"requiredDuringSchedulingIgnoredDuringExecution": "zone"}])
-def test_an_invalid_added_affinity_is_refused(added):
+def test_an_invalid_added_affinity_is_refused():
     with pytest.raises(ValidationError, match="addedAffinity"):
-        NodeAffinityArgs.model_validate({"addedAffinity": added})
+        NodeAffinityArgs.model_validate({"addedAffinity": 5})
+
+
+def test_message_about_an_invalid_added_affinity_names_the_field_in_it():
+    with pytest.raises(ValidationError) as caught:
+        NodeAffinityArgs.model_validate(
+            {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": "zone"}}
+        )
+    (error,) = field_errors(caught.value, NodeAffinityArgs)
+    assert str(error) == (
+        "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: expected a mapping, found text"
+    )

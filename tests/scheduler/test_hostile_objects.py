@@ -213,7 +213,10 @@ def test_owner_with_invalid_json_is_bad_input_and_no_defect(caplog):
     service.event("TFJob", b'{"metadata":{"namespace":"team","name":"a"},"spec":"\xff"}')
     service.event("TFJob", b'{"metadata":{"namespace":"team","name":"b","uid":7}}')
     assert "TFJob team/a is set aside: contains bytes that are not UTF-8 text" in caplog.text
-    assert "TFJob team/b is set aside: Expected `str`, got `int` - at `$.metadata.uid`" in caplog.text
+    assert (
+        "TFJob team/b is set aside: metadata.uid: expected text, found a whole number; put it in quotes"
+        in caplog.text
+    )
 
 
 def test_object_that_is_nested_too_deeply_does_not_end_the_watch():
