@@ -36,8 +36,11 @@ class SetAsideEventReporter:
         self._reflectors = reflectors
         self._clock = clock
         self._report = report
-        self._reported: dict[tuple[str, str], tuple[str, str]] = {}
-        """By resource and key of each object that is set aside: its uid, and the message."""
+        self._reported: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        """By resource and key of each object that is set aside: its uid, and each message.
+
+        Two reflectors read StatefulSets, and each may find a problem.
+        """
         self._counts: Counter[str] = Counter()
         """Events of the current period by namespace."""
         self._period_start = float("-inf")
@@ -58,9 +61,10 @@ class SetAsideEventReporter:
         for reflector in self._reflectors:
             for key, item in reflector.set_aside_objects.items():
                 address, problem = (reflector.resource.full_name, key), (item.uid, item.why.message)
-                self._reported[address] = problem
-                if item.name and before.get(address) != problem:
+                problems = self._reported.setdefault(address, set())
+                if item.name and problem not in problems and problem not in before.get(address, ()):
                     self._report_object(reflector.resource, item)
+                problems.add(problem)
 
     def _report_object(self, resource: ApiResource, item: SetAsideObject) -> None:
         count = self._counts[item.namespace] = self._counts[item.namespace] + 1

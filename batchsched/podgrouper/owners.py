@@ -35,7 +35,7 @@ from batchsched.podgrouper.shape import OwnerShape, mapping_or_empty, spec_of
 from batchsched.podgrouper.spark_rules import EXECUTOR, spark_driver_shape
 from batchsched.podgrouper.workload_rules import LEADER_WORKER_SET
 from batchsched.ports.cluster import SetAsideObject
-from batchsched.runner.event_handlers import read_identity
+from batchsched.runner.event_handlers import log_set_aside, read_identity
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_NAME_CHARACTERS: Final = 63
@@ -409,24 +409,33 @@ class OwnerHandler:
         self._uids: set[str] = set()
         self.set_aside_objects: dict[str, SetAsideObject] = {}
         """The owners that could not be read or handled, by `namespace/name`."""
+        self._logged_before_list: set[str] = set()
+        """The owners that were set aside before the last list: a list reports them again, but the log does not."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
         """Replace all known owners of one kind, such as all Jobs, by a complete list of the API server."""
-        self.set_aside_objects.clear()
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
             self._owners.remove_owner(uid)
         for owner in objects:
             self._put_owner(owner)
         self._uids = uids
+        self._logged_before_list = set(self.set_aside_objects)
+        self.set_aside_objects.clear()
         self._changed()
 
     def on_change(self, item: Owner) -> None:
         """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
         self._put_owner(item)
-        self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
+        self._put_back(item)
         self._changed()
+
+    def _put_back(self, owner: Owner) -> None:
+        """Forget that an owner was set aside, because it is valid now, or deleted."""
+        key = f"{owner.ref.namespace}/{owner.ref.name}"
+        self.set_aside_objects.pop(key, None)
+        self._logged_before_list.discard(key)
 
     def _put_owner(self, owner: Owner) -> None:
         """Add or update an owner, and log its warnings if they are new: a Job changes with each of its pods."""
@@ -438,7 +447,7 @@ class OwnerHandler:
 
     def on_delete(self, item: Owner) -> None:
         """Remove an owner of pods, such as a Job, after its deletion."""
-        self.set_aside_objects.pop(f"{item.ref.namespace}/{item.ref.name}", None)
+        self._put_back(item)
         self._uids.discard(item.ref.uid)
         self._owners.remove_owner(item.ref.uid)
         self._changed()
@@ -450,9 +459,9 @@ class OwnerHandler:
         """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
-        if key not in self.set_aside_objects:
-            _LOG.warning("%s %s is set aside: %s", self._kind, key, problem)
         why = SetAside("", f"{self._kind} {key}", "", problem)
+        if key not in self.set_aside_objects and key not in self._logged_before_list:
+            log_set_aside(why)
         self.set_aside_objects[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)
         self._uids.discard(meta.uid)
         self._owners.remove_owner(meta.uid)

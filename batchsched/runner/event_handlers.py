@@ -181,13 +181,18 @@ class EventHandler:
 
     def _put_aside(self, invalid: InvalidObject, already_reported: Container[str]) -> None:
         if invalid.key not in already_reported:
-            _LOG.warning("%s %s is set aside: %s", self._kind.name, invalid.key, invalid.why.message)
+            log_set_aside(invalid.why)
         meta = invalid.meta
         self.set_aside_objects[invalid.key] = SetAsideObject(invalid.why, meta.namespace, meta.name, meta.uid)
 
     def _put_back(self, key: str) -> None:
         if self.set_aside_objects:
             self.set_aside_objects.pop(key, None)
+
+
+def log_set_aside(why: SetAside) -> None:
+    """Log a warning that an object is set aside. Commands do not show it, since they print these objects."""
+    _LOG.warning("%s is set aside: %s", why.object, why.message)
 
 
 class _UncheckedIdentity(msgspec.Struct):

@@ -516,15 +516,20 @@ def test_job_in_a_dump_is_simulated(command, dump, write):
     assert (run["gangs"], run["unfinished"]) == (1, 0)
 
 
-def test_object_of_a_dump_that_is_set_aside_is_printed_once(command, dump, monkeypatch):
+def test_objects_of_a_dump_that_are_set_aside_are_printed_once(command, dump, monkeypatch):
     monkeypatch.setattr(
         logging.getLogger(), "handlers", []
     )  # a command configures no logging, but pytest does
     queue = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "train"}, "spec": {"weigth": 2}}
-    file = dump(NODE, queue)
+    owner = {**job(1), "metadata": {"name": "train", "namespace": "team", "uid": 7}}
+    file = dump(NODE, queue, owner)
     result = command("decide", file, "--now", NOW)
     reported = [line for line in result.err.splitlines() if "set aside: " in line]
-    assert reported == [f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?"]
+    problem = "metadata.uid: expected text, found a whole number; put it in quotes"
+    assert sorted(reported) == [
+        f"set aside: {file}: Job team/train: {problem}",
+        f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?",
+    ]
 
 
 def test_unknown_field_of_a_training_runtime_is_reported_by_what_if_as_by_decide(command, write):

@@ -25,7 +25,8 @@ class Office:
         self.events: list[PendingEvent] = []
         self.pods = SimpleNamespace(resource=POD_RESOURCE, set_aside_objects={})
         self.groups = SimpleNamespace(resource=POD_GROUP_RESOURCE, set_aside_objects={})
-        reflectors: Any = [self.pods, self.groups]
+        self.owners = SimpleNamespace(resource=POD_RESOURCE, set_aside_objects={})
+        reflectors: Any = [self.pods, self.groups, self.owners]
         self.reports = SetAsideEventReporter(reflectors, self.clock, self.events.append)
 
     def set_aside(
@@ -89,6 +90,15 @@ def test_namespace_with_many_invalid_objects_gets_a_limited_number_of_events(off
     assert office.check() == []
     office.set_aside("the next")
     assert len(office.check(PERIOD_SECONDS)) == 1
+
+
+def test_object_that_two_reflectors_set_aside_gets_one_event_for_each_problem(office):
+    office.set_aside("one")
+    office.owners.set_aside_objects |= office.pods.set_aside_objects
+    assert len(office.check()) == 1
+    office.set_aside("one", "also wrong")
+    assert len(office.check()) == 1
+    assert office.check() == []
 
 
 def test_object_without_a_readable_name_gets_no_event(office):

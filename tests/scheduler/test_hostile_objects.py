@@ -219,6 +219,18 @@ def test_owner_with_invalid_json_is_bad_input_and_no_defect(caplog):
     )
 
 
+def test_owner_that_stays_set_aside_is_logged_once_however_often_it_is_listed(caplog):
+    service = Service()
+    broken = b'{"metadata":{"namespace":"team","name":"b","uid":7}}'
+    for _ in range(3):
+        service.list("TFJob", broken)
+    assert caplog.text.count("TFJob team/b is set aside") == 1
+    service.list("TFJob", broken.replace(b"7", b'"u"'))
+    service.list("TFJob", broken)
+    assert caplog.text.count("TFJob team/b is set aside") == 2
+    assert service.set_aside == ["TFJob team/b"]
+
+
 def test_object_that_is_nested_too_deeply_does_not_end_the_watch():
     service = Service()
     deep = b"[" * 100_000 + b"]" * 100_000
