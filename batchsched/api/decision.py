@@ -210,6 +210,11 @@ class SetAside(DecisionBase, frozen=True):
     field: str
     message: str
 
+    @property
+    def problem(self) -> str:
+        """The field and the message as one text, for logs and Events that name the object elsewhere."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
 
 class TierObjective(DecisionBase, frozen=True):
     """The solver's objective value, and its upper bound, for the gangs of one entitlement class and priority."""

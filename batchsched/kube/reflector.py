@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.json_errors import find_field_error
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import RetryBackoff
@@ -500,9 +501,11 @@ class Reflector:
     def _put_aside(self, item: Any, error: Exception) -> None:
         """Set an object aside. An exception of the handler is logged, because the other objects matter more."""
         if isinstance(error, _UNREADABLE):
-            problem = str(find_field_error(error))
+            problem = find_field_error(error)
         else:
-            problem = f"batchsched cannot handle this object, please report it: {_name_error(error)}"
+            problem = FieldError(
+                "", f"batchsched cannot handle this object, please report it: {_name_error(error)}"
+            )
         failed = _failure_of(partial(self._handler.set_object_aside, item), problem)
         if failed is not None:
             _LOG.error("%s: %s; and then: %s", self.resource.plural, problem, _name_error(failed))

@@ -11,6 +11,7 @@ import msgspec
 
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.json_errors import find_field_error
@@ -452,14 +453,14 @@ class OwnerHandler:
         self._owners.remove_owner(item.ref.uid)
         self._changed()
 
-    def set_object_aside(self, item: bytes | Owner, problem: str) -> None:
+    def set_object_aside(self, item: bytes | Owner, problem: FieldError) -> None:
         """Stop using an owner of pods, such as a Job, because it cannot be read or handled, and record the problem.
 
         Its pods stay pending like those of an unknown owner.
         """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
-        why = SetAside("", f"{self._kind} {key}", "", problem)
+        why = SetAside("", f"{self._kind} {key}", problem.field, problem.message)
         if key not in self.set_aside_objects and key not in self._logged_before_list:
             log_set_aside(why)
         self.set_aside_objects[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)

@@ -9,6 +9,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import Decision, SetAside
 from batchsched.api.snapshot import Snapshot, WaitingGang
 from batchsched.ports.claims import ClaimBinder
@@ -73,12 +74,12 @@ class ObjectHandler(Protocol[T_contra]):
         """Remove a deleted object; the argument is its last known state."""
         ...
 
-    def set_object_aside(self, item: bytes | T_contra, problem: str) -> None:
+    def set_object_aside(self, item: bytes | T_contra, problem: FieldError) -> None:
         """Remove an object that cannot be read or handled from the cluster state, and record the problem.
 
         Args:
           item: the object as JSON if reading it failed, otherwise the decoded object.
-          problem: what is wrong, as a sentence.
+          problem: the invalid field and what is wrong with it.
         """
         ...
 

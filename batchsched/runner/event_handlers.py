@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.json_errors import find_field_error
@@ -120,10 +121,9 @@ class EventHandler:
             document = Document("", "", raw, ENVELOPE_DECODER.decode(raw))
             return self._decoder.decode(document, self._kind)
         except ObjectDecodeError as refused:
-            return self._unusable(read_identity(raw), refused.complaints[0].field, str(refused))
+            return self._unusable(read_identity(raw), *refused.complaints)
         except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, or nested too deeply
-            invalid = find_field_error(error)
-            return self._unusable(read_identity(raw), invalid.field, str(invalid))
+            return self._unusable(read_identity(raw), find_field_error(error))
 
     def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and add it to the store or update it there."""
@@ -164,7 +164,7 @@ class EventHandler:
         self._cache.remove(last)
         self._changed()
 
-    def set_object_aside(self, item: Any, problem: str) -> None:
+    def set_object_aside(self, item: Any, problem: FieldError) -> None:
         """Remove from the store an object that cannot be read or handled, and record the reason."""
         if isinstance(item, InvalidObject):
             meta = item.meta
@@ -172,11 +172,13 @@ class EventHandler:
             meta = read_identity(item)
         else:
             meta = ObjectIdentity(item.metadata.name, item.metadata.namespace, item.metadata.uid)
-        self.on_change(self._unusable(meta, "", problem))
+        self.on_change(self._unusable(meta, problem))
 
-    def _unusable(self, meta: ObjectIdentity, field: str, message: str) -> InvalidObject:
+    def _unusable(self, meta: ObjectIdentity, first: FieldError, *further: FieldError) -> InvalidObject:
+        """Return the record of an invalid object: its first invalid field, and any further ones in the message."""
         key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
-        why = SetAside(file="", object=f"{self._kind.name} {key}", field=field, message=message)
+        message = "; ".join((first.message, *(str(error) for error in further)))
+        why = SetAside(file="", object=f"{self._kind.name} {key}", field=first.field, message=message)
         return InvalidObject(key, meta, why)
 
     def _put_aside(self, invalid: InvalidObject, already_reported: Container[str]) -> None:
@@ -192,7 +194,7 @@ class EventHandler:
 
 def log_set_aside(why: SetAside) -> None:
     """Log a warning that an object is set aside. Commands do not show it, since they print these objects."""
-    _LOG.warning("%s is set aside: %s", why.object, why.message)
+    _LOG.warning("%s is set aside: %s", why.object, why.problem)
 
 
 class _UncheckedIdentity(msgspec.Struct):

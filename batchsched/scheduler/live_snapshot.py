@@ -100,16 +100,14 @@ def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...
       service: The scheduler.
       file: The file from which its objects were read; "" for those of a live cluster.
     """
+    # Two reflectors read StatefulSets, and may report the same problem.
     return tuple(
-        msgspec.structs.replace(_without_repeated_field(reflector.set_aside_objects[key].why), file=file)
-        for reflector in service.reflectors
-        for key in sorted(reflector.set_aside_objects)
+        dict.fromkeys(
+            msgspec.structs.replace(reflector.set_aside_objects[key].why, file=file)
+            for reflector in service.reflectors
+            for key in sorted(reflector.set_aside_objects)
+        )
     )
-
-
-def _without_repeated_field(why: SetAside) -> SetAside:
-    """Return the record of an object from a cluster without the field at the start of the message."""
-    return msgspec.structs.replace(why, message=why.message.removeprefix(f"{why.field}: "))
 
 
 def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
@@ -214,7 +212,7 @@ class WhatIfCluster:
         event_handler.handle_json(msgspec.json.encode(manifest))
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
-            why = _without_repeated_field(refused.why)
+            why = refused.why
             raise InvalidInput(why.message, file=file, object=why.object, field=why.field)
         if kind.type is Pod:
             self.pods.add(key)

@@ -19,6 +19,7 @@ import msgspec
 import psutil
 
 from batchsched.api.crd.base import API_VERSION
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
@@ -105,8 +106,9 @@ class BindWatch:
     def on_delete(self, raw: bytes) -> None:
         """No future waits for a deletion."""
 
-    def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
+    def set_object_aside(self, item: bytes, problem: FieldError) -> None:
+        why = SetAside("", "Pod", problem.field, problem.message)
+        self.set_aside_objects[why.problem] = SetAsideObject(why, "", "", "")
 
 
 async def _populate(writer: Writer, nodes: int, row: Row) -> None:

@@ -15,6 +15,7 @@ import psutil
 import yaml
 
 import batchsched
+from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import EVENTS, POD_RESOURCE, Connection
@@ -171,8 +172,9 @@ class _Watch:
     def on_delete(self, raw: bytes) -> None:
         """A deleted pod changes nothing."""
 
-    def set_object_aside(self, item: bytes, problem: str) -> None:
-        self.set_aside_objects[problem] = SetAsideObject(SetAside("", "Pod", "", problem), "", "", "")
+    def set_object_aside(self, item: bytes, problem: FieldError) -> None:
+        why = SetAside("", "Pod", problem.field, problem.message)
+        self.set_aside_objects[why.problem] = SetAsideObject(why, "", "", "")
 
 
 def run(

@@ -521,14 +521,19 @@ def test_objects_of_a_dump_that_are_set_aside_are_printed_once(command, dump, mo
         logging.getLogger(), "handlers", []
     )  # a command configures no logging, but pytest does
     queue = {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": "train"}, "spec": {"weigth": 2}}
-    owner = {**job(1), "metadata": {"name": "train", "namespace": "team", "uid": 7}}
-    file = dump(NODE, queue, owner)
+    owners = [
+        {**job(1), "metadata": {"name": "train", "namespace": "team", "uid": 7}},
+        # A StatefulSet is read as an owner, and for the default spread of its pods.
+        {**OWNERS["StatefulSet"][0], "metadata": {"name": "web", "namespace": "team", "uid": 7}},
+    ]
+    file = dump(NODE, queue, *owners)
     result = command("decide", file, "--now", NOW)
     reported = [line for line in result.err.splitlines() if "set aside: " in line]
     problem = "metadata.uid: expected text, found a whole number; put it in quotes"
     assert sorted(reported) == [
         f"set aside: {file}: Job team/train: {problem}",
         f"set aside: {file}: Queue train: spec.weigth: unknown field; did you mean weight?",
+        f"set aside: {file}: StatefulSet team/web: {problem}",
     ]
 
 

@@ -30,10 +30,16 @@ class Office:
         self.reports = SetAsideEventReporter(reflectors, self.clock, self.events.append)
 
     def set_aside(
-        self, name: str, problem: str = "wrong", *, namespace: str = "team", uid: str = "u"
+        self,
+        name: str,
+        problem: str = "wrong",
+        *,
+        field: str = "spec",
+        namespace: str = "team",
+        uid: str = "u",
     ) -> None:
         key = f"{namespace}/{name}"
-        why = SetAside("", f"Pod {key}", "spec", problem)
+        why = SetAside("", f"Pod {key}", field, problem)
         self.pods.set_aside_objects[key] = SetAsideObject(why, namespace, name, uid)
 
     def check(self, seconds: float = 5.0) -> list[PendingEvent]:
@@ -50,7 +56,7 @@ def office() -> Office:
 
 
 def test_each_object_that_is_set_aside_gets_one_event_with_its_problem(office):
-    office.set_aside("one", "spec.containers: expected a list")
+    office.set_aside("one", "expected a list", field="spec.containers")
     (event,) = office.check()
     assert (event.reason, event.warning) == ("SetAside", True)
     target = event.target
@@ -61,7 +67,7 @@ def test_each_object_that_is_set_aside_gets_one_event_with_its_problem(office):
     assert office.check() == []
 
 
-@pytest.mark.parametrize("change", [{"problem": "also wrong"}, {"uid": "another"}])
+@pytest.mark.parametrize("change", [{"problem": "also wrong"}, {"field": "status"}, {"uid": "another"}])
 def test_another_problem_and_another_object_of_the_same_name_are_reported_again(office, change):
     office.set_aside("one")
     office.check()

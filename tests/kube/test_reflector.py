@@ -40,7 +40,7 @@ class Mirror:
         self.set_aside_objects = {}
 
     def set_object_aside(self, item, problem):
-        self.wrong.append(problem)
+        self.wrong.append(str(problem))
 
     def on_replace(self, objects):
         self.there = dict(map(self._read, objects))

@@ -98,6 +98,16 @@ def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
     assert desk.keys == ["one"]
 
 
+def test_record_of_an_invalid_object_has_its_first_field_once_and_names_further_ones():
+    desk = Desk("PodGroup")
+    spec = {"minMember": "many", "queue": 7}
+    desk.intake.on_change(desk.read({**pod_group("one", 2), "spec": spec}))
+    (item,) = desk.intake.set_aside_objects.values()
+    assert item.why.field == "spec.minMember"
+    assert item.why.message == ("expected a whole number, found 'many'; spec.queue: expected text, found 7")
+    assert item.why.problem == f"spec.minMember: {item.why.message}"
+
+
 def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
     desk.intake.handle_json(b"{")
