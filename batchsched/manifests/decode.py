@@ -6,7 +6,6 @@ dropped once no pod refers to it.
 """
 
 import hashlib
-import re
 import sys
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.core.volume import (
     StorageClass,
 )
-from batchsched.api.crd.base import CustomMeta, without_nulls
+from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.topology import Topology
 from batchsched.api.crd.validation import FieldError, field_errors
@@ -36,7 +35,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
 from batchsched.manifests.api_server import with_binding_mode, with_defaults
-from batchsched.manifests.documents import Document
+from batchsched.manifests.documents import Document, is_name
 from batchsched.manifests.object_checks import check_object
 
 Object = msgspec.Struct | BaseModel
@@ -46,7 +45,6 @@ FILE_KIND_BY_GROUP_AND_NAME: Final = (
     | KIND_BY_GROUP_AND_NAME
 )
 """The kinds of objects that are read from files: those of a Snapshot, and those of other schedulers."""
-_NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
 _MAX_CACHED_STATUS_BYTES: Final = 64
 """Maximum size in bytes of a pod status that is cached, such as `{"phase":"Pending"}`."""
 _MAX_CACHED_STATUSES: Final = 1024
@@ -98,7 +96,7 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
             if self._from_files and decoded.metadata.name:
-                _check_creation(decoded)  # checks names more strictly than `_check_names`
+                _check_creation(decoded)  # checks names more strictly than `check_names`
                 return decoded
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
@@ -108,7 +106,7 @@ class Decoder:
             raise ObjectDecodeError(field_errors(error, model)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectDecodeError((find_field_error(error),)) from error
-        _check_names(decoded.metadata)
+        check_names(decoded.metadata.namespace, decoded.metadata.name)
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:
@@ -198,18 +196,15 @@ class Decoder:
             raise ObjectDecodeError((find_field_error(error, field),)) from error
 
 
-def _check_names(metadata: ObjectMeta | CustomMeta) -> None:
-    """Check the name and the namespace of an object.
+def check_names(namespace: str | None, name: str) -> None:
+    """Check the namespace and the name of an object.
 
     Raises:
       ObjectDecodeError: one of them is no name.
     """
-    for field, name in (
-        ("metadata.name", metadata.name),
-        ("metadata.namespace", metadata.namespace or "default"),
-    ):
-        if not _NAME.fullmatch(name):
-            raise ObjectDecodeError((FieldError(field, _name_problem(name)),))
+    for field, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
+        if not is_name(text):
+            raise ObjectDecodeError((FieldError(field, _name_problem(text)),))
 
 
 def _check_creation(decoded: Object) -> None:

@@ -128,6 +128,9 @@ def _size(value: Any, size_by_id: dict[int, int]) -> int:
 EXPECTED: Final = "expected a Kubernetes object: a mapping with apiVersion, kind and metadata"
 _BOM: Final = b"\xef\xbb\xbf"
 LIST: Final = "List"
+_NAME: Final = re.compile(r"[^\s/\x00-\x1f\x7f]{1,253}")
+_MAX_SHOWN_NAME: Final = 60
+"""Characters of a name that a message shows if no object can have this name."""
 _MAX_SHOWN_BYTES: Final = 40
 """Bytes of JSON that a message shows of a value that is not an object."""
 
@@ -175,7 +178,34 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         name = metadata.name
         if not isinstance(name, str) or not name:
             return f"{kind} ({self.place})"
-        return f"{kind} {metadata.namespace or 'default'}/{name}" if namespaced else f"{kind} {name}"
+        return object_title(kind, (metadata.namespace or "default") if namespaced else "", name)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of an object, as far as all kinds agree about names."""
+    return _NAME.fullmatch(text) is not None
+
+
+def _readable_name(name: Any) -> str:
+    """Return a name for a message: in quotes, and cut off, if no object can have this name.
+
+    Names of files are not checked: line breaks and escape sequences would change the output of a command.
+    """
+    if isinstance(name, str) and is_name(name) and name.isprintable():
+        return name
+    text = str(name)
+    return repr(text if len(text) <= _MAX_SHOWN_NAME else f"{text[:_MAX_SHOWN_NAME]}...")
+
+
+def object_title(kind: str, namespace: Any, name: Any) -> str:
+    """Return the kind, namespace and name of an object for messages.
+
+    Args:
+      kind: its kind.
+      namespace: its namespace, "" if the kind has none.
+      name: its name.
+    """
+    return f"{kind} {f'{_readable_name(namespace)}/' if namespace else ''}{_readable_name(name)}"
 
 
 def invalid_envelope(error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str) -> InvalidInput:

@@ -22,6 +22,8 @@ from batchsched.api.owner_keys import (
     is_spark_driver,
 )
 from batchsched.errors import InvalidInput
+from batchsched.manifests.decode import ObjectDecodeError, check_names
+from batchsched.manifests.documents import object_title
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,
@@ -140,24 +142,30 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
 
-def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, name: str) -> Owner:
+def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> Owner:
     """Decode an owner of pods that a file contains.
 
     Args:
       kind: its kind.
       raw: its JSON.
       file: the name of the file.
-      name: the owner's name or its place in the file, for the message of an error.
+      title: its kind, namespace and name, for the message of an error.
 
     Raises:
-      InvalidInput: the JSON is not an object of the API; names the file, the object and the field.
+      InvalidInput: the JSON is not an object of the API, or has no valid name; names the file, the object and the
+        field.
     """
     try:
-        return decode_owner(kind, raw)
+        owner = decode_owner(kind, raw)
+        if owner.ref.name:  # otherwise it gets one, as with generateName
+            check_names(owner.ref.namespace, owner.ref.name)
     except msgspec.DecodeError as error:
         invalid = find_field_error(error)
-        title = f"{kind.name} {name}"
         raise InvalidInput(invalid.message, file=file, object=title, field=invalid.field) from error
+    except ObjectDecodeError as error:
+        invalid = error.complaints[0]
+        raise InvalidInput(invalid.message, file=file, object=title, field=invalid.field) from error
+    return owner
 
 
 def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
@@ -460,7 +468,8 @@ class OwnerHandler:
         """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
-        why = SetAside("", f"{self._kind} {key}", problem.field, problem.message)
+        title = object_title(self._kind, meta.namespace, meta.name)
+        why = SetAside("", title, problem.field, problem.message)
         if key not in self.set_aside_objects and key not in self._logged_before_list:
             log_set_aside(why)
         self.set_aside_objects[key] = SetAsideObject(why, meta.namespace, meta.name, meta.uid)

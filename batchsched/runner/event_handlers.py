@@ -17,7 +17,7 @@ from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.json_errors import find_field_error
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
-from batchsched.manifests.documents import ENVELOPE_DECODER, Document
+from batchsched.manifests.documents import ENVELOPE_DECODER, Document, object_title
 from batchsched.ports.cluster import SetAsideObject
 
 _LOG: Final = logging.getLogger(__name__)
@@ -178,7 +178,9 @@ class EventHandler:
         """Return the record of an invalid object: its first invalid field, and any further ones in the message."""
         key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
         message = "; ".join((first.message, *(str(error) for error in further)))
-        why = SetAside(file="", object=f"{self._kind.name} {key}", field=first.field, message=message)
+        namespace = (meta.namespace or "default") if self._kind.namespaced else ""
+        title = object_title(self._kind.name, namespace, meta.name)
+        why = SetAside(file="", object=title, field=first.field, message=message)
         return InvalidObject(key, meta, why)
 
     def _put_aside(self, invalid: InvalidObject, already_reported: Container[str]) -> None:

@@ -25,7 +25,7 @@ from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, InvalidInput, UnusableInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.documents import Document, split_documents
+from batchsched.manifests.documents import Document, object_title, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import decode_owner_of_file
@@ -222,7 +222,8 @@ class WhatIfCluster:
     def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
-        owner = decode_owner_of_file(kind, msgspec.json.encode(manifest), file, meta["name"])
+        title = object_title(kind.name, meta["namespace"], meta["name"])
+        owner = decode_owner_of_file(kind, msgspec.json.encode(manifest), file, title)
         title = owner.title
         _check_pod_counts(manifest, file, title)
         self.warnings += [f"{file}: {title}: {warning}" for warning in owner.warnings]

@@ -135,7 +135,8 @@ class OfflineCluster:
                 continue
             kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             try:
-                owner = decode_owner_of_file(kind, bytes(document.raw), document.file, f"({document.place})")
+                title = document.title(namespaced=True)
+                owner = decode_owner_of_file(kind, bytes(document.raw), document.file, title)
             except InvalidInput as error:
                 self.record_set_aside(error)
                 continue

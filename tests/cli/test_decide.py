@@ -105,7 +105,7 @@ def test_without_the_solver_evictions_and_nominations_are_in_the_table_and_in_th
 def test_names_are_not_interpreted_as_markup(command, cluster, tmp_path):
     (tmp_path / "odd.yaml").write_text(pod('"[red]x[/red]"'))
     result = command("decide", cluster, tmp_path / "odd.yaml", "--now", NOW)
-    assert "team-a/[red]x[/red]" in result.out
+    assert "team-a/'[red]x[/red]'" in result.out
 
 
 def test_standard_input_is_read(cluster):

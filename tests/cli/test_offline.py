@@ -365,8 +365,24 @@ def test_owner_with_a_field_of_another_type_is_set_aside_with_the_field(command,
     offline = command("decide", mistaken).err
     predicted = command("what-if", "-f", str(mistaken), "--cluster", str(dump(NODE))).err
     for message in (offline, predicted):
-        assert "Job " in message
-        assert "metadata.ownerReferences: expected a list, found a whole number" in message
+        assert "Job default/a: metadata.ownerReferences: expected a list, found a whole number" in message
+
+
+def test_owner_and_pod_of_a_file_with_line_breaks_in_their_names_are_set_aside_on_one_line(
+    command, dump, write
+):
+    name = "a\nset aside: b"
+    spoilt = write("job.json", {**job(1), "metadata": {"name": name, "namespace": "team"}})
+    expected = r"job.json: Job team/'a\nset aside: b': metadata.name: 'a\nset aside: b' is no name"
+    for result in (
+        command("decide", spoilt),
+        command("what-if", "-f", str(spoilt), "--cluster", str(dump(NODE))),
+    ):
+        assert expected in result.err
+        assert "\nset aside: b" not in result.err
+    member_file = write("pod.json", {**member(job(1)), "metadata": {"name": name, "namespace": "team"}})
+    predicted = command("what-if", "-f", str(member_file), "--cluster", str(dump(NODE)))
+    assert r"pod.json: Pod team/'a\nset aside: b': metadata.name: " in predicted.err
 
 
 def test_manifests_beside_a_dump_are_added_to_it(command, dump, write):

@@ -1,9 +1,10 @@
 """Formats at their edges; whole files are tested in test_reader."""
 
+import msgspec
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.manifests.documents import split_documents
+from batchsched.manifests.documents import Document, split_documents
 
 NODE = b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
 
@@ -52,6 +53,28 @@ def test_object_with_a_kind_that_is_not_text_is_named_by_its_position_and_field(
     assert isinstance(one, InvalidInput)
     assert (one.object, one.field) == ("(document 1)", "kind")
     assert one.message == "expected text, found a whole number; put it in quotes"
+
+
+@pytest.mark.parametrize(
+    "namespace, name, title",
+    [
+        ("team", "train-0", "Pod team/train-0"),
+        ("", "n" * 253, f"Pod default/{'n' * 253}"),
+        ("te am", "a/b", "Pod 'te am'/'a/b'"),
+        ("team", "a\nset aside: b", r"Pod team/'a\nset aside: b'"),
+        ("team", "a\x1b[31m", r"Pod team/'a\x1b[31m'"),
+        ("team", "a\u202eb", r"Pod team/'a\u202eb'"),
+        ("team", "x" * 1000, f"Pod team/'{'x' * 60}...'"),
+        (7, "a", "Pod '7'/a"),
+    ],
+    ids=["plain", "longest", "blank", "line break", "escape", "direction", "too long", "number"],
+)
+def test_title_of_an_object_quotes_what_cannot_be_a_name(namespace, name, title):
+    metadata = {"namespace": namespace, "name": name}
+    manifest = msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    (document,) = split_documents(manifest, "x.json")
+    assert isinstance(document, Document)
+    assert document.title(namespaced=True) == title
 
 
 @pytest.mark.parametrize("text", [b"d: {[1, 2]: x}", b"d: !!python/object:os.system {}", b"d: *nowhere"])
