@@ -106,11 +106,29 @@ PRECEDENCES: Final = {
 """Rights by which a gang goes before a refused one, with their meanings. The list is closed."""
 
 
-class PrecedingGang(DecisionBase, frozen=True):
-    """A gang that holds resources which a refused gang lacks, with the reason why it precedes the refused gang."""
+PROTECTIONS: Final = {
+    "SystemCritical": "it has pods of a system-critical priority above that of the refused gang",
+    "NotPreemptible": "its PodGroup has preemptible: false",
+    "MinRuntime": "it has not run for the minRuntimeSeconds of its PodGroup",
+    "ReclaimMinRuntime": "it has not run for the reclaimMinRuntimeSeconds of its queue",
+    "DisruptionBudget": "a PodDisruptionBudget allows fewer evictions than it has pods",
+}
+"""What protects a running gang from eviction for a refused one, with the meanings. The list is closed."""
+
+
+class PrecedingGang(DecisionBase, frozen=True, omit_defaults=True):
+    """A gang that holds resources which a refused gang lacks, with the reason why it precedes the refused gang.
+
+    Args:
+      pod_group: namespace/name.
+      because: a key of PRECEDENCES.
+      protection: a key of PROTECTIONS if the gang runs and the refused gang might evict it without this protection;
+        otherwise "".
+    """
 
     pod_group: str
     because: str
+    protection: str = ""
 
 
 class InputChange(DecisionBase, frozen=True, omit_defaults=True):

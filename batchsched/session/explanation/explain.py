@@ -289,7 +289,7 @@ class RefusalVerifier:
         self._pause()
         ahead = (
             find_preceding_gangs(
-                refusal, self._decided.decision, view, self._turns, self._decided.profile.selection
+                refusal, self._decided.decision, view, self._turns, self._decided.profile, self._decided.now
             )
             if verifier.startable
             else ()

@@ -14,6 +14,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
+from batchsched.session.explanation.protected_gangs import find_protection
 from batchsched.session.queue_report import report_pending_gangs
 from batchsched.session.tables.session_tables import Pause, do_not_pause
 
@@ -47,7 +48,12 @@ def list_order_positions(
 
 
 def find_preceding_gangs(
-    refusal: Refusal, decision: Decision, view: GangView, turns: Mapping[str, OrderPosition], selection: str
+    refusal: Refusal,
+    decision: Decision,
+    view: GangView,
+    turns: Mapping[str, OrderPosition],
+    profile: Profile,
+    now: float,
 ) -> tuple[PrecedingGang, ...]:
     """Return the preceding gangs of a refused gang: they hold resources that it lacks; the largest gang first.
 
@@ -56,7 +62,8 @@ def find_preceding_gangs(
       decision: that of the session.
       view: the gang after the decision.
       turns: of the pending gangs.
-      selection: how the profile selects gangs.
+      profile: the profile of the session.
+      now: seconds since 1970.
     """
     tables = view.tables
     column = tables.node_table.column
@@ -70,13 +77,17 @@ def find_preceding_gangs(
         for identity, pods in pods_by_gang.items()
     }
     placed = {entry.pod_key for entry in decision.assignments}
-    ahead = []
+    share = _position_of(view.gang.key, turns).share
+    ahead: list[PrecedingGang] = []
     for identity in sorted(held, key=lambda identity: (-held[identity], identity)):
+        if len(ahead) == MAX_AHEAD:
+            break
         was_started = any(pod.key in placed for pod in pods_by_gang[identity])
-        right = _right(view, identity, turns, selection) if was_started else "Running"
+        right = _right(view, identity, turns, profile.selection) if was_started else "Running"
         if held[identity] > 0 and right:
-            ahead.append(PrecedingGang(pod_group=gang_key(identity), because=right))
-    return tuple(ahead[:MAX_AHEAD])
+            protection = "" if was_started else find_protection(view, identity, share, profile, now)
+            ahead.append(PrecedingGang(pod_group=gang_key(identity), because=right, protection=protection))
+    return tuple(ahead)
 
 
 def _pods_in_the_way(view: GangView, *, above_limit: bool) -> dict[str, list[Pod]]:
@@ -118,8 +129,7 @@ def _queues_inside_limits(view: GangView) -> set[str]:
 
 def _right(view: GangView, identity: str, turns: Mapping[str, OrderPosition], selection: str) -> str:
     """Return the right by which a gang that was placed goes before the refused one; "" if it has none."""
-    unknown = OrderPosition(len(turns), "all")
-    own, other = turns.get(view.gang.key, unknown), turns.get(gang_key(identity), unknown)
+    own, other = _position_of(view.gang.key, turns), _position_of(gang_key(identity), turns)
     own_rank, other_rank = SHARE_RANKS[own.share], SHARE_RANKS[other.share]
     if other_rank != own_rank:
         return SHARE_RIGHTS.get(other.share, "") if other_rank < own_rank else ""
@@ -129,6 +139,11 @@ def _right(view: GangView, identity: str, turns: Mapping[str, OrderPosition], se
     if selection == "ordered":
         return "Order" if other.place < own.place else ""
     return "Weight"
+
+
+def _position_of(key: str, turns: Mapping[str, OrderPosition]) -> OrderPosition:
+    """Return the position of a gang, given its `namespace/name`; the last one if the gang has none."""
+    return turns.get(key, OrderPosition(len(turns), "all"))
 
 
 def _priority(view: GangView, identity: str) -> int:

@@ -219,6 +219,23 @@ _RIGHTS = {
     ),
     "Running": ("runs there", "run there"),
 }
+_PROTECTIONS = {
+    "": ("", ""),
+    "SystemCritical": (" and has system-critical pods", " and have system-critical pods"),
+    "NotPreemptible": (" and is not preemptible", " and are not preemptible"),
+    "MinRuntime": (
+        " and is protected by its minRuntimeSeconds",
+        " and are protected by their minRuntimeSeconds",
+    ),
+    "ReclaimMinRuntime": (
+        " and is protected by the reclaimMinRuntimeSeconds of its queue",
+        " and are protected by the reclaimMinRuntimeSeconds of their queue",
+    ),
+    "DisruptionBudget": (
+        " and is protected by a PodDisruptionBudget",
+        " and are protected by PodDisruptionBudgets",
+    ),
+}
 _USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
@@ -230,13 +247,19 @@ def preceding_gangs_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str
       reason: that of the refusal.
     """
     parts = []
-    order = list(_RIGHTS)
-    by_right = sorted(ahead, key=lambda entry: order.index(entry.because))
-    for right, entries in groupby(by_right, key=lambda entry: entry.because):
+    rights, protections = list(_RIGHTS), list(_PROTECTIONS)
+
+    def position(entry: PrecedingGang) -> tuple[int, int]:
+        return rights.index(entry.because), protections.index(entry.protection)
+
+    for (right_index, protection_index), entries in groupby(sorted(ahead, key=position), key=position):
         names = [entry.pod_group for entry in entries]
+        right, protection = rights[right_index], protections[protection_index]
         is_running_in_queue = right == "Running" and reason == "QueueLimit"
         verbs = _USES_LIMIT if is_running_in_queue else _RIGHTS[right]
-        parts.append(f"{format_names(names, complete=len(ahead) < MAX_AHEAD)} {verbs[len(names) > 1]}")
+        is_plural = len(names) > 1
+        named = format_names(names, complete=len(ahead) < MAX_AHEAD)
+        parts.append(f"{named} {verbs[is_plural]}{_PROTECTIONS[protection][is_plural]}")
     return "; ".join(parts)
 
 

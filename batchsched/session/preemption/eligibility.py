@@ -26,6 +26,7 @@ from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
 from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
+from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.fair_share_order import SessionQueues
 from batchsched.session.preemption.protection import ProtectedGangs, is_gang_protected, start_of_first_pod
 from batchsched.session.statement import GangPlacement
@@ -68,6 +69,12 @@ def list_non_preempting_priority_classes(snapshot: Snapshot) -> frozenset[str]:
         for priority_class in snapshot.priority_classes
         if priority_class.preemption_policy == PREEMPT_NEVER
     )
+
+
+def reclaim_min_runtime_seconds(tree: QueueTree, queue: str) -> int:
+    """Return the seconds for which gangs of a queue are safe from reclaim: the maximum over its ancestry."""
+    ancestors = [tree.queues[name] for name in tree.queue_and_ancestors(queue) if name in tree.queues]
+    return max((ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0)
 
 
 def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
@@ -556,11 +563,7 @@ class EvictionEligibility:
         return may_reclaim(shares, session_queues.entitled, session_queues.policies, wish)
 
     def _reclaim_min_runtime(self, queue: str) -> int:
-        """Return the seconds for which gangs of a queue are safe from reclaim: the maximum over its ancestry."""
+        """Return the result of `reclaim_min_runtime_seconds`, which is kept for each queue."""
         if queue not in self._reclaim_seconds:
-            tree = self._tables.queues
-            ancestors = [tree.queues[name] for name in tree.queue_and_ancestors(queue) if name in tree.queues]
-            self._reclaim_seconds[queue] = max(
-                (ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0
-            )
+            self._reclaim_seconds[queue] = reclaim_min_runtime_seconds(self._tables.queues, queue)
         return self._reclaim_seconds[queue]

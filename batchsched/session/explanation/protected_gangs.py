@@ -1,0 +1,75 @@
+"""Protection of running gangs from a refused gang: why the refused gang may not evict them.
+
+A protection is stated only if the refused gang may evict gangs at all, and may evict gangs of this priority or queue:
+otherwise the running gang would stay without its protection as well. The entitlements of other queues are not compared.
+"""
+
+from typing import Final
+
+from batchsched.api.snapshot import Snapshot
+from batchsched.config.schema import Profile
+from batchsched.session.explanation.gang_view import GangView
+from batchsched.session.preemption.eligibility import (
+    is_too_critical,
+    list_non_preempting_priority_classes,
+    may_pod_preempt,
+    reclaim_min_runtime_seconds,
+)
+from batchsched.session.preemption.protection import is_gang_protected, start_of_first_pod
+from batchsched.session.tables.gang import PodGroupState
+
+_RECLAIMING_SHARES: Final = frozenset({"guarantee", "fair"})
+"""The entitlement classes that may reclaim, as a queue report names them."""
+
+
+def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
+    """Return what protects a running gang from a refused gang, a key of `PROTECTIONS`; "" if nothing does.
+
+    Args:
+      view: the refused gang.
+      identity: that of the running gang.
+      share: entitlement class of the refused gang, as a queue report names it.
+      profile: the profile of the session.
+      now: seconds since 1970.
+    """
+    tables, gang, members = view.tables, view.gang, view.tables.gangs[identity]
+    is_in_queue = gang.queue == members.queue
+    may_evict_others = (
+        tables.running_gang(members).priority < gang.priority
+        if is_in_queue
+        else share in _RECLAIMING_SHARES and members.queue in tables.queues
+    )
+    if not may_evict_others or not _may_evict(view):
+        return ""
+    if is_too_critical(tables.classes.priorities.highest_pod_priority(members.bound_pods), gang.priority):
+        return "SystemCritical"
+    if not is_in_queue:
+        run_time = now - start_of_first_pod(members.bound_pods)
+        if run_time < reclaim_min_runtime_seconds(tables.queues, members.queue):
+            return "ReclaimMinRuntime"
+    # A gang inside the guarantee of its queue may evict protected gangs of other queues.
+    if (is_in_queue or share != "guarantee") and is_gang_protected(members, tables.queues, now):
+        is_preemptible = members.group is None or members.group.spec.preemptible
+        return "MinRuntime" if is_preemptible else "NotPreemptible"
+    # Without the solver, the PostFilter plugins may exceed a budget, as in kube-scheduler.
+    return "DisruptionBudget" if profile.solver.enabled and _budget_forbids(tables.snapshot, members) else ""
+
+
+def _may_evict(view: GangView) -> bool:
+    """Return whether the refused gang may evict any pod."""
+    never_preempting = list_non_preempting_priority_classes(view.tables.snapshot)
+    return view.tables.pipeline.nominates_nodes and all(
+        may_pod_preempt(view.gang, pod, never_preempting) for pod in view.distinct_pods
+    )
+
+
+def _budget_forbids(snapshot: Snapshot, members: PodGroupState) -> bool:
+    """Return whether a PodDisruptionBudget allows fewer evictions than the smallest part of a gang needs."""
+    is_elastic = members.group is not None and members.group.spec.disruption_mode == "Elastic"
+    for budget in snapshot.pod_disruption_budgets:
+        if (budget.metadata.namespace or "default") != members.namespace:
+            continue
+        count = sum(budget.protects(pod) for pod in members.nonterminating_bound_pods)
+        if count and budget.status.disruptions_allowed < (1 if is_elastic else count):
+            return True
+    return False
