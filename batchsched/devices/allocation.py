@@ -14,7 +14,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.config.kubernetes_release import DeviceRules
-from batchsched.devices.allocator import ChosenDevice, NodeDevices
+from batchsched.devices.allocator import ChosenDevice, NodeDevices, UsedAlternatives
 from batchsched.devices.requests import AllocationError, ClaimRequests, ResolvedDeviceRequest
 
 FROM_CLASS: Final = "FromClass"
@@ -22,39 +22,61 @@ FROM_CLAIM: Final = "FromClaim"
 _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
 
 
+ClaimConfiguration = tuple[DeviceAllocationConfiguration, ...] | None
+"""The configuration of the devices of one claim; None if there is none."""
+
+
 def build_allocations(
-    solution: NodeDevices, claims: Sequence[ClaimRequests], node: str, rules: DeviceRules
+    solution: NodeDevices,
+    claims: Sequence[ResourceClaim],
+    node: str,
+    configurations: Sequence[ClaimConfiguration],
 ) -> tuple[AllocationResult, ...]:
     """Return the allocation of each ResourceClaim, made of the devices that a search found on a node.
+
+    Args:
+      solution: the devices.
+      claims: the claims, in the order of the search.
+      node: the name of the node.
+      configurations: the configuration of each claim, as `configure_claims` returns it for claims with these specs.
 
     Raises:
       AllocationError: a slice has a node selector with several terms.
     """
     return tuple(
-        AllocationResult(
-            devices=DeviceAllocationResult(
-                results=tuple(
-                    _allocated(entry, claims[number].claim, position) for position, entry in enumerate(chosen)
+        [
+            AllocationResult(
+                devices=DeviceAllocationResult(
+                    results=tuple([_allocated(entry, claim, place) for place, entry in enumerate(chosen)]),
+                    config=configuration,
                 ),
-                config=_configuration(claims[number], _used_requests(claims[number], number, solution), rules)
-                or None,
-            ),
-            node_selector=_node_selector(chosen, node),
-        )
-        for number, chosen in enumerate(solution.devices)
+                node_selector=_node_selector(chosen, node),
+            )
+            for claim, chosen, configuration in zip(claims, solution.devices, configurations, strict=True)
+        ]
     )
 
 
-def _used_requests(entry: ClaimRequests, number: int, solution: NodeDevices) -> list[ResolvedDeviceRequest]:
+def configure_claims(
+    claims: Sequence[ClaimRequests], alternatives: UsedAlternatives, rules: DeviceRules
+) -> tuple[ClaimConfiguration, ...]:
+    """Return the configuration of the devices of each claim, which depends only on the alternatives that are used."""
+    return tuple(
+        _configuration(entry, _used_requests(entry, number, alternatives), rules) or None
+        for number, entry in enumerate(claims)
+    )
+
+
+def _used_requests(entry: ClaimRequests, number: int, used: UsedAlternatives) -> list[ResolvedDeviceRequest]:
     """Return for each request of a claim the alternative that is used."""
     return [
-        alternatives[solution.alternatives.get((number, position), 0)]
-        for position, alternatives in enumerate(entry.requests)
+        alternatives[used.get((number, position), 0)] for position, alternatives in enumerate(entry.requests)
     ]
 
 
 def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> DeviceRequestAllocationResult:
     device, request = entry.device.device, entry.request
+    driver, pool, name = entry.device.key
     share = None
     if entry.consumed is not None:
         # The same snapshot gives the same decision, so the identity of a share is derived, not drawn.
@@ -64,9 +86,9 @@ def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> Devi
         )
     return DeviceRequestAllocationResult(
         request=request.qualified_name,
-        driver=entry.device.driver,
-        pool=entry.device.pool.pool,
-        device=entry.device.name,
+        driver=driver,
+        pool=pool,
+        device=name,
         admin_access=True if request.admin else None,
         tolerations=request.tolerations or None,
         binding_conditions=device.binding_conditions,

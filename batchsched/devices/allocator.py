@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
+import msgspec
+
 from batchsched.api.core.device import MAX_DEVICES_PER_CLAIM
 from batchsched.api.core.node import Node
 from batchsched.config.kubernetes_release import DeviceRules
@@ -33,6 +35,8 @@ SEARCH_ENDED: Final = "timed out trying to allocate devices"
 
 Counters = dict[str, dict[str, Decimal]]
 """Counter set → counter → amount."""
+UsedAlternatives = Mapping[tuple[int, int], int]
+"""Number of a claim and of its request with alternatives → number of the alternative that is used."""
 
 
 @dataclass(slots=True)
@@ -68,8 +72,7 @@ class _TooManyDevices(Exception):
     """The claim would get more devices than its status can hold: fewer devices of an earlier request may help."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChosenDevice:
+class ChosenDevice(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A device that the search chose for a request, with the capacity that the request consumes.
 
     Args:
@@ -83,17 +86,16 @@ class ChosenDevice:
     consumed: dict[str, Decimal] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeDevices:
+class NodeDevices(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The result of a search: devices on one node for all ResourceClaims of a pod.
 
     Args:
       devices: the chosen devices of each claim, in the order of its requests.
-      alternatives: for each claim and request the number of the alternative that is used.
+      alternatives: the alternatives that are used.
     """
 
     devices: tuple[tuple[ChosenDevice, ...], ...]
-    alternatives: Mapping[tuple[int, int], int]
+    alternatives: UsedAlternatives
 
 
 @dataclass(frozen=True, slots=True)

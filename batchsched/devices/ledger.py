@@ -6,7 +6,7 @@ allocation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Final, NamedTuple, Self
@@ -39,8 +39,7 @@ class DeviceKey(NamedTuple):
     device: str
 
 
-@dataclass(slots=True)
-class DeviceUse:
+class DeviceUse(msgspec.Struct):
     """The use of one device by allocated ResourceClaims.
 
     Args:
@@ -51,7 +50,7 @@ class DeviceUse:
 
     exclusive: int = 0
     shares: int = 0
-    consumed: dict[str, Decimal] = field(default_factory=dict)
+    consumed: dict[str, Decimal] = msgspec.field(default_factory=dict)
 
     @property
     def is_free(self) -> bool:

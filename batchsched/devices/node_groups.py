@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from batchsched.api.core.device import Device, DeviceAttribute
 from batchsched.api.core.node import Node
-from batchsched.devices.inventory import DeviceInventory, DevicePool, DevicePoolKey, PoolDevice
+from batchsched.devices.inventory import DeviceInventory, DevicePool, PoolDevice
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 
 IndexArray = NDArray[np.int64]
@@ -43,16 +43,16 @@ class NodesWithEqualDevices:
         self._change_count = 0
         """The number of changes of the ledger that are read."""
         self._index_of = {node.name: index for index, node in enumerate(nodes)}
-        self._node_of_pool = {
+        self._node_of_pool: dict[tuple[str, str], int] = {
             key: self._index_of[name] for key, name in inventory.pools_of_one_node() if name in self._index_of
         }
-        """Pool that one node alone reaches → index of the node."""
+        """Driver and name of a pool that one node alone reaches → index of the node."""
         self._shared_generation = 0
         self._read_all_uses()
 
     def _read_all_uses(self) -> None:
         self._uses[:] = 0
-        used_pools = {DevicePoolKey(key.driver, key.pool) for key in self._ledger.uses}
+        used_pools = {key[:2] for key in self._ledger.uses}
         for index in {self._node_of_pool[key] for key in used_pools if key in self._node_of_pool}:
             self._uses[index] = self._use_number(index)
         self._change_count = self._ledger.change_count
@@ -81,7 +81,7 @@ class NodesWithEqualDevices:
 
     def node_of_device(self, device: DeviceKey) -> int | None:
         """Return the index of the only node that can reach a device; None if several nodes may reach it."""
-        return self._node_of_pool.get(DevicePoolKey(device.driver, device.pool))
+        return self._node_of_pool.get(device[:2])
 
     def group_number(self, node: int, names: frozenset[str] | None) -> int:
         """Return the number of the group of one node, given by its index."""
@@ -100,7 +100,7 @@ class NodesWithEqualDevices:
             return
         touched: set[int] = set()
         for key in changed:
-            index = self._node_of_pool.get(DevicePoolKey(key.driver, key.pool))
+            index = self._node_of_pool.get(key[:2])  # driver and pool, without a new object for each change
             if index is None:
                 self._shared_generation += 1
             else:

@@ -8,7 +8,7 @@ import msgspec
 from batchsched.api.core.device import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from batchsched.api.core.node import Node
 from batchsched.config.kubernetes_release import RELEASES, DeviceRules
-from batchsched.devices.allocation import build_allocations
+from batchsched.devices.allocation import build_allocations, configure_claims
 from batchsched.devices.allocator import Allocator
 from batchsched.devices.inventory import DeviceInventory
 from batchsched.devices.ledger import DeviceLedger
@@ -103,7 +103,10 @@ def allocate(
     wanted = [claim_requests(one, known) for one in claims]
     place = node or bare_node("a")
     solution = allocator(slices, in_use, rules).find_devices(place, wanted)
-    return None if solution is None else build_allocations(solution, wanted, place.name, rules)
+    if solution is None:
+        return None
+    configurations = configure_claims(wanted, solution.alternatives, rules)
+    return build_allocations(solution, claims, place.name, configurations)
 
 
 def names(result: AllocationResult) -> list[str]:

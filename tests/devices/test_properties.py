@@ -12,7 +12,7 @@ from batchsched.api.pod_devices import ClaimAllocation, PodDevices
 from batchsched.devices.allocation import build_allocations
 from batchsched.devices.allocator import remaining_counters
 from batchsched.devices.requests import claim_requests
-from tests.devices.objects import RULES, allocator, bare_node, claim, device_class, gpu, request, slice_of
+from tests.devices.objects import allocator, bare_node, claim, device_class, gpu, request, slice_of
 
 pytestmark = pytest.mark.properties
 NODE = bare_node("a")
@@ -72,7 +72,7 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
             continue
         for chosen in solution.devices[0]:
             assert chosen.request.tolerates(chosen.device)
-        (allocation,) = build_allocations(solution, wanted, "a", RULES)
+        (allocation,) = build_allocations(solution, [one], "a", (None,))
         searching.ledger.assume(one.key, PodDevices((ClaimAllocation(one.key, allocation),), (one.key,)))
     (pool,) = searching.inventory.pools_of_node(NODE)
     offered = {device.key: device for devices in pool.slices for device in devices}

@@ -174,3 +174,37 @@ def test_pods_of_one_name_reserve_devices_for_extended_resources_under_keys_of_t
     old = pod("a")
     new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="of the new pod"))
     assert extended_claim_key(old) != extended_claim_key(new)
+
+
+def test_equal_claims_get_the_configuration_of_the_class_that_each_of_them_uses():
+    """Two claims with the same two alternatives are served by devices of two classes."""
+    classes = [
+        devices.device_class(
+            model,
+            f'device.attributes["{devices.DRIVER}"].model == "{model}"',
+            config=[{"opaque": {"driver": devices.DRIVER, "parameters": {"of": model}}}],
+        )
+        for model in ("h100", "a100")
+    ]
+    alternatives = [{"name": one.metadata.name, "deviceClassName": one.metadata.name} for one in classes]
+    either = {"name": "r", "firstAvailable": alternatives}
+    slices = [
+        devices.slice_of(model, [devices.gpu("d", attributes={"model": {"string": model}})])
+        for model in ("a100", "h100")
+    ]
+    claims = [devices.claim(f"{name}-claim", either) for name in ("p", "q")]
+    snapshot = Snapshot(
+        nodes=(node("a100"), node("h100")),
+        resource_slices=tuple(slices),
+        resource_claims=tuple(claims),
+        device_classes=tuple(classes),
+    )
+    made, plugin = NodeTable(snapshot, LEADING), DynamicResources()
+    for index, name in enumerate(("p", "q")):
+        user = pod(name, resourceClaims=[{"name": "r", "resourceClaimName": f"{name}-claim"}])
+        assert plugin.reserve(user, index, made, CycleState()).ok
+    configured = [
+        made.device_ledger.assumed_allocation(claim.key).devices.config[0].opaque.parameters["of"]
+        for claim in claims
+    ]
+    assert configured == ["a100", "h100"]

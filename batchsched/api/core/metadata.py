@@ -45,10 +45,11 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that is the controller of the object (`controller: true`); None if it has no controller."""
-        # Most pods of a session are asked, and many have no owner.
-        if not self.owner_references:
-            return None
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        # A session asks most pods, and some claims and pods several times: no generator for each.
+        for owner in self.owner_references or ():
+            if owner.controller:
+                return owner
+        return None
 
     def is_controlled_by(self, uid: str) -> bool:
         """Return whether the controller of the object has this UID."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import msgspec
+
 from batchsched.api.core.device import (
     AllocationResult,
     DeviceClass,
@@ -23,16 +25,17 @@ class ResourceClaimRefused(Exception):
     """Raised if a ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodClaim:
+class PodClaim(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A ResourceClaim that a pod uses, with its allocation.
 
     Args:
+      key: the `namespace/name` of the claim.
       claim: the claim.
       own: the claim was created from a template for this pod alone.
       allocation: its allocation, of the status or assumed in the session; None if devices must be found.
     """
 
+    key: str
     claim: ResourceClaim
     own: bool
     allocation: AllocationResult | None
@@ -74,8 +77,8 @@ class ClassClaims:
 
 def claims_named_by_pod(
     pod: Pod, claims: Mapping[str, ResourceClaim]
-) -> tuple[tuple[ResourceClaim, bool], ...]:
-    """Return a pod's ResourceClaims; each is paired with True if a template created it for this pod alone.
+) -> tuple[tuple[str, ResourceClaim, bool], ...]:
+    """Return a pod's ResourceClaims, each with its key, and with True if a template created it for this pod alone.
 
     Raises:
       ResourceClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
@@ -88,18 +91,19 @@ def claims_named_by_pod(
         if named is None:
             continue
         name, own = named
-        claim = claims.get(f"{pod.namespace}/{name}")
+        key = f"{pod.namespace}/{name}"
+        claim = claims.get(key)
         if claim is None:
-            raise ResourceClaimRefused(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+            raise ResourceClaimRefused(f'could not find ResourceClaim "{key}"')
         if claim.metadata.deletion_timestamp is not None:
             raise ResourceClaimRefused(f'resourceclaim "{name}" is being deleted')
         if own and _is_controlled_by_group_of(pod, claim):
             own = False  # all pods of the PodGroup share the claim that was created for the group
         if own and not claim.metadata.is_controlled_by(pod.metadata.uid):
             raise ResourceClaimRefused(
-                f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+                f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
             )
-        resolved.append((claim, own))
+        resolved.append((key, claim, own))
     return tuple(resolved)
 
 
@@ -125,10 +129,12 @@ def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
 
     Source: `isForPodGroupByPod` of k8s.io/dynamic-resource-allocation/resourceclaim.
     """
-    group, owner = pod.spec.scheduling_group, claim.metadata.controller
+    group = pod.spec.scheduling_group
+    if group is None:
+        return False
+    owner = claim.metadata.controller
     return (
-        group is not None
-        and owner is not None
+        owner is not None
         and owner.kind == "PodGroup"
         and owner.name == group.pod_group_name
         and owner.api_version.startswith(f"{KUBERNETES_GROUP}/")
@@ -148,11 +154,11 @@ def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -
       ResourceClaimRefused: the pod cannot be placed now.
     """
     resolved = []
-    for claim, own in claims_named_by_pod(pod, ledger.claims):
+    for key, claim, own in claims_named_by_pod(pod, ledger.claims):
         allocation = claim.status.allocation
         if allocation is None and not (own and of_class):
-            allocation = ledger.assumed_allocation(claim.key)
-        resolved.append(PodClaim(claim, own, allocation))
+            allocation = ledger.assumed_allocation(key)
+        resolved.append(PodClaim(key, claim, own, allocation))
     return tuple(resolved)
 
 

@@ -33,7 +33,7 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 
 def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the extended resources that a pod requests and a DeviceClass serves, sorted by name."""
-    if not any(_names_resource(container, class_of_resource) for container in _containers(pod)):
+    if not _names_any_resource(pod, class_of_resource):
         return ()  # without adding up all requests of the pod
     return tuple(name for name in _requested_resources(pod) if name in class_of_resource)
 
@@ -54,10 +54,14 @@ def _containers(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.init_containers or ()
 
 
-def _names_resource(container: Container, resources: Mapping[str, DeviceClass]) -> bool:
-    """Return whether a container requests one of some resources, if only the amount 0."""
-    requests = container.resources.requests if container.resources is not None else None
-    return any(name in resources for name in requests or ())
+def _names_any_resource(pod: Pod, resources: Mapping[str, DeviceClass]) -> bool:
+    """Return whether a container of a pod requests one of some resources, if only the amount 0."""
+    for containers in (pod.spec.containers, pod.spec.init_containers or ()):
+        for container in containers:
+            requests = container.resources.requests if container.resources is not None else None
+            if requests and not resources.keys().isdisjoint(requests):
+                return True
+    return False
 
 
 def requests_extended_resource(pod: Pod) -> bool:

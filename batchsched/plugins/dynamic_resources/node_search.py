@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from batchsched.api.core.device import MAX_SUB_REQUESTS, ResourceClaim
+from batchsched.api.core.device import MAX_SUB_REQUESTS, AllocationResult, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ClaimAllocation
-from batchsched.devices.allocation import build_allocations
+from batchsched.devices.allocation import ClaimConfiguration, build_allocations, configure_claims
 from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
@@ -130,6 +130,10 @@ class DeviceSearch:
         self._outcomes: dict[int, GroupSearchResult] = {}
         self._places: dict[int, DevicePositions] = {}
         """Group of nodes → the solution on them."""
+        self._configurations: dict[
+            frozenset[tuple[tuple[int, int], int]], tuple[ClaimConfiguration, ...]
+        ] = {}
+        """The alternatives that are used → the configuration of each claim."""
         self._pods_by_group: dict[int, tuple[int, bool]] = {}
         """Group of nodes → the pods that get devices on one of them, and whether no further pod does."""
         self._groups: NodesWithEqualDevices | None = None
@@ -178,14 +182,35 @@ class DeviceSearch:
         self._forget_outdated(groups)
         return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
-    def find_devices_on_node(self, node: int, table: NodeTable) -> NodeDevices | None:
-        """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
+    def find_allocations_on_node(
+        self, claims: Sequence[ResourceClaim], node: int, table: NodeTable
+    ) -> tuple[AllocationResult, ...] | None:
+        """Return an allocation of devices of one node for each ResourceClaim; None if too few devices are free.
 
-        On nodes of one group the search finds the same places in their lists of devices.
+        Args:
+          claims: claims with the specs of those of this search.
+          node: the index of the node.
+          table: the nodes.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
           NodeRefused: the node cannot be judged.
+        """
+        solution = self._find_devices(node, table)
+        if solution is None:
+            return None
+        used = frozenset(solution.alternatives.items())
+        configurations = self._configurations.get(used)
+        if configurations is None:
+            configurations = self._configurations[used] = configure_claims(
+                self.claims, solution.alternatives, table.release.devices
+            )
+        return build_allocations(solution, claims, table.names[node], configurations)
+
+    def _find_devices(self, node: int, table: NodeTable) -> NodeDevices | None:
+        """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
+
+        On nodes of one group the search finds the same places in their lists of devices.
         """
         groups, allocator = nodes_with_equal_devices(table), self._objects.allocator
         group, place = groups.group_number(node, self.names), table.nodes[node]
@@ -221,15 +246,13 @@ class DeviceSearch:
 
     def _try_pods(self, node: int, most: int, table: NodeTable) -> int:
         ledger, held = table.device_ledger, list[str]()
+        claims = [entry.claim for entry in self.claims]
         try:
             while len(held) < most:
-                solution = self.find_devices_on_node(node, table)
-                if solution is None:
+                allocations = self.find_allocations_on_node(claims, node, table)
+                if allocations is None:
                     break
                 pod = f"<{len(held)}>"
-                allocations = build_allocations(
-                    solution, self.claims, table.names[node], table.release.devices
-                )
                 held.append(pod)
                 # The ledger holds devices for an invented pod as for a nominated one.
                 ledger.hold_for_nominated_pod(

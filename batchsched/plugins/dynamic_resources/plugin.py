@@ -199,7 +199,7 @@ class DynamicResources(
                 not nodes_with_access((pod_claim,), nodes, self._binding_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
-                and not handle.table.device_ledger.count_reserving_pods(pod_claim.claim.key)
+                and not handle.table.device_ledger.count_reserving_pods(pod_claim.key)
             ):
                 return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (DEALLOCATED,)))
         reasons = (NOTHING_DEALLOCATED,) if handle.table.release.reports_no_claims else ()

@@ -18,9 +18,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.api.core.selector import NodeSelector
 from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
-from batchsched.devices.allocation import build_allocations
 from batchsched.devices.ledger import DeviceLedger
-from batchsched.devices.requests import ClaimRequests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray, IndexArray
@@ -149,16 +147,14 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
         return None
     if served and ledger.find_extended_claim(pod) is not None:
         raise ResourceClaimRefused("cannot schedule extended resource claim")
-    _check_use(pod, claims, table.node_view(node), binding_seconds)
-    to_allocate = {
-        pod_claim.claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None
-    }
+    _check_use(pod, claims, node, table, binding_seconds)
+    to_allocate = {pod_claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None}
     resources: tuple[str, ...] = ()
     if served:
         ((resources, _),) = nodes_by_resources(served, table.node_view(node))
     created = _created_claim(pod, resources, objects.class_of_resource) if resources else None
     # A pod may name a claim several times.
-    keys = tuple(dict.fromkeys(pod_claim.claim.key for pod_claim in claims))
+    keys = tuple(dict.fromkeys([pod_claim.key for pod_claim in claims]))
     if created is not None:
         to_allocate[created.key], keys = created.claim, (*keys, created.key)
     return PodDevices(
@@ -186,32 +182,29 @@ def _new_allocations(
 ) -> list[ClaimAllocation]:
     if not claims:
         return []
-    search = shared_device_search(table, tuple(claims.values()))
-    solution = search.find_devices_on_node(node, table)
-    if solution is None:
+    to_allocate = tuple(claims.values())
+    allocations = shared_device_search(table, to_allocate).find_allocations_on_node(to_allocate, node, table)
+    if allocations is None:
         raise ResourceClaimRefused(NOT_ENOUGH)
-    # The search may be that of claims with equal specs.
-    requests = [
-        ClaimRequests(claim, searched.requests)
-        for searched, claim in zip(search.claims, claims.values(), strict=True)
-    ]
-    allocations = build_allocations(solution, requests, table.names[node], table.release.devices)
     return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
 
 
-def _check_use(pod: Pod, claims: Sequence[PodClaim], node: Nodes, binding_seconds: float) -> None:
-    """Check that allocated claims can be used from a node, and that they may get one more consumer.
+def _check_use(
+    pod: Pod, claims: Sequence[PodClaim], node: int, table: NodeTable, binding_seconds: float
+) -> None:
+    """Check that allocated claims can be used from a node (given by its index), and may get one more consumer.
 
     Raises:
       ResourceClaimRefused: they cannot.
     """
     allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
-    if allocated and not nodes_with_access(allocated, node, binding_seconds)[0]:
+    if allocated and not nodes_with_access(allocated, table.node_view(node), binding_seconds)[0]:
         raise ResourceClaimRefused(NOT_AVAILABLE)
+    ledger = table.device_ledger
     for pod_claim in claims:
-        consumers = len(
-            pod_claim.claim.status.reserved_for or ()
-        ) + node.table.device_ledger.count_reserving_pods(pod_claim.claim.key)
+        consumers = len(pod_claim.claim.status.reserved_for or ()) + ledger.count_reserving_pods(
+            pod_claim.key
+        )
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
             raise ResourceClaimRefused(
                 f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
@@ -222,9 +215,9 @@ def _check_use(pod: Pod, claims: Sequence[PodClaim], node: Nodes, binding_second
 def _shared_allocations(claims: Sequence[PodClaim], ledger: DeviceLedger) -> list[ClaimAllocation]:
     """Return the allocations that other pods of the session assumed for claims that a pod shares with them."""
     return [
-        ClaimAllocation(pod_claim.claim.key, pod_claim.allocation)
+        ClaimAllocation(pod_claim.key, pod_claim.allocation)
         for pod_claim in claims
         if pod_claim.allocation is not None
         and pod_claim.claim.status.allocation is None
-        and ledger.assumed_allocation(pod_claim.claim.key) is not None
+        and ledger.assumed_allocation(pod_claim.key) is not None
     ]

@@ -221,9 +221,7 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]
             claims = claims_with_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
         except ResourceClaimRefused:
             claims = ()
-        shared = {
-            pod_claim.claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None
-        }
+        shared = {pod_claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None}
         sharers.setdefault(candidate.gang, []).append(shared)
     shared_by_gang = {}
     for gang, shared_by_class in sharers.items():
