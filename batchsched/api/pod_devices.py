@@ -1,12 +1,11 @@
 """What pods reserve for their ResourceClaims, until the API server shows it in the status of the claims."""
 
-from dataclasses import dataclass
+import msgspec
 
 from batchsched.api.core.device import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimAllocation:
+class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     """An allocation that a pod reserved for a ResourceClaim during a session.
 
     Args:
@@ -19,8 +18,7 @@ class ClaimAllocation:
     allocation: AllocationResult
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedClaim:
+class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
     """The ResourceClaim that batchsched creates for those extended resources of a pod that DeviceClasses serve.
 
     Args:
@@ -34,8 +32,7 @@ class CreatedClaim:
     mappings: tuple[ContainerExtendedResourceRequest, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevices:
+class PodDevices(msgspec.Struct, frozen=True, gc=False):
     """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use.
 
     Args:
@@ -51,8 +48,7 @@ class PodDevices:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReservedPodDevices:
+class ReservedPodDevices(msgspec.Struct, frozen=True, gc=False):
     """The devices that are reserved for one pod, which an earlier session placed.
 
     Args:

@@ -6,7 +6,7 @@ allocation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Final, NamedTuple, Self
@@ -167,7 +167,7 @@ class DeviceLedger:
         open_allocations = tuple(
             allocated for allocated in devices.allocations if not self._is_allocated(allocated.claim, devices)
         )
-        return replace(devices, allocations=open_allocations)
+        return msgspec.structs.replace(devices, allocations=open_allocations)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
         """Return a separate ledger with only the reservations and claims of some pods; sessions do not change it."""

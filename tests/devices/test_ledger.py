@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod
