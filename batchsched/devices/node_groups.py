@@ -11,13 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.api.core.device import Device, DeviceAttribute
+from batchsched.api.core.device import Device, DeviceAttribute, DeviceCapacity
 from batchsched.api.core.node import Node
 from batchsched.devices.inventory import DeviceInventory, DevicePool, PoolDevice
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 
 IndexArray = NDArray[np.int64]
-AttributeReader = Callable[[Mapping[str, DeviceAttribute]], Hashable]
+AttributeReader = tuple[tuple[str, ...], Callable[[Mapping[str, DeviceAttribute]], Hashable]]
+"""The names of attributes, and a function that returns their values."""
+NO_ATTRIBUTES: Final[Mapping[str, DeviceAttribute]] = {}
+NOTHING_READ: Final[AttributeReader] = (), lambda _attributes: ()
 GROUP_FACTOR: Final = 2**32
 
 
@@ -35,6 +38,7 @@ class NodesWithEqualDevices:
         self._contents: dict[Hashable, int] = {}
         self._readers: dict[frozenset[str] | None, dict[tuple[str, ...], AttributeReader]] = {}
         """By the names that claims read and the names of all attributes of a device, in their order."""
+        self._capacity_numbers: dict[Hashable, int] = {(): 0}
         self._by_names: dict[frozenset[str] | None, IndexArray] = {}
         self._use_numbers: dict[Hashable, int] = {(): 0}
         self._uses = np.zeros(len(nodes), np.int64)
@@ -144,12 +148,7 @@ class NodesWithEqualDevices:
                 [
                     (
                         resource_slice.spec.driver,
-                        tuple(
-                            [
-                                self._device_content(device, names)
-                                for device in resource_slice.spec.devices or ()
-                            ]
-                        ),
+                        self._device_contents(resource_slice.spec.devices or (), names),
                     )
                     for resource_slice in simple
                 ]
@@ -172,43 +171,61 @@ class NodesWithEqualDevices:
             tuple(
                 tuple(
                     (
-                        self._device_content(device.device, names),
+                        content,
                         device.counters,
                         "" if local else device.name,
                         device.matches_per_device_node_selection(node),
                     )
-                    for device in devices
+                    for device, content in zip(
+                        devices, self._device_contents([one.device for one in devices], names), strict=True
+                    )
                 )
                 for devices in pool.slices
             ),
         )
 
-    def _device_content(self, device: Device, names: frozenset[str] | None) -> Hashable:
-        """Return a key that is equal for devices that serve the same claims, if claims read only the given names."""
-        readers = self._readers.get(names)
-        if readers is None:
-            readers = self._readers[names] = {}
-        attributes, capacity = device.attributes, device.capacity
-        values: Hashable = ()
-        if attributes:
-            published_names = tuple(attributes)
-            reader = readers.get(published_names)
-            if reader is None:
-                reader = readers[published_names] = _attribute_reader(published_names, names)
-            values = reader(attributes)
-        return (
-            values,
-            tuple(capacity.items()) if capacity else (),
-            device.taints,
-            device.allow_multiple_allocations,
-            device.binding_conditions is None,
-        )
+    def _device_contents(
+        self, devices: Iterable[Device], names: frozenset[str] | None
+    ) -> tuple[Hashable, ...]:
+        """Return a key for each device.
+
+        The keys of two devices are equal if the devices serve the same claims, provided that claims read only the given
+        names.
+        """
+        readers = self._readers.setdefault(names, {})
+        contents: list[Hashable] = []
+        published_names: tuple[str, ...] = ()
+        read, read_values = NOTHING_READ
+        capacity_before: dict[str, DeviceCapacity] | None = None
+        capacity_number = 0
+        # This loop runs for each device of the cluster. Most devices of a ResourceSlice publish the same names and have
+        # the same capacity, and a comparison is faster than a hash value.
+        for device in devices:
+            attributes, capacity = device.attributes or NO_ATTRIBUTES, device.capacity
+            if (published := tuple(attributes)) != published_names:
+                published_names = published
+                reader = readers.get(published)
+                if reader is None:
+                    reader = readers[published] = _attribute_reader(published, names)
+                read, read_values = reader
+            if capacity != capacity_before:
+                items = tuple(capacity.items()) if capacity else ()
+                capacity_number = self._capacity_numbers.setdefault(items, len(self._capacity_numbers))
+                capacity_before = capacity
+            contents.append(
+                (
+                    read,
+                    read_values(attributes),
+                    capacity_number,
+                    device.taints,
+                    device.allow_multiple_allocations,
+                    device.binding_conditions is None,
+                )
+            )
+        return tuple(contents)
 
 
 def _attribute_reader(published_names: Sequence[str], names: frozenset[str] | None) -> AttributeReader:
-    """Return a function that reads the attributes with some names; it is called for each device of the cluster."""
+    """Return the published attributes of which the name is one of the given names, and a function that reads them."""
     read = tuple(name for name in published_names if names is None or name.rpartition("/")[2] in names)
-    if not read:
-        return lambda _attributes: ()
-    values = itemgetter(*read)
-    return lambda attributes: (read, values(attributes))
+    return (read, itemgetter(*read)) if read else NOTHING_READ
