@@ -76,7 +76,7 @@ def schema_of(of: SchemaKind) -> dict[str, Any]:
     from batchsched.manifests import schemas as manifests
 
     if of is SchemaKind.SNAPSHOT:
-        return manifests.snapshot_schema()
+        return manifests.manifest_schema()
     if of is SchemaKind.DECISION:
         return {"$schema": manifests.DIALECT, **msgspec.json.schema(Decision)}
     models: dict[SchemaKind, type[BaseModel]] = {

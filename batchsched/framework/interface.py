@@ -69,11 +69,11 @@ class SelectorLabelKeysPlugin(Protocol):
 
 
 @runtime_checkable
-class SnapshotLabelsPlugin(Protocol):
-    """A plugin that declares the label keys by which Services or similar objects of the snapshot select pods."""
+class ObjectSelectorLabelKeysPlugin(Protocol):
+    """A plugin that declares the pod label keys that selectors of Services or similar objects read."""
 
-    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
+    def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the pod label keys in the selectors of Services and other objects of the cluster."""
 
 
 @runtime_checkable
@@ -202,14 +202,14 @@ class CandidateNodesDryRun(Protocol):
     """
 
     @property
-    def nodes(self) -> tuple[int, ...]:
+    def node_indexes(self) -> tuple[int, ...]:
         """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`."""
+        """Add pods in this dry run: pods[i] to the node at position rows[i] of `node_indexes`."""
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
+        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `node_indexes`."""
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
@@ -229,7 +229,7 @@ class PostFilterHandle(Protocol):
     """The interface through which a PostFilter plugin reads the cluster and simulates evictions."""
 
     @property
-    def table(self) -> NodeTable:
+    def node_table(self) -> NodeTable:
         """The node table: all nodes with the pods on them."""
 
     @property
@@ -386,11 +386,11 @@ class BindingHandle(Protocol):
     """The interface through which plugins read nodes and write to the API server in a binding cycle."""
 
     @property
-    def table(self) -> NodeTable:
+    def node_table(self) -> NodeTable:
         """The node table, which sessions change while the pod is being bound."""
 
     @property
-    def reserved(self) -> PodReservations:
+    def reservations(self) -> PodReservations:
         """The volumes and devices that Reserve plugins reserved for the pod, in a copy that sessions do not change."""
 
     @property

@@ -58,7 +58,7 @@ class DryRunNodes(Nodes):
 
     @property
     @override
-    def nonzero(self) -> IntArray:
+    def nonzero_requested(self) -> IntArray:
         """The milli-CPU and bytes of memory [n, 2] requested on each node after the dry run, with scoring defaults."""
         return self._nonzero
 
@@ -77,25 +77,25 @@ class PipelineCandidateNodesDryRun:
     def __init__(
         self, pipeline: Pipeline, pod: PodClass, table: NodeTable, state: CycleState, nodes: Sequence[int]
     ) -> None:
-        self.nodes = tuple(nodes)
+        self.node_indexes = tuple(nodes)
         self._pod = pod
         self._table = table
         self._state = state
         self._filters = [one for one in pipeline.filters if plugin_name(one) not in state.skip_filter]
         self._counting = [one for one in self._filters if one in pipeline.moving]
-        self._nodes_of_rows = np.asarray(self.nodes, np.int32)
+        self._nodes_of_rows = np.asarray(self.node_indexes, np.int32)
         self._requested = table.requested[self._nodes_of_rows]
-        self._nonzero = table.nonzero[self._nodes_of_rows]
+        self._nonzero = table.nonzero_requested[self._nodes_of_rows]
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods in this dry run: pods[i] to the node at position rows[i] of `nodes`.
+        """Add pods in this dry run: pods[i] to the node at position rows[i] of `node_indexes`.
 
         A number may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `nodes`."""
+        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `node_indexes`."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -115,10 +115,10 @@ class PipelineCandidateNodesDryRun:
         Raises:
           PluginError: a plugin failed.
         """
-        statuses = [SUCCESS] * len(self.nodes)
-        everyone = np.arange(len(self.nodes), dtype=np.int32)
+        statuses = [SUCCESS] * len(self.node_indexes)
+        everyone = np.arange(len(self.node_indexes), dtype=np.int32)
         view = self._view(everyone)
-        fits = np.ones(len(self.nodes), np.bool_)
+        fits = np.ones(len(self.node_indexes), np.bool_)
         for plugin in self._filters:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
             verdict = answers.checked_verdict(plugin, answer, len(view))
@@ -254,7 +254,7 @@ class PipelineNodeDryRun:
         rivals = [
             rival
             for rival in handle.nominations.competing_pods(handle.pod, self._node)
-            if rival.key not in handle.table.pods
+            if rival.key not in handle.node_table.pod_table
         ]
         if not rivals:
             return SUCCESS
@@ -272,10 +272,10 @@ class PipelineNodeDryRun:
         while len(self._undo) > mark:
             pod, added = self._undo.pop()
             self._move(pod, come=not added)
-        self._handle.table.pods.ports_on[self._node] = ports
+        self._handle.node_table.pod_table.ports_on[self._node] = ports
 
     def _held_ports(self) -> dict[str, tuple[HostPort, ...]]:
-        return dict(self._handle.table.pods.ports_on.get(self._node, {}))
+        return dict(self._handle.node_table.pod_table.ports_on.get(self._node, {}))
 
     def _change(self, pod: Pod, state: CycleState, *, come: bool) -> None:
         self._move(pod, come=come)
@@ -284,10 +284,10 @@ class PipelineNodeDryRun:
         for plugin in handle.pipeline.prefilter_extensions:
             if plugin_name(plugin) not in state.skip_filter:
                 point, call = ("AddPod", plugin.add_pod) if come else ("RemovePod", plugin.remove_pod)
-                call_plugin(plugin, point, call, handle.pod, pod, self._node, handle.table, state)
+                call_plugin(plugin, point, call, handle.pod, pod, self._node, handle.node_table, state)
 
     def _move(self, pod: Pod, *, come: bool) -> None:
-        table = self._handle.table
+        table = self._handle.node_table
         if come:
             table.add_pods(
                 [(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod))
@@ -296,14 +296,14 @@ class PipelineNodeDryRun:
         self._counted[pod.key] = table.counted_requests(pod)
         table.remove_pods([pod])
         freed = host_ports(pod)
-        used = table.pods.ports_on.get(self._node)
+        used = table.pod_table.ports_on.get(self._node)
         if freed and used:
             for key, held in used.items():
                 used[key] = tuple(port for port in held if port not in freed)
 
     def _ask(self, state: CycleState) -> Status:
         """Call every Filter in order and return the first refusal, or Success."""
-        view = self._handle.table.node_view(self._node)
+        view = self._handle.node_table.node_view(self._node)
         for plugin in self._handle.pipeline.filters:
             if plugin_name(plugin) in state.skip_filter:
                 continue
@@ -337,7 +337,7 @@ class PreemptionHandle:
 
     pipeline: Pipeline
     pod: PodClass
-    table: NodeTable
+    node_table: NodeTable
     scan: FilterResult
     nominations: Nominations
     disruption: EvictionLimits = EvictionLimits()
@@ -346,7 +346,7 @@ class PreemptionHandle:
     def budgets(self) -> Sequence[PodDisruptionBudget]:
         """The PodDisruptionBudgets as they are after the evictions that this session has decided so far."""
         current = self.disruption.budgets
-        return self.table.snapshot.pod_disruption_budgets if current is None else current
+        return self.node_table.cluster_objects.pod_disruption_budgets if current is None else current
 
     def priority_of(self, pod: Pod) -> int:
         """Return the priority that preemption uses for a pod."""
@@ -356,7 +356,7 @@ class PreemptionHandle:
         """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""
         return [
             pod
-            for pod in self.table.pods.pods_on(node)
+            for pod in self.node_table.pod_table.pods_on(node)
             if self.priority_of(pod) < self.pod.priority and not self.disruption.spares(pod)
         ]
 
@@ -376,7 +376,9 @@ class PreemptionHandle:
                 node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
             }
             together = [node for node in nodes if node not in waited_for]
-        return PipelineCandidateNodesDryRun(self.pipeline, self.pod, self.table, self.scan.state, together)
+        return PipelineCandidateNodesDryRun(
+            self.pipeline, self.pod, self.node_table, self.scan.state, together
+        )
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
         """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice.
@@ -387,7 +389,7 @@ class PreemptionHandle:
         return self.pipeline.extenders.preempt(self.pod.pod, victims, self._lower_on)
 
     def _lower_on(self, name: str) -> Sequence[Pod] | None:
-        node = self.table.index.get(name)
+        node = self.node_table.index.get(name)
         return None if node is None else self.potential_victims(node)
 
 
@@ -413,7 +415,7 @@ def filter_with_nominations(
       ExtenderError: an extender failed that may not be ignored.
     """
     result = refuse_nominated_conflicts(handle)
-    own = restrict_to_nominated_node(result, handle.pod, handle.table)
+    own = restrict_to_nominated_node(result, handle.pod, handle.node_table)
     if own is not None:
         own = extend(own)
         if (own.fits if allowed is None else own.fits & allowed).any():
@@ -444,7 +446,7 @@ def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
     Raises:
       PluginError: a plugin failed.
     """
-    scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.table
+    scan, nominations, pod, table = handle.scan, handle.nominations, handle.pod, handle.node_table
     if not scan.status.ok:
         return scan
     own = table.index.get(pod.pod.status.nominated_node_name)
@@ -496,7 +498,7 @@ def run_postfilters(handle: PreemptionHandle) -> PostFilterAnswer:
         answer_of_plugin = call_plugin(
             plugin, "PostFilter", plugin.postfilter, handle.pod, handle.scan, handle
         )
-        answer = answers.checked_postfilter_answer(plugin, answer_of_plugin, handle.table.index)
+        answer = answers.checked_postfilter_answer(plugin, answer_of_plugin, handle.node_table.index)
         if answer.status.code is Code.SUCCESS:
             _check_victims(plugin, answer, handle)
             return answer
@@ -511,7 +513,9 @@ def run_postfilters(handle: PreemptionHandle) -> PostFilterAnswer:
 def _check_victims(plugin: object, answer: PostFilterAnswer, handle: PreemptionHandle) -> None:
     """Raise `PluginError` if a victim is not on the node of the answer."""
     keys = (
-        {pod.key for pod in handle.table.pods.pods_on(handle.table.index[answer.node])} if answer.node else ()
+        {pod.key for pod in handle.node_table.pod_table.pods_on(handle.node_table.index[answer.node])}
+        if answer.node
+        else ()
     )
     strangers = [key for key in answer.victims if key not in keys]
     if strangers:

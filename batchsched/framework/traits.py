@@ -33,7 +33,7 @@ class ResultScope(Enum):
     something inside the scope changes. With any scope but CLUSTER, NormalizeScore may read only the raw scores, and
     PreFilter and PreScore may not read pods on nodes: they run again when a Node object changes.
 
-    NODE_OBJECT: that node's object, and objects of the snapshot that are neither nodes nor pods.
+    NODE_OBJECT: that node's object, and objects of the cluster that are neither nodes nor pods.
     ALL_NODE_OBJECTS: all Node objects. When one changes, the plugin is called for all nodes.
     NODE_AND_ITS_PODS: as NODE_OBJECT, and the pods on that node.
     CLUSTER: anything. Results are never stored. This is the default.
@@ -50,8 +50,8 @@ class PluginTraits:
     """What a plugin declares about itself so that its results can be cached.
 
     Some capabilities need a computation for each pod or resource. They are optional methods, each with a protocol in
-    `framework.interface` that declares it: `SignaturePlugin`, `SelectorLabelKeysPlugin`, `SnapshotLabelsPlugin`,
-    `BulkFilterPlugin`, `SelectiveReservePlugin` and `IgnoredResourcesPlugin`.
+    `framework.interface` that declares it: `SignaturePlugin`, `SelectorLabelKeysPlugin`,
+    `ObjectSelectorLabelKeysPlugin`, `BulkFilterPlugin`, `SelectiveReservePlugin` and `IgnoredResourcesPlugin`.
 
     Args:
       placement_effect: how a placed pod changes the verdict of Filter. Read for Filter plugins.

@@ -250,7 +250,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = "#/$defs/{name}"
 
 
-def snapshot_schema() -> dict[str, Any]:
+def manifest_schema() -> dict[str, Any]:
     """Return the JSON Schema of the manifests that batchsched reads: an object of a known kind, or a List."""
     structs = [kind.type for kind in OBJECT_KINDS if not issubclass(kind.type, BaseModel)]
     _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)

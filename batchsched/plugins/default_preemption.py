@@ -119,7 +119,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             return _no(why_not)
         search = self.find_candidates(pod, scan, handle)
         if not search.candidates:
-            return _no(search.fit_error(len(handle.table.nodes)), node="")
+            return _no(search.fit_error(len(handle.node_table.nodes)), node="")
         agreed = handle.call_extenders({one.node: (one.victims, one.violations) for one in search.candidates})
         if not agreed:
             return _no(NO_CANDIDATE)
@@ -127,7 +127,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             [PreemptionCandidate(node, *leaving) for node, leaving in agreed.items()], handle
         )
         victims = tuple(victim.key for victim in best.victims)
-        if not handle.table.release.reports_nomination:
+        if not handle.node_table.release.reports_nomination:
             return PostFilterAnswer(node=best.node, victims=victims)
         message = NOMINATED.format(node=best.node, victims=len(victims))
         return PostFilterAnswer(Status(reasons=(message,)), best.node, victims)
@@ -145,7 +145,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
             candidate.
         """
-        names = handle.table.names
+        names = handle.node_table.names
         places = scan.nodes_where_preemption_may_help()
         result = PreemptionSearchResult()
         if not places:
@@ -191,12 +191,12 @@ def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHa
     """
     if not may_preempt(pod.pod):
         return POLICY_NEVER
-    node = handle.table.index.get(pod.pod.status.nominated_node_name)
+    node = handle.node_table.index.get(pod.pod.status.nominated_node_name)
     if node is None or scan.code_at(node) is Code.UNRESOLVABLE:
         return ""
     leaving = (
         handle.priority_of(existing) < pod.priority and terminating_by_preemption(existing)
-        for existing in handle.table.pods.pods_on(node)
+        for existing in handle.node_table.pod_table.pods_on(node)
     )
     return TERMINATING if any(leaving) else ""
 
@@ -246,7 +246,7 @@ def _select_victims(node: int, handle: PostFilterHandle) -> PreemptionCandidate 
     if not lower:
         return Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
     with handle.start_node_dry_run(node) as trial:
-        return _reprieve_pods(handle.table.names[node], lower, trial, handle)
+        return _reprieve_pods(handle.node_table.names[node], lower, trial, handle)
 
 
 def _reprieve_pods(
@@ -270,14 +270,14 @@ def _select_victims_together(
     trials: CandidateNodesDryRun, handle: PostFilterHandle
 ) -> dict[int, PreemptionCandidate | Status]:
     """Do what `_select_victims` does for all nodes of a dry run at once."""
-    names = handle.table.names
-    lower = [handle.potential_victims(node) for node in trials.nodes]
+    names = handle.node_table.names
+    lower = [handle.potential_victims(node) for node in trials.node_indexes]
     rows = np.repeat(np.arange(len(lower), dtype=np.int32), [len(some) for some in lower])
     trials.remove_pods(rows, [pod for some in lower for pod in some])
     results: dict[int, PreemptionCandidate | Status] = {}
     reprieves: dict[int, NodeReprieve] = {}
     for row, (node, lower_pods, refusal) in enumerate(
-        zip(trials.nodes, lower, trials.run_filters(), strict=True)
+        zip(trials.node_indexes, lower, trials.run_filters(), strict=True)
     ):
         if not lower_pods:
             results[node] = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
@@ -294,7 +294,7 @@ def _select_victims_together(
         for row in out:
             reprieves[row].mark_as_victim(index)
     return results | {
-        trials.nodes[row]: reprieve.to_candidate(names[trials.nodes[row]])
+        trials.node_indexes[row]: reprieve.to_candidate(names[trials.node_indexes[row]])
         for row, reprieve in reprieves.items()
     }
 

@@ -121,7 +121,7 @@ def _freed(pod: Pod, old: Pod, _new: None) -> Hint:
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
     """Return (protocol, number) → the ports in use with their nodes."""
     holders: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
-    for node, pods in table.pods.ports_on.items():
+    for node, pods in table.pod_table.ports_on.items():
         for ports in pods.values():
             for port in ports:
                 holders.setdefault((port.protocol, port.number), []).append((port, node))
@@ -142,11 +142,11 @@ def _free(
 def _taken(table: NodeTable, requested: tuple[HostPort, ...]) -> BoolArray:
     """[N] Return the nodes on which one of the requested ports is in use."""
     refused = np.zeros(len(table.nodes), np.bool_)
-    for node in table.pods.ports_on:
+    for node in table.pod_table.ports_on:
         refused[node] = _taken_at(table, node, requested)
     return refused
 
 
 def _taken_at(table: NodeTable, node: int, requested: tuple[HostPort, ...]) -> bool:
-    used = table.pods.ports_on.get(node)
+    used = table.pod_table.ports_on.get(node)
     return used is not None and any(any_port_conflict(requested, ports) for ports in used.values())

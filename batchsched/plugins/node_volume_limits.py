@@ -146,7 +146,7 @@ class NodeVolumeLimits(
         storage = storage_objects(table)
         migrated = table.names[node] in storage.csi_nodes
         volumes: Attached = {}
-        for pod in table.pods.attaching_on.get(node, {}).values():
+        for pod in table.pod_table.attaching_on.get(node, {}).values():
             volumes |= self._volumes(pod, storage, migrated, new=False)
         return volumes
 
@@ -225,7 +225,7 @@ class NodeVolumeLimits(
         for candidate in batch.candidates:
             for volume in self._brought(candidate, table, migrated=True):
                 users[volume] += candidate.count
-        for node in table.pods.attaching_on:
+        for node in table.pod_table.attaching_on:
             users.update(self._soundly_mounted(node, table).keys())
         return users
 

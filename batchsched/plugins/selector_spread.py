@@ -12,10 +12,10 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.interface import (
     NormalizeScorePlugin,
+    ObjectSelectorLabelKeysPlugin,
     PreScorePlugin,
     ScorePlugin,
     SignaturePlugin,
-    SnapshotLabelsPlugin,
 )
 from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -37,7 +37,7 @@ SELECTION: Final = StateKey[PodSelector]("PreScoreSelectorSpread")
 
 
 class SelectorSpread(
-    SignaturePlugin, SnapshotLabelsPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
+    SignaturePlugin, ObjectSelectorLabelKeysPlugin, PreScorePlugin, ScorePlugin, NormalizeScorePlugin
 ):
     """Prefers nodes and zones with fewer pods of the same Services and workload.
 
@@ -59,7 +59,7 @@ class SelectorSpread(
         return () if owner is None else (owner.kind, owner.name)
 
     @override
-    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+    def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         return default_label_keys(snapshot)
 
     @override
@@ -76,7 +76,7 @@ class SelectorSpread(
         selection = state.read(SELECTION)
         if selection.matches_everything:
             return np.zeros(len(nodes), np.int64)
-        return nodes.pods.count_selected(selection, terminating=False)[nodes.where]
+        return nodes.pod_table.count_selected(selection, terminating=False)[nodes.where]
 
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:

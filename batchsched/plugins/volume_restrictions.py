@@ -128,7 +128,7 @@ class VolumeRestrictions(
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
         claims = _once_pod(pod.pod, nodes.table)
-        uses = sum(bool(nodes.pods.claim_users.get(claim)) for claim in claims)
+        uses = sum(bool(nodes.pod_table.claim_users.get(claim)) for claim in claims)
         conflicts = VolumeRestrictionState(
             disks_of_pod(pod.pod), frozenset(claim.partition("/")[2] for claim in claims), uses
         )
@@ -159,7 +159,7 @@ class VolumeRestrictions(
         claims = _once_pod(pod.pod, table)
         if not counts.any() or not (disks or claims):
             return True
-        if claims and (counts.sum() > 1 or any(table.pods.claim_users.get(claim) for claim in claims)):
+        if claims and (counts.sum() > 1 or any(table.pod_table.claim_users.get(claim) for claim in claims)):
             return False
         if counts.max(initial=0) > 1 and any(not disk.shared for disk in disks):
             return False
@@ -168,7 +168,7 @@ class VolumeRestrictions(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         for claim in _once_pod(pod, nodes):
-            if any(user != pod.key for user in nodes.pods.claim_users.get(claim, ())):
+            if any(user != pod.key for user in nodes.pod_table.claim_users.get(claim, ())):
                 return Status(Code.UNSCHEDULABLE, (CLAIM_IN_USE,))
         return SUCCESS
 
@@ -195,7 +195,7 @@ class VolumeRestrictions(
         rows = []
         for claim, classes in by_claim.items():
             if sum(count[index] for index in classes) > 1:
-                free = 0 if nodes.pods.claim_users.get(claim) else 1
+                free = 0 if nodes.pod_table.claim_users.get(claim) else 1
                 limit = np.asarray([free], np.int64)
                 once = dict.fromkeys(classes, 1)
                 rows.append(pod_limit_row(self.name, CLAIM_IN_USE, ALL_NODES, once, limit))
@@ -255,7 +255,7 @@ def disks_of_pod(pod: Pod) -> tuple[Disk, ...]:
 
 def _disks_in_use(nodes: Nodes, disks: Sequence[Disk]) -> BoolArray:
     """[n] Return the nodes where a disk of the pod is mounted, unless both mounts are read-only."""
-    disks_on = nodes.pods.disks_on
+    disks_on = nodes.pod_table.disks_on
     if not disks or not disks_on:
         return np.zeros(len(nodes), np.bool_)
     if len(nodes) == 1:

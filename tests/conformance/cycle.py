@@ -139,7 +139,7 @@ def preemption_of(stated: runner.Preemption) -> dict[str, Any]:
 def node_status(one: Asked) -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return the first refusal of each node that was looked at: where the pod's own nominated node fits, of none."""
     scan = one.scan
-    own = one.handle.table.index.get(one.case.pod.status.nominated_node_name)
+    own = one.handle.node_table.index.get(one.case.pod.status.nominated_node_name)
     if own is not None and scan.fits[own]:
         return {}
     return {
@@ -148,14 +148,14 @@ def node_status(one: Asked) -> dict[str, tuple[str, str, tuple[str, ...]]]:
             scan.code_at(at).value,
             tuple(sorted(scan.reasons_at(at))),
         )
-        for at, name in enumerate(one.handle.table.names)
+        for at, name in enumerate(one.handle.node_table.names)
         if scan.refused_by[at] >= 0 and not (scan.outside is not None and scan.outside[at])
     }
 
 
 def scored(one: Asked) -> dict[str, Any]:
     """Return the scores of the nodes that fit."""
-    table = one.handle.table
+    table = one.handle.node_table
     feasible = np.flatnonzero(one.scan.fits).astype(np.int32)
     total = one.pipeline.score(one.handle.pod, feasible, table, one.scan.state)
     by_name = {table.names[at]: int(score) for at, score in zip(feasible, total, strict=True)}

@@ -145,7 +145,7 @@ def test_a_nominated_pod_of_equal_or_higher_priority_keeps_its_room(priority, fi
     scan = judged(pipeline, wish, made, Nominations.from_pods([rival], made, spec_priority)).scan
     assert scan.fits.tolist() == [fits, True]
     assert scan.reasons_at(0) == (() if fits else ("Insufficient cpu",))
-    assert len(made.pods) == 0
+    assert len(made.pod_table) == 0
     assert not made.requested.any()
 
 
@@ -241,10 +241,10 @@ def test_a_trial_restores_the_table_and_the_state():
         trial.remove_pod(there[1])
         trial.add_pod(there[1])
         assert trial.run_filters().ok
-        assert len(made.pods) == 1
+        assert len(made.pod_table) == 1
     assert (made.requested == before).all()
-    assert {each.key for each in made.pods.pods_on(0)} == {each.key for each in there}
-    assert made.pods.ports_on[0][there[0].key]
+    assert {each.key for each in made.pod_table.pods_on(0)} == {each.key for each in there}
+    assert made.pod_table.ports_on[0][there[0].key]
     again = pipeline.find_nodes_that_pass_filters(wish, made)
     assert again.fits.tolist() == handle.scan.fits.tolist()
 
@@ -284,14 +284,14 @@ def rows(*some):
 
 def test_trials_remove_and_add_pods_without_changing_the_table():
     handle, bound = handle_of(pod("x", {"cpu": "2"}), NodeResourcesFit(), TaintToleration())
-    before = handle.table.requested.copy()
+    before = handle.node_table.requested.copy()
     trials = handle.start_candidate_nodes_dry_run([0, 1, 2])
     everyone = [one for some in bound.values() for one in some]
     trials.remove_pods(rows(0, 0, 1, 1, 2, 2), everyone)
     assert [one.ok for one in trials.run_filters()] == [True, True, False]
     trials.add_pods(rows(0, 1), [bound["n0"][0], bound["n1"][1]])
     assert trials.mask_where_pending_pod_still_fits(rows(0, 1)).tolist() == [False, True]
-    assert (handle.table.requested == before).all()
+    assert (handle.node_table.requested == before).all()
 
 
 def test_each_row_of_trials_equals_a_single_trial():
@@ -308,9 +308,9 @@ def test_node_with_a_nominated_pod_is_tried_alone():
     handle, _ = handle_of(pod("x", {"cpu": "5"}), NodeResourcesFit())
     nominated = pod("y", {"cpu": "1"}, priority=1)
     handle = PreemptionHandle(
-        handle.pipeline, handle.pod, handle.table, handle.scan, Nominations({1: (nominated,)})
+        handle.pipeline, handle.pod, handle.node_table, handle.scan, Nominations({1: (nominated,)})
     )
-    assert handle.start_candidate_nodes_dry_run([0, 1, 2]).nodes == (0, 2)
+    assert handle.start_candidate_nodes_dry_run([0, 1, 2]).node_indexes == (0, 2)
 
 
 class Counted:
@@ -361,4 +361,4 @@ class Unknown:
 )
 def test_nodes_are_tried_together_if_no_plugin_reads_individual_pods(one, plugin, together):
     handle, _ = handle_of(one, plugin)
-    assert handle.start_candidate_nodes_dry_run([0, 1]).nodes == ((0, 1) if together else ())
+    assert handle.start_candidate_nodes_dry_run([0, 1]).node_indexes == ((0, 1) if together else ())

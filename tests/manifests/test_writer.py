@@ -7,11 +7,11 @@ from hypothesis import given
 
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import read_manifests
-from batchsched.manifests.schemas import snapshot_schema
+from batchsched.manifests.schemas import manifest_schema
 from batchsched.manifests.writer import from_json, to_json
 from tests.manifests.snapshots import SNAPSHOTS
 
-VALIDATOR = jsonschema.Draft202012Validator(snapshot_schema())
+VALIDATOR = jsonschema.Draft202012Validator(manifest_schema())
 
 
 @given(SNAPSHOTS)

@@ -156,7 +156,7 @@ def stored(nodes: Iterable[Node], *objects: Any, **bound: Iterable[Pod]) -> Node
     fields: dict[str, tuple[Any, ...]] = {}
     for one in objects:
         fields[FIELDS[type(one)]] = (*fields.get(FIELDS[type(one)], ()), one)
-    made.snapshot = with_objects(made.snapshot, fields)
+    made.cluster_objects = with_objects(made.cluster_objects, fields)
     return made
 
 

@@ -60,7 +60,7 @@ def budget(allowed, name="b", namespace="default", disrupted=(), **labels):
 
 def handle_of(made, one, *nominated, args=None, budgets=()):
     if budgets:
-        made.snapshot = replace(made.snapshot, pod_disruption_budgets=tuple(budgets))
+        made.cluster_objects = replace(made.cluster_objects, pod_disruption_budgets=tuple(budgets))
     plugins = (NodeName(), NodePorts(), NodeResourcesFit(), DefaultPreemption(args))
     pipeline, nominations = Pipeline(plugins), Nominations.from_pods(nominated, made)
     requests, nonzero = made.read_requests(one)
@@ -279,7 +279,7 @@ def test_a_candidate_node_that_fits_without_victims_is_an_error():
     """For example if the filters first refuse the node and then accept it: their answers are inconsistent."""
     made = table([node("a", SMALL)], {"a": [running("p", "4")]})
     handle = handle_of(made, wanting())
-    gone = next(iter(made.pods.pods_on(0)))
+    gone = next(iter(made.pod_table.pods_on(0)))
     made.remove_pods([gone])
     made.add_pods([(running("p", "1"), 0)], *made.read_requests(running("p", "1")))
     with pytest.raises(PluginError, match="at least one victim"):
@@ -323,7 +323,7 @@ def test_no_victim_could_be_reprieved_and_the_search_restores_the_table(there, c
     before = made.requested.copy()
     search = DefaultPreemption().find_candidates(handle.pod, handle.scan, handle)
     assert (made.requested == before).all()
-    assert len(made.pods) == sum(map(len, bound.values()))
+    assert len(made.pod_table) == sum(map(len, bound.values()))
     for room in search.candidates:
         assert all(victim.spec.priority < priority for victim in room.victims)
         assert room.violations <= len(room.victims)
@@ -355,7 +355,7 @@ class Unsaid:
     name = "Unsaid"
 
     def filter(self, pod, nodes, state):
-        counts = [len(list(nodes.pods.pods_on(at))) for at in nodes.indexes.tolist()]
+        counts = [len(list(nodes.pod_table.pods_on(at))) for at in nodes.indexes.tolist()]
         return Verdict.refuse(np.asarray(counts) > 2, "too many", unresolvable=False)
 
 
@@ -369,7 +369,7 @@ class Brittle:
 
     def filter(self, pod, nodes, state):
         for at in nodes.indexes.tolist():
-            if at in self.broken and not list(nodes.pods.pods_on(at)):
+            if at in self.broken and not list(nodes.pod_table.pods_on(at)):
                 raise KeyError(at)
         return Verdict.accept(len(nodes))
 
@@ -395,7 +395,7 @@ def test_an_error_of_a_plugin_on_one_node_does_not_affect_other_nodes(broken, fo
     search = plugin.find_candidates(wish, handle.scan, handle)
     rooms = {room.node: ([each.name for each in room.victims], room.violations) for room in search.candidates}
     assert rooms == found
-    assert [one.name for one in made.pods.pods_on(0)] == ["p"]
+    assert [one.name for one in made.pod_table.pods_on(0)] == ["p"]
 
 
 HELD = st.sampled_from([None, None, None, None, None, None, 80, 81])
@@ -436,8 +436,8 @@ def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
     made = table(
         [node(name, SMALL, taints=taint if at in tainted else []) for at, name in enumerate(names)], bound
     )
-    made.snapshot = replace(
-        made.snapshot,
+    made.cluster_objects = replace(
+        made.cluster_objects,
         pod_disruption_budgets=tuple(
             budget(allowed, f"b{at}", app=app) for at, (allowed, app) in enumerate(budgets)
         ),

@@ -111,7 +111,7 @@ def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn
     for at in np.repeat(places, counts).tolist():
         for kind in asked:
             stepwise[kind] &= bool(filtered(kind(), one, made, made.node_view(at)).feasible_mask[0])
-        land(made, named(one, f"landed-{len(made.pods)}"), made.names[at])
+        land(made, named(one, f"landed-{len(made.pod_table)}"), made.names[at])
     if VolumeBinding in asked and counts.sum() > 1 and has_delayed_claims(one, made):
         # The first pod decides where the claims are bound, so that the others have to be filtered after its Reserve.
         stepwise[VolumeBinding] = False

@@ -239,7 +239,7 @@ def test_results_over_a_followed_table_equal_those_of_a_new_one(case, asked, dat
             at = data.draw(st.integers(0, len(made.nodes) - 1))
             put(made, come, at)
             there[come.key] = (come, at)
-    fresh = NodeTable(made.snapshot, made.resources)
+    fresh = NodeTable(made.cluster_objects, made.resources)
     for come, at in data.draw(st.permutations(sorted(there.values(), key=lambda pair: pair[0].key))):
         put(fresh, come, at)
     wish = class_of(made, case.pod)

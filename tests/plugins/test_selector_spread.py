@@ -89,11 +89,11 @@ def test_the_selector_of_the_owner_counts():
     }
     nodes = plain("", "")
     table = nb.table_of(nodes, list(members(0)))
-    table.snapshot = Snapshot(nodes=tuple(nodes), replica_sets=(msgspec.convert(content, ReplicaSet),))
+    table.cluster_objects = Snapshot(nodes=tuple(nodes), replica_sets=(msgspec.convert(content, ReplicaSet),))
     one = msgspec.convert({"metadata": metadata}, Pod)
     assert asked(table, one) == [0, 100]
     assert SelectorSpread().signature(one) == ("ReplicaSet", "rs")
-    assert SelectorSpread().snapshot_label_keys(table.snapshot) == {"app"}
+    assert SelectorSpread().object_selector_label_keys(table.cluster_objects) == {"app"}
 
 
 def test_a_pod_with_its_own_constraints_is_scored_by_pod_topology_spread_only():

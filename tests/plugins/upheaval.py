@@ -75,7 +75,7 @@ class Upheaval:
         }
         fields["namespaces"] = tuple(self.objects[EventResource.NAMESPACE].values())
         fields["services"] = tuple(self.objects[EventResource.SERVICE].values())
-        made.snapshot = with_objects(made.snapshot, fields)
+        made.cluster_objects = with_objects(made.cluster_objects, fields)
         return made
 
     def change(self) -> Sequence[Change]:

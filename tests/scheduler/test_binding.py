@@ -128,7 +128,7 @@ class Ledger:
         del self.reserved[pod.name]
 
     async def prebind(self, pod, node, cycle):
-        self.bound[pod.name] = cycle.table
+        self.bound[pod.name] = cycle.node_table
         return SUCCESS
 
 

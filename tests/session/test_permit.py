@@ -197,7 +197,7 @@ class Gate:
         self.unreserved: list[str] = []
 
     def permit(self, pod, node, nodes, state):
-        self.seen.append(len(nodes.pods))
+        self.seen.append(len(nodes.pod_table))
         return refuse(self._refused)(pod.name)
 
 

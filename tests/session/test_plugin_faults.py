@@ -332,11 +332,11 @@ def test_fault_in_add_pod_fails_only_the_gang_concerned():
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_fault_in_snapshot_label_keys_is_reported_and_refuses_no_pod(settings):
+def test_fault_in_object_selector_label_keys_is_reported_and_refuses_no_pod(settings):
     class Reading(Faulty):
         name: ClassVar[str] = "Reading"
 
-        def snapshot_label_keys(self, snapshot):
+        def object_selector_label_keys(self, snapshot):
             raise RuntimeError("out of cheese")
 
     decision, _ = decide_with(Reading("", raising), **settings)
@@ -347,11 +347,11 @@ def test_fault_in_snapshot_label_keys_is_reported_and_refuses_no_pod(settings):
 
 
 @pytest.mark.parametrize("settings", WAYS)
-def test_pods_differ_in_every_label_if_snapshot_label_keys_fails(settings):
+def test_pods_differ_in_every_label_if_object_selector_label_keys_fails(settings):
     class Choosy(Faulty):
         name: ClassVar[str] = "Choosy"
 
-        def snapshot_label_keys(self, snapshot):
+        def object_selector_label_keys(self, snapshot):
             raise RuntimeError("out of cheese")
 
         @override

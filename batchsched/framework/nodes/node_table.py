@@ -92,7 +92,7 @@ class NodeTable:
     def __init__(
         self, snapshot: Snapshot, resources: Sequence[str], release: KubernetesRelease = DEFAULT_RELEASE
     ) -> None:
-        self.snapshot = snapshot
+        self.cluster_objects = snapshot
         self.release = release
         self.nodes: tuple[Node, ...] = snapshot.nodes
         self.names = tuple(node.name for node in self.nodes)
@@ -102,8 +102,8 @@ class NodeTable:
         self.allocatable = np.zeros((len(self.nodes), len(self.resources)), np.int64)
         self._offer(range(len(self.nodes)))
         self.requested = np.zeros_like(self.allocatable)
-        self.nonzero = np.zeros((len(self.nodes), 2), np.int64)
-        self.pods = PodTable(len(self.nodes))
+        self.nonzero_requested = np.zeros((len(self.nodes), 2), np.int64)
+        self.pod_table = PodTable(len(self.nodes))
         self._counted: dict[str, tuple[IntArray, IntArray]] = {}
         self.changes = NodeChangeLog(len(self.nodes))
         """Log of added nodes and of changed Node objects."""
@@ -117,7 +117,7 @@ class NodeTable:
         """Time of the session in seconds since 1970; the session sets it."""
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
         self._node_values = NodeValueCache(self.changes, len(self.nodes))
-        self._snapshot_values: dict[Hashable, object] = {}
+        self._values_of_cluster_objects: dict[Hashable, object] = {}
         self._fields_of_value: dict[Hashable, frozenset[str]] = {}
         """The fields of Snapshot from which a value was computed and may change, by the key of the value."""
 
@@ -139,7 +139,7 @@ class NodeTable:
           [N] the former index of each node, -1 for new nodes; None if no index changed.
         """
         before, self.nodes = self.nodes, tuple(nodes)
-        self.snapshot = replace(self.snapshot, nodes=self.nodes)
+        self.cluster_objects = replace(self.cluster_objects, nodes=self.nodes)
         names = tuple(node.name for node in self.nodes)
         source = None if names == self.names else self._rearrange(names)
         was = range(len(names)) if source is None else source.tolist()
@@ -165,9 +165,12 @@ class NodeTable:
         self.names = names
         self.index = {name: at for at, name in enumerate(names)}
         self.allocatable = reindexed(self.allocatable, source)
-        self.requested, self.nonzero = reindexed(self.requested, source), reindexed(self.nonzero, source)
+        self.requested, self.nonzero_requested = (
+            reindexed(self.requested, source),
+            reindexed(self.nonzero_requested, source),
+        )
         self._labels.clear()
-        self.pods.renumber_nodes(numbers.tolist(), len(names))
+        self.pod_table.renumber_nodes(numbers.tolist(), len(names))
         self.changes.renumber_nodes(numbers.tolist(), len(names))
         self.moves.renumber_nodes(numbers.tolist(), len(names))
         self._node_values.reindex(source)
@@ -180,10 +183,10 @@ class NodeTable:
           objects: the objects by field of Snapshot, sorted by key.
         """
         fields: dict[str, Any] = dict(objects)
-        self.snapshot = replace(self.snapshot, **fields)
+        self.cluster_objects = replace(self.cluster_objects, **fields)
         for key, fields_of_value in list(self._fields_of_value.items()):
             if not fields_of_value.isdisjoint(objects):
-                self._snapshot_values.pop(key, None)
+                self._values_of_cluster_objects.pop(key, None)
                 self._node_values.forget_value(key)
                 del self._fields_of_value[key]
 
@@ -193,7 +196,7 @@ class NodeTable:
         """Return a cached value that `build` computes on first use, and again after a Node object has changed.
 
         The caller owns the key, which must include all parameters of the value. `build` must not read pods on nodes.
-        `fields` names the kinds of objects as in `snapshot_value`.
+        `fields` names the kinds of objects as in `cached_value_of_cluster_objects`.
         """
         if fields:
             self._fields_of_value[key] = fields
@@ -218,10 +221,10 @@ class NodeTable:
             ),
         )
 
-    def snapshot_value(
+    def cached_value_of_cluster_objects(
         self, key: Hashable, build: Callable[[Snapshot], T], fields: frozenset[str] = NO_FIELDS
     ) -> T:
-        """Return a cached value that `build` computes once, from snapshot objects other than nodes and pods.
+        """Return a cached value that `build` computes once, from the cluster's objects other than nodes and pods.
 
         Args:
           key: the key of the value.
@@ -229,16 +232,16 @@ class NodeTable:
           fields: those of `FOLLOWED_FIELDS` that `build` reads; after a change of these objects it is called again.
             The objects of other kinds do not change.
         """
-        if key not in self._snapshot_values:
-            self._snapshot_values[key] = build(self.snapshot)
+        if key not in self._values_of_cluster_objects:
+            self._values_of_cluster_objects[key] = build(self.cluster_objects)
             if fields:
                 self._fields_of_value[key] = fields
-        return cast(T, self._snapshot_values[key])
+        return cast(T, self._values_of_cluster_objects[key])
 
     @property
     def device_ledger(self) -> DeviceLedger:
         """The record of the devices in use: allocated to ResourceClaims, or reserved for pods that sessions placed."""
-        return self.snapshot_value(
+        return self.cached_value_of_cluster_objects(
             "device ledger",
             lambda snapshot: DeviceLedger(
                 {claim.key: claim for claim in snapshot.resource_claims}, snapshot.pod_devices
@@ -268,7 +271,7 @@ class NodeTable:
           nonzero: [2] requests of one pod for scoring.
         """
         counted = (requested, nonzero)
-        self._counted.update(dict.fromkeys(self.pods.add_pods(placements), counted))
+        self._counted.update(dict.fromkeys(self.pod_table.add_pods(placements), counted))
         pods_on: dict[int, int] = {}
         for _, node in placements:
             pods_on[node] = pods_on.get(node, 0) + 1
@@ -283,7 +286,7 @@ class NodeTable:
           KeyError: a pod is on no node.
         """
         keys = [pod.key for pod in pods]
-        nodes = self.pods.remove_pods(keys)
+        nodes = self.pod_table.remove_pods(keys)
         # Pods that were added together were counted with the same vectors.
         nodes_by_vectors: dict[int, tuple[tuple[IntArray, IntArray], list[int]]] = {}
         for key, node in zip(keys, nodes, strict=True):
@@ -293,7 +296,7 @@ class NodeTable:
             if len(nodes_of_pods) == 1:
                 self._count(nodes_of_pods[0], counted, -1)
                 continue
-            for amounts, vector in zip((self.requested, self.nonzero), counted, strict=True):
+            for amounts, vector in zip((self.requested, self.nonzero_requested), counted, strict=True):
                 np.subtract.at(amounts, nodes_of_pods, vector)
         for node in dict.fromkeys(nodes):
             self.moves.record(node)
@@ -302,7 +305,7 @@ class NodeTable:
         """Add the requests of `count` equal pods to a node; a negative count subtracts them."""
         requested, nonzero = counted
         # The rows are views: `self.requested[node] += requested` would write the result back a second time.
-        requested_row, nonzero_row = self.requested[node], self.nonzero[node]
+        requested_row, nonzero_row = self.requested[node], self.nonzero_requested[node]
         if count == 1:
             requested_row += requested
             nonzero_row += nonzero
@@ -387,9 +390,9 @@ class Nodes:
         return self.table.requested[self.where]
 
     @property
-    def nonzero(self) -> IntArray:
+    def nonzero_requested(self) -> IntArray:
         """The milli-CPU and bytes of memory [n, 2] requested on each node, with scoring defaults for unset requests."""
-        return self.table.nonzero[self.where]
+        return self.table.nonzero_requested[self.where]
 
     @property
     def objects(self) -> Sequence[Node]:
@@ -415,14 +418,14 @@ class Nodes:
         return int(self.where[0])
 
     @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot of the session, for objects other than nodes and pods."""
-        return self.table.snapshot
+    def cluster_objects(self) -> Snapshot:
+        """The objects of the cluster other than nodes and pods, such as Services, as fields of a Snapshot."""
+        return self.table.cluster_objects
 
     @property
-    def pods(self) -> PodTable:
+    def pod_table(self) -> PodTable:
         """The pods on all nodes of the table, not only of the view."""
-        return self.table.pods
+        return self.table.pod_table
 
     def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
         """Return each node's value of a label as an index [n], and the label values to which the indexes refer.

@@ -68,7 +68,7 @@ def _services(table: NodeTable) -> dict[str, list[Service]]:
             services.setdefault(_namespace(service.metadata), []).append(service)
         return services
 
-    return table.snapshot_value("services by namespace", group_services_by_namespace)
+    return table.cached_value_of_cluster_objects("services by namespace", group_services_by_namespace)
 
 
 def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelector, ...]]:
@@ -86,7 +86,7 @@ def _workloads(table: NodeTable) -> dict[tuple[str, str, str], tuple[LabelSelect
                 selectors[_key(kind, metadata)] = (selector,)
         return selectors
 
-    return table.snapshot_value("workload selectors", selectors_by_controller)
+    return table.cached_value_of_cluster_objects("workload selectors", selectors_by_controller)
 
 
 def _key(kind: str, metadata: ObjectMeta) -> tuple[str, str, str]:

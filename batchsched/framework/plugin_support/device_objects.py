@@ -40,7 +40,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
     """Return the ResourceClaims, DeviceClasses and devices of the session's snapshot."""
 
     def build_device_objects(_snapshot: object) -> DeviceObjects:
-        snapshot, rules = table.snapshot, table.release.devices
+        snapshot, rules = table.cluster_objects, table.release.devices
         ledger = table.device_ledger
         return DeviceObjects(
             claims=ledger.claims,
@@ -51,17 +51,19 @@ def device_objects(table: NodeTable) -> DeviceObjects:
             ),
         )
 
-    return table.snapshot_value(_OBJECTS, build_device_objects, DEVICE_KINDS)
+    return table.cached_value_of_cluster_objects(_OBJECTS, build_device_objects, DEVICE_KINDS)
 
 
 def columns_served_by_devices(table: NodeTable) -> BoolArray:
     """Return a mask [R] of the extended resources that a DeviceClass serves on nodes without a device plugin."""
 
     def mask_served_columns(_snapshot: object) -> BoolArray:
-        served = classes_of_resources(table.snapshot.device_classes)
+        served = classes_of_resources(table.cluster_objects.device_classes)
         return np.array([name in served for name in table.resources], np.bool_)
 
-    return table.snapshot_value("served resources", mask_served_columns, frozenset({"device_classes"}))
+    return table.cached_value_of_cluster_objects(
+        "served resources", mask_served_columns, frozenset({"device_classes"})
+    )
 
 
 def nodes_with_equal_devices(table: NodeTable) -> NodesWithEqualDevices:

@@ -119,7 +119,9 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
 
     A set may belong to no node any more.
     """
-    group_numbers: dict[tuple[Taint, ...], int] = table.snapshot_value("taint groups", lambda _: {})
+    group_numbers: dict[tuple[Taint, ...], int] = table.cached_value_of_cluster_objects(
+        "taint groups", lambda _: {}
+    )
 
     def taint_group_indexes(nodes: Nodes) -> IndexArray:
         numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)

@@ -60,7 +60,7 @@ class ScoredResource:
         """The amount [n] of the resource that the pods on each node request."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
-        return nodes.table.nonzero[nodes.where, self.assumed]
+        return nodes.table.nonzero_requested[nodes.where, self.assumed]
 
 
 ScoredResources = tuple[ScoredResource, ...]

@@ -57,7 +57,7 @@ class PodVolumeClaim:
 
 def storage_objects(table: NodeTable) -> VolumeLister:
     """Return the storage objects of the session's snapshot, such as PersistentVolumes and StorageClasses."""
-    return table.snapshot_value("storage", _read)
+    return table.cached_value_of_cluster_objects("storage", _read)
 
 
 def _read(snapshot: Snapshot) -> VolumeLister:

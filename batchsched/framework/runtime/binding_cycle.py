@@ -20,15 +20,15 @@ class BindingCycle:
     """The node table, the API writer and the cycle state that plugins use in the binding cycle of a pod.
 
     Args:
-      table: the nodes.
+      node_table: the nodes.
       binder: writes to the API server.
-      reserved: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change the table.
+      reservations: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change the table.
       state: the state of the scheduling cycle; empty if that session has ended.
     """
 
-    table: NodeTable
+    node_table: NodeTable
     binder: Binder
-    reserved: PodReservations = field(default_factory=PodReservations)
+    reservations: PodReservations = field(default_factory=PodReservations)
     state: CycleState = field(default_factory=CycleState)
 
     @classmethod
@@ -63,7 +63,7 @@ def has_prebind_writes(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCy
     plugins = pipeline.reversible_prebinds
     return bool(plugins) and any(
         answers.checked_bool(
-            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.prepares, pod, cycle.table)
+            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.prepares, pod, cycle.node_table)
         )
         for pod in pods
         for plugin in plugins

@@ -37,7 +37,7 @@ _STATED: Final = ("traits", "events_to_register")
 _EXTRA: Final = {
     "signature": "Signature",
     "selector_label_keys": "Signature",
-    "snapshot_label_keys": "Signature",
+    "object_selector_label_keys": "Signature",
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
     "admits": "Filter",
@@ -65,7 +65,7 @@ def _nodes(arguments: tuple[Any, ...]) -> int:
 _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "signature": lambda *_: None,
     "selector_label_keys": lambda *_: frozenset(),
-    "snapshot_label_keys": lambda *_: frozenset(),
+    "object_selector_label_keys": lambda *_: frozenset(),
     "preenqueue": lambda *_: SUCCESS,
     "key": lambda *_: 0,
     "prefilter": lambda *_: SKIP_FILTER,

@@ -242,12 +242,12 @@ class Pipeline:
                 failures.append(error)
         return keys
 
-    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the pod label keys in the selectors of Services and other objects of the snapshot."""
+    def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+        """Return the pod label keys in the selectors of Services and other objects of the cluster."""
         keys: frozenset[str] = frozenset()
-        for plugin in self._implementing(points.SnapshotLabelsPlugin):
+        for plugin in self._implementing(points.ObjectSelectorLabelKeysPlugin):
             keys |= answers.checked_selector_label_keys(
-                plugin, call_plugin(plugin, "Signature", plugin.snapshot_label_keys, snapshot)
+                plugin, call_plugin(plugin, "Signature", plugin.object_selector_label_keys, snapshot)
             )
         return keys
 

@@ -297,7 +297,7 @@ def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> D
     Raises:
       AllocationError: a claim is invalid.
     """
-    searches = table.snapshot_value(
+    searches = table.cached_value_of_cluster_objects(
         "DynamicResources/searches", lambda _snapshot: dict[bytes, DeviceSearch](), DEVICE_KINDS
     )
     key = msgspec.json.encode([claim.spec for claim in claims])

@@ -190,19 +190,19 @@ class DynamicResources(
             return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
         class_claims = scan.state.read(CLAIMS) if scan.state.has(CLAIMS) else ClassClaims()
         if class_claims.is_empty:
-            reasons = (NOTHING_TO_DEALLOCATE,) if handle.table.release.reports_no_claims else ()
+            reasons = (NOTHING_TO_DEALLOCATE,) if handle.node_table.release.reports_no_claims else ()
             return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
-        nodes = handle.table.nodes_view(_nodes_without_claims(scan))
+        nodes = handle.node_table.nodes_view(_nodes_without_claims(scan))
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (
                 not nodes_with_access((pod_claim,), nodes, self._binding_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
-                and not handle.table.device_ledger.count_reserving_pods(pod_claim.key)
+                and not handle.node_table.device_ledger.count_reserving_pods(pod_claim.key)
             ):
                 return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (DEALLOCATED,)))
-        reasons = (NOTHING_DEALLOCATED,) if handle.table.release.reports_no_claims else ()
+        reasons = (NOTHING_DEALLOCATED,) if handle.node_table.release.reports_no_claims else ()
         return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
 
     @override
@@ -236,7 +236,7 @@ class DynamicResources(
 
     @override
     def reserves_nothing(self, pod: PodClass, nodes: NodeTable) -> bool:
-        if nodes.snapshot.device_classes:
+        if nodes.cluster_objects.device_classes:
             return not may_use_devices(pod.pod)
         # Without DeviceClasses, extended resources are those of device plugins, and nothing is reserved.
         return not pod.pod.spec.resource_claims
@@ -276,7 +276,7 @@ class DynamicResources(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        ledger = cycle.reserved.devices
+        ledger = cycle.reservations.devices
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_conditions(pod, ledger)
@@ -288,7 +288,7 @@ class DynamicResources(
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        await undo_reservations(pod, cycle.reserved.devices, cycle.binder.claim_binder)
+        await undo_reservations(pod, cycle.reservations.devices, cycle.binder.claim_binder)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

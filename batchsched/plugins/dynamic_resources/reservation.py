@@ -99,7 +99,7 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
     Raises:
       ResourceClaimRefused: the pods cannot be placed now.
     """
-    if not pod.spec.resource_claims and not table.snapshot.device_classes:
+    if not pod.spec.resource_claims and not table.cluster_objects.device_classes:
         return ClassClaims()
     objects = device_objects(table)
     claims = claims_with_allocations(pod, table.device_ledger, of_class=True)

@@ -90,7 +90,7 @@ def _closed(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
 
 def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
-    for group in candidates.table.pods.affinity_groups:
+    for group in candidates.table.pod_table.affinity_groups:
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
             tally: TermCounts | None = None
@@ -117,7 +117,7 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
         pod = candidate.pod_class.pod
         for term in resolve_terms(anti_affinity_of(pod).required, pod, candidates.table):
             tally = TermCounts(candidates.table)
-            counts = candidates.table.pods.count_selected(term.selection)
+            counts = candidates.table.pod_table.count_selected(term.selection)
             if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
@@ -222,7 +222,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     for terms, members in sets.values():
         affinity_matches = TermCounts(candidates.table)
         selection = combined_selector(terms)
-        counts = candidates.table.pods.count_selected(selection)
+        counts = candidates.table.pod_table.count_selected(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)
         matching = candidates.select_candidates(selection)

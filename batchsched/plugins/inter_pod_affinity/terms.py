@@ -60,7 +60,7 @@ def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
     def labels_by_namespace(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
 
-    return table.snapshot_value("namespace labels", labels_by_namespace)
+    return table.cached_value_of_cluster_objects("namespace labels", labels_by_namespace)
 
 
 def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
@@ -233,7 +233,9 @@ def topology_keys(terms: tuple[AffinityTerm, ...]) -> tuple[str, ...]:
 def no_pod_has_affinity(table: NodeTable, pod: Pod) -> bool:
     """Return True if neither the pod nor any pod on a node has pod affinity or anti-affinity."""
     own = pod.spec.affinity
-    return not table.pods.with_affinity and (own is None or not (own.pod_affinity or own.pod_anti_affinity))
+    return not table.pod_table.with_affinity and (
+        own is None or not (own.pod_affinity or own.pod_anti_affinity)
+    )
 
 
 def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
@@ -252,12 +254,14 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
         TermCounts(table),
     )
     if affinity:
-        counts = table.pods.count_selected(combined_selector(affinity))
+        counts = table.pod_table.count_selected(combined_selector(affinity))
         for key in topology_keys(affinity):
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
-        anti_affinity_matches.add_pod_counts(term.topology_key, table.pods.count_selected(term.selection))
-    for existing in table.pods.affinity_groups.terms_that_may_match(pod.labels):
+        anti_affinity_matches.add_pod_counts(
+            term.topology_key, table.pod_table.count_selected(term.selection)
+        )
+    for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         if not existing.is_anti_affinity or existing.preference is not None:
             continue
         if term_matches(existing.term, existing.group.namespace, incoming):
@@ -302,9 +306,9 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
     for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
         terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
-            counts = table.pods.count_selected(term.selection)
+            counts = table.pod_table.count_selected(term.selection)
             matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
-    for existing in table.pods.affinity_groups.terms_that_may_match(pod.labels):
+    for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         weight = _score_weight(existing, hard_weight)
         if weight is not None and term_matches(existing.term, existing.group.namespace, incoming):
             matched |= tally.add_group(existing.term.topology_key, existing.group, weight)

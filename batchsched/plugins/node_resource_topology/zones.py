@@ -186,7 +186,9 @@ class ZoneTable:
             self._since = generation
         demands = self._uncounted.get(node)
         if demands is None:
-            waiting = [self.demand_of(pod) for pod in table.pods.pods_on(node) if pod.status.phase != RUNNING]
+            waiting = [
+                self.demand_of(pod) for pod in table.pod_table.pods_on(node) if pod.status.phase != RUNNING
+            ]
             demands = tuple(one for one in waiting if one.total or one.init or one.running)
             self._uncounted[node] = demands
         return demands
@@ -202,12 +204,14 @@ class ZoneTable:
 
 def zone_table(table: NodeTable) -> ZoneTable:
     """Return the NUMA zones of all nodes, as the NodeResourceTopologies of the snapshot list them at present."""
-    return table.snapshot_value("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(table)
+    return table.cached_value_of_cluster_objects("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(
+        table
+    )
 
 
 def has_topologies(table: NodeTable) -> bool:
     """Return whether the cluster has at least one NodeResourceTopology."""
-    return bool(table.snapshot.node_resource_topologies)
+    return bool(table.cluster_objects.node_resource_topologies)
 
 
 class _ZoneReader:
@@ -222,7 +226,7 @@ class _ZoneReader:
 
     def zones_of(self, table: NodeTable) -> ZoneTable:
         """Return the NUMA zones of all nodes, up to date with the NodeResourceTopologies of the snapshot."""
-        topologies, zones = table.snapshot.node_resource_topologies, self._zones
+        topologies, zones = table.cluster_objects.node_resource_topologies, self._zones
         if zones is not None and topologies is self._topologies and table.names is self._names:
             return zones
         changed_names = self._read_topologies(topologies) if topologies is not self._topologies else []

@@ -98,7 +98,7 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
     """
     if constraint.selection.matches_everything:
         return np.zeros(len(table.nodes), np.int64)
-    return table.pods.count_selected(constraint.selection, terminating=False)
+    return table.pod_table.count_selected(constraint.selection, terminating=False)
 
 
 def count_matching_pods_by_domain(

@@ -19,13 +19,13 @@ from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
     NormalizeScorePlugin,
+    ObjectSelectorLabelKeysPlugin,
     PreFilterExtensionsPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     SelectorLabelKeysPlugin,
     SignaturePlugin,
-    SnapshotLabelsPlugin,
 )
 from batchsched.framework.nodes.label_index import PodSelector, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
@@ -73,7 +73,7 @@ PREFERENCES: Final = StateKey[ScheduleAnywayConstraints]("PreScorePodTopologySpr
 class PodTopologySpread(
     SignaturePlugin,
     SelectorLabelKeysPlugin,
-    SnapshotLabelsPlugin,
+    ObjectSelectorLabelKeysPlugin,
     PreFilterPlugin,
     PreFilterExtensionsPlugin,
     FilterPlugin,
@@ -125,7 +125,7 @@ class PodTopologySpread(
         return frozenset(keys)
 
     @override
-    def snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
+    def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         return default_label_keys(snapshot) if self._required or self._preferred else frozenset()
 
     @override

@@ -174,14 +174,14 @@ class VolumeBinding(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        storage = storage_objects(cycle.table)
+        storage = storage_objects(cycle.node_table)
         try:
             claims = claims_of_pod(pod, storage)
         except VolumeClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        reservation = cycle.reserved.volumes.get(pod)
+        reservation = cycle.reservations.volumes.get(pod)
         for volume, claim in reservation.volumes:
             await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
         selections = []

@@ -292,7 +292,7 @@ def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
 
     def capacity_by_node(table: NodeTable) -> IntArray:
         room = np.full(len(table.nodes), NO_ROOM, np.int64)
-        for capacity in table.snapshot.csi_storage_capacities:
+        for capacity in table.cluster_objects.csi_storage_capacities:
             limit = (
                 capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
             )

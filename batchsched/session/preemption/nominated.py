@@ -44,7 +44,7 @@ class NominatedPods:
                 # A pod that waits at Permit is on a node already: to add it again would count it twice.
                 if pod.status.nominated_node_name
                 and not pod.terminating
-                and key not in tables.node_table.pods
+                and key not in tables.node_table.pod_table
                 and (node := tables.node_table.index.get(pod.status.nominated_node_name)) is not None
             ]
             usable = list(self._iterate_usable(members, nominees, feasibility))

@@ -112,7 +112,7 @@ class PodPreemption:
 
     def list_unplaced_nominations(self) -> list[tuple[Pod, int]]:
         """Return the nominated pods that the session has not placed, with their node indexes."""
-        placed = self._tables.node_table.pods
+        placed = self._tables.node_table.pod_table
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
@@ -226,7 +226,7 @@ class PodPreemption:
         if not answer.node:
             return
         table = self._tables.node_table
-        pods_on_node = {pod.key: pod for pod in table.pods.pods_on(table.index[answer.node])}
+        pods_on_node = {pod.key: pod for pod in table.pod_table.pods_on(table.index[answer.node])}
         for pod in self._with_gangs([pods_on_node[key] for key in answer.victims]):
             waiting = table.waiting.get(pod.key)
             if waiting is not None:
@@ -258,7 +258,7 @@ def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
     for members in tables.gangs.values():
         for pod in members.pending.values():
             node = tables.node_table.index.get(pod.status.nominated_node_name)
-            if node is not None and pod.key not in tables.node_table.pods:
+            if node is not None and pod.key not in tables.node_table.pod_table:
                 yield pod, node
 
 

@@ -111,7 +111,7 @@ class SessionTables:
             self.specs,
             self.node_table.column,
             self.counts,
-            self._snapshot_label_keys(snapshot),
+            self._object_selector_label_keys(snapshot),
         )
         self.requests_and_nonzero = self.classes.requests_and_nonzero
         """Returns ([R] requests, [2] requests for scoring) of a pod."""
@@ -163,9 +163,9 @@ class SessionTables:
                 pause()
             self.add_pod(pod)
 
-    def _snapshot_label_keys(self, snapshot: Snapshot) -> frozenset[str] | None:
+    def _object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str] | None:
         try:
-            return self.pipeline.snapshot_label_keys(snapshot)
+            return self.pipeline.object_selector_label_keys(snapshot)
         except PluginError as error:
             # The failure affects every session over these tables, so every decision reports it.
             self.record_failure(error)
@@ -209,7 +209,7 @@ class SessionTables:
         if not self.pipeline.allocates_devices:
             objects.pop("device_classes", None)
         table.replace_objects(objects)
-        self.snapshot = table.snapshot
+        self.snapshot = table.cluster_objects
         has_other_results = not DEVICE_KINDS.isdisjoint(objects)
         if has_other_results:
             self.result_cache.clear()
@@ -247,7 +247,7 @@ class SessionTables:
         names = {node.name for node in nodes}
         for index, name in enumerate(table.names):
             if name not in names:
-                for pod in tuple(table.pods.pods_on(index)):
+                for pod in tuple(table.pod_table.pods_on(index)):
                     self._detach_from_node(pod)
         # None means that the nodes are the same, in the same order: all indices stay valid.
         source = table.replace_nodes(nodes)
@@ -258,7 +258,7 @@ class SessionTables:
             for name in [name for name in self._pods_on_unknown_nodes if name in table.index]:
                 for pod in self._pods_on_unknown_nodes.pop(name).values():
                     table.add_pods([(pod, table.index[name])], *self.requests_and_nonzero(pod))
-        self.snapshot = table.snapshot
+        self.snapshot = table.cluster_objects
         self._invalidate_after_nodes()
 
     def _detach_from_node(self, pod: Pod) -> None:

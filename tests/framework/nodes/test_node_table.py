@@ -74,14 +74,14 @@ def said(made: NodeTable) -> list:
         made.index,
         made.allocatable.tolist(),
         made.requested.tolist(),
-        made.nonzero.tolist(),
+        made.nonzero_requested.tolist(),
         (made.label_values("disk")[0].tolist(), made.label_values("disk")[1]),
         nodes_matching_selector(made, DISKS).tolist(),
         untolerated_taint_counts(made, (), HARD).tolist(),
         made.cached_value("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
-        [[pod.key for pod in made.pods.pods_on(at)] for at in range(len(made.names))],
-        sorted((pod.key, at) for pod, at in made.pods.all_pods()),
-        made.pods.count_matching(lambda _: True).tolist(),
+        [[pod.key for pod in made.pod_table.pods_on(at)] for at in range(len(made.names))],
+        sorted((pod.key, at) for pod, at in made.pod_table.all_pods()),
+        made.pod_table.count_matching(lambda _: True).tolist(),
     ]
 
 

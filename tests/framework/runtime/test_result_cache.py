@@ -88,8 +88,8 @@ def test_cached_results_of_a_class_equal_new_ones_while_pods_come_and_go(case, d
 
 def rebuilt(made: NodeTable) -> NodeTable:
     """The same nodes and pods in a table without cached results."""
-    other = NodeTable(made.snapshot, made.resources)
-    for one, at in made.pods.all_pods():
+    other = NodeTable(made.cluster_objects, made.resources)
+    for one, at in made.pod_table.all_pods():
         land(other, one, made.names[at])
     return other
 
@@ -118,7 +118,7 @@ def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], 
     number = data.draw(st.integers(0, 4))
     if f"n{number}" in there and data.draw(st.sampled_from([True, False, False])):
         gone = there.pop(f"n{number}")
-        for one in tuple(made.pods.pods_on(made.index[gone.name])):
+        for one in tuple(made.pod_table.pods_on(made.index[gone.name])):
             made.remove_pods([one])
     else:
         version = data.draw(st.sampled_from(versions))

@@ -80,7 +80,7 @@ def table(
     room = {"cpu": "256", "memory": "1Ti", "nvidia.com/gpu": "16", "example.com/nic": "16"}
     named = tuple(nodes) or tuple(cluster.node(one.name, room) for one in topologies)
     made = cluster.table(named, bound, extra=("nvidia.com/gpu", "example.com/nic"))
-    made.snapshot = replace(made.snapshot, node_resource_topologies=topologies)
+    made.cluster_objects = replace(made.cluster_objects, node_resource_topologies=topologies)
     return made
 
 

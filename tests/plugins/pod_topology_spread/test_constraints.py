@@ -52,10 +52,10 @@ def test_default_constraints_take_the_selector_of_the_owner():
         "spec": {"selector": {"matchLabels": {"app": "a"}}},
     }
     table = nb.table_of(NODES, [(nb.pod("e", {"app": "a"}), 0)])
-    table.snapshot = Snapshot(nodes=tuple(NODES), replica_sets=(msgspec.convert(content, ReplicaSet),))
+    table.cluster_objects = Snapshot(nodes=tuple(NODES), replica_sets=(msgspec.convert(content, ReplicaSet),))
     assert nb.fits(listed(), table, owned({"app": "a"}, "rs")) == ["n1"]
     assert nb.fits(listed(), table, owned({"app": "a"}, "another")) == ["n0", "n1"]
-    assert listed().snapshot_label_keys(table.snapshot) == {"app"}
+    assert listed().object_selector_label_keys(table.cluster_objects) == {"app"}
 
 
 def test_a_pods_own_constraints_replace_the_defaults():

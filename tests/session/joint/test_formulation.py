@@ -45,7 +45,9 @@ class Solitary(Recorder):
     @override
     def prefilter(self, pod, nodes, state):
         table = nodes.table
-        names = [name for at, name in enumerate(table.names) if not any(True for _ in table.pods.pods_on(at))]
+        names = [
+            name for at, name in enumerate(table.names) if not any(True for _ in table.pod_table.pods_on(at))
+        ]
         return PreFilterAnswer(nodes=frozenset(names))
 
 

@@ -20,7 +20,7 @@ class Shy(Recorder):
 
     @override
     def filter(self, pod, nodes, state):
-        taken = np.array([any(True for _ in nodes.table.pods.pods_on(int(at))) for at in nodes.indexes])
+        taken = np.array([any(True for _ in nodes.table.pod_table.pods_on(int(at))) for at in nodes.indexes])
         return Verdict.refuse(taken.reshape(len(nodes)), "already has company", unresolvable=False)
 
 
@@ -48,7 +48,7 @@ class Counting(Recorder):
         return bool((self._on(table, nodes) + counts <= self._most).all())
 
     def _on(self, table, nodes):
-        return np.array([len(list(table.pods.pods_on(int(at)))) for at in nodes], np.int64)
+        return np.array([len(list(table.pod_table.pods_on(int(at)))) for at in nodes], np.int64)
 
 
 def test_plugin_is_asked_once_for_equal_single_pods():
