@@ -101,7 +101,7 @@ class PreEnqueuePlugin(Protocol):
 class QueueSortPlugin(Protocol):
     """A plugin that orders the pods of a gang, and also the gangs if no queue policy orders them. A profile has one."""
 
-    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+    def sort_key(self, pod: Pod, priority: int, queued: float) -> Any:
         """Return the key by which a pod is sorted; the pod with the smallest key comes first.
 
         `queued` is in seconds since 1970.

@@ -23,5 +23,5 @@ class PrioritySort(SignaturePlugin, QueueSortPlugin):
         return None
 
     @override
-    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+    def sort_key(self, pod: Pod, priority: int, queued: float) -> Any:
         return (-priority, queued)

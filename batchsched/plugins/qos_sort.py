@@ -26,5 +26,5 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
         return None
 
     @override
-    def key(self, pod: Pod, priority: int, queued: float) -> Any:
+    def sort_key(self, pod: Pod, priority: int, queued: float) -> Any:
         return (-priority, qos_class(pod), queued)

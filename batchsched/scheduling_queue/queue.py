@@ -469,7 +469,7 @@ class SchedulingQueue:
         if sort is None:
             return (-priority, entity.queued)
         return min(
-            call_plugin(sort, "QueueSort", sort.key, pod, priority, entity.queued)
+            call_plugin(sort, "QueueSort", sort.sort_key, pod, priority, entity.queued)
             for pod in entity.pod_by_template().values()
         )
 

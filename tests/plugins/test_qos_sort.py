@@ -52,7 +52,7 @@ def test_order_is_priority_then_qos_class_then_waiting_time():
     none: dict[str, Any] = {}
     queue = [("late", firm, 5, 9.0), ("early", firm, 5, 1.0), ("some", some, 5, 0.0), ("none", none, 5, 0.0)]
     queue.append(("high", none, 6, 9.0))
-    ordered = sorted(queue, key=lambda one: QOSSort().key(with_containers(one[1]), one[2], one[3]))
+    ordered = sorted(queue, key=lambda one: QOSSort().sort_key(with_containers(one[1]), one[2], one[3]))
     assert [one[0] for one in ordered] == ["high", "early", "late", "some", "none"]
 
 

@@ -39,7 +39,7 @@ class Recorder:
         self.calls.append(("PreEnqueue", pod.name))
         return SUCCESS
 
-    def key(self, pod, priority, queued):
+    def sort_key(self, pod, priority, queued):
         self.calls.append(("QueueSort", pod.name))
         return (-priority, queued)
 

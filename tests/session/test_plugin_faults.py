@@ -67,7 +67,7 @@ class Faulty:
     def preenqueue(self, pod):
         return self._say("PreEnqueue", _is_bad(pod), SUCCESS)
 
-    def key(self, pod, priority, queued):
+    def sort_key(self, pod, priority, queued):
         return self._say("QueueSort", _is_bad(pod), (-priority, queued))
 
     def prefilter(self, pod, nodes, state):

@@ -67,7 +67,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "selector_label_keys": lambda *_: frozenset(),
     "object_selector_label_keys": lambda *_: frozenset(),
     "preenqueue": lambda *_: SUCCESS,
-    "key": lambda *_: 0,
+    "sort_key": lambda *_: 0,
     "prefilter": lambda *_: SKIP_FILTER,
     "add_pod": lambda *_: None,
     "remove_pod": lambda *_: None,

@@ -44,7 +44,7 @@ _REFUSALS: Final = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
 POINTS: Final[dict[str, ExtensionPoint]] = {
     "PreEnqueue": ExtensionPoint("preenqueue", (Code.SUCCESS, Code.SKIP, *_REFUSALS)),
-    "QueueSort": ExtensionPoint("key"),
+    "QueueSort": ExtensionPoint("sort_key"),
     "PreFilter": ExtensionPoint(
         "prefilter", (Code.SUCCESS, Code.SKIP, Code.UNSCHEDULABLE, Code.UNRESOLVABLE)
     ),

@@ -190,7 +190,7 @@ def _refuse_for_annotations(gang: PendingGang) -> Refusal | None:
 
 
 def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Sequence[float]) -> list[Any]:
-    return [sort.key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
+    return [sort.sort_key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
 
 
 def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:

@@ -50,14 +50,14 @@ class RankToo:
 class Sort:
     name = "Sort"
 
-    def key(self, pod, priority, queued):
+    def sort_key(self, pod, priority, queued):
         raise NotImplementedError
 
 
 class SortToo:
     name = "SortToo"
 
-    def key(self, pod, priority, queued):
+    def sort_key(self, pod, priority, queued):
         raise NotImplementedError
 
 

@@ -107,7 +107,7 @@ def test_members_are_placed_by_priority_then_age():
 def test_members_are_placed_in_the_order_of_the_queue_sort_plugin():
     class YoungestFirst(Recorder):
         @override
-        def key(self, pod, priority, created):
+        def sort_key(self, pod, priority, created):
             return -created
 
     members = tuple(pod(f"p{age}", group="g", age=age, gpu=1) for age in (100, 0, 50))
