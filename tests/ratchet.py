@@ -34,7 +34,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 PLAIN_NOUNS = {
     "the API of Kubernetes, and what its documentation calls things": """
         affinity allocatable attachment binder budget capacity claim class cluster condition constraint
-        container controller definition device disk disruption driver election endpoint event eviction extender
+        container controller definition device disk disruption driver election elector endpoint event eviction extender
         finalizer gate image kubelet label lease lister meta namespace object owner port quantity reference
         requirement resource scheduler selector service set source spec spread status storage strategy taint
         term toleration type volume workload
@@ -43,19 +43,19 @@ PLAIN_NOUNS = {
         access account action address aggregate alarm allocation answer app args arrival attempt bearer binding
         builder cache call candidate cause chain change choice clock code collector column comparison config
         configuration conflict connection count counter credentials cycle decoder demand document effort
-        eligibility entry envelope error evidence experiment expiry explainer explanation failure fault figure
+        entry envelope error estimator evidence experiment explainer explanation failure fault figure
         filter follower format gauge handle heap identity index info input installation interval item key kind
         ledger limit line list listener loop membership memo message method metric model name number observer options
         order outcome output page pair parameter part path period placement placer plan point position
         preference probe process program progress projection proposer reader reading record recorder ref
-        reflector registry reload reply report request response result row rule sampling scorer search section
+        reflector registry reloader reply report request response result row rule sampler scorer search section
         selection series server settings shape site snapshot sort stage state stopwatch store subject
         subset summary table task telemetry throttle time timing tls transport tree trial tuning unit use user
         value vertex view wakeup window worker writer
     """,
     "operations research and statistics": """
         case difference fairness family fit machine mean measure objective optimum problem ratio relocation
-        sense solver split supply
+        sense solver split
     """,
 }
 

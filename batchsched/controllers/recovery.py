@@ -44,7 +44,7 @@ _LOG: Final = logging.getLogger(__name__)
 _NOT_FOUND: Final = 404
 
 
-class AssumedPodExpiry:
+class AssumedPodVerifier:
     """Reads assumed pods from the API server if no watch event confirms their binding in time.
 
     It is a `loop.PeriodicTask`.

@@ -18,7 +18,7 @@ import msgspec
 from batchsched.controllers.event_recorder import PendingEvent, object_reference
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.connection import LEASES, Connection
-from batchsched.kube.lease import LeaseElection, LeaseTimes
+from batchsched.kube.lease import LeaderElector, LeaseTimes
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class SchedulerNameClaims:
         self._failed: set[str] = set()
         """The scheduler names for which the last check failed."""
         self._claims = {
-            name: LeaseElection(
+            name: LeaderElector(
                 connection, clock, (CLAIM_NAMESPACE, claim_lease_name(name)), deployment, CLAIM_TIMES
             )
             for name in sorted(scheduler_names)
@@ -81,7 +81,7 @@ class SchedulerNameClaims:
                 await self._check(name, claim)
             await self._clock.sleep(CLAIM_TIMES.retry)
 
-    async def _check(self, name: str, claim: LeaseElection) -> None:
+    async def _check(self, name: str, claim: LeaderElector) -> None:
         try:
             await claim.acquire_or_renew_once()
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
@@ -99,7 +99,7 @@ class SchedulerNameClaims:
         self._failed.discard(name)
         self._compare(name, claim)
 
-    def _compare(self, name: str, claim: LeaseElection) -> None:
+    def _compare(self, name: str, claim: LeaderElector) -> None:
         before, other = self.conflicts.get(name, ""), claim.other_holder
         if not other:
             if self.conflicts.pop(name, ""):

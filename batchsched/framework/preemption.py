@@ -27,7 +27,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
-from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.runtime.sampling import NodeSampler
 from batchsched.framework.status import (
     SUCCESS,
     BoolArray,
@@ -397,7 +397,7 @@ def filter_with_nominations(
     handle: PreemptionHandle,
     extend: Callable[[FilterResult], FilterResult],
     allowed: BoolArray | None = None,
-    sampling: Sampling | None = None,
+    sampling: NodeSampler | None = None,
 ) -> FilterResult:
     """Return the filter result after nominated pods, sampling and extenders have excluded further nodes.
 

@@ -59,7 +59,7 @@ class LeaseTimes:
             raise ValueError("expected leaseDuration > renewDeadline > retryPeriod > 0")
 
 
-class LeaseElection:
+class LeaderElector:
     """The participation of this replica in leader election by a Lease.
 
     It implements `kube.writer.WriteFence`.

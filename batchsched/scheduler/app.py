@@ -7,7 +7,7 @@ from functools import partial
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController, UnusedClaimController
+from batchsched.controllers.recovery import AssumedPodVerifier, StaleGangController, UnusedClaimController
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.claim_writer import ClaimWriter
@@ -199,7 +199,7 @@ class SchedulerApp:
         stale_gangs = StaleGangController(
             self.cache, self.connection, self.writer, cycles.is_binding, on_eviction
         )
-        assumed_pods = AssumedPodExpiry(self.cache, self._read, self._pod_reflector.handle_json)
+        assumed_pods = AssumedPodVerifier(self.cache, self._read, self._pod_reflector.handle_json)
         evictor = Evictor(
             self.cache,
             self.writer,

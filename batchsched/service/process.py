@@ -30,7 +30,7 @@ from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import LeaseElection, LeaseTimes
+from batchsched.kube.lease import LeaderElector, LeaseTimes
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.connections import raise_descriptor_limit
 from batchsched.observability.http.server import reload_on_change
@@ -38,7 +38,7 @@ from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.service.reload import ConfigReload
+from batchsched.service.reload import ConfigReloader
 from batchsched.session.session import Session
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class ReplicaProcess:
 
     connection: Connection
     clock: Clock
-    lease: LeaseElection | None
+    lease: LeaderElector | None
     make_app: Callable[[], SchedulerApp]
     background: Callable[[SchedulerApp], AbstractAsyncContextManager[None]]
     patience: float = 20.0
@@ -275,7 +275,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
 
 def _lease(
     options: SchedulerOptions, election: LeaderElection, connection: Connection, clock: SystemClock
-) -> LeaseElection | None:
+) -> LeaderElector | None:
     """Return the Lease to wait for, None without leader election."""
     elected = election.leader_elect if options.leader_elect is None else options.leader_elect
     if not elected:
@@ -286,7 +286,7 @@ def _lease(
         renew=parse_duration(election.renew_deadline),
         retry=parse_duration(election.retry_period),
     )
-    return LeaseElection(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
+    return LeaderElector(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
 
 
 def _identity() -> str:
@@ -343,7 +343,7 @@ class BackgroundTasks:
             await asyncio.wait(running)
             await site.stop()
 
-    def _reload(self, service: SchedulerApp) -> ConfigReload:
+    def _reload(self, service: SchedulerApp) -> ConfigReloader:
         metrics = self.observation.metrics
 
         def count_reload(succeeded: bool) -> None:
@@ -357,4 +357,4 @@ class BackgroundTasks:
             self.observation.sessions.resize(configuration.sessions_kept)
 
         metrics.reload_ok.set(1)
-        return ConfigReload(self.file, self.configuration, apply_configuration, service.clock, count_reload)
+        return ConfigReloader(self.file, self.configuration, apply_configuration, service.clock, count_reload)

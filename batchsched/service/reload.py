@@ -31,7 +31,7 @@ ReloadCallback = Callable[[bool], None]
 """Called after each reload with whether it succeeded."""
 
 
-class ConfigReload:
+class ConfigReloader:
     """Loads the configuration file again when it changes or when a reload is requested.
 
     Args:

@@ -28,7 +28,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.session.gangs.gang_eligibility import refuse_incomplete
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.joint.proposal import JointOutcome
-from batchsched.session.preemption.victim_selection import VictimSelection
+from batchsched.session.preemption.victim_selection import VictimChooser
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass
@@ -122,7 +122,7 @@ class DecisionBuilder:
         total = math.fsum(self.bound.values())
         self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
-    def add_evictions(self, victims: VictimSelection) -> None:
+    def add_evictions(self, victims: VictimChooser) -> None:
         """Add evictions and nominations, and state in the refusals how many pods are evicted for each gang."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated

@@ -158,7 +158,7 @@ def compute_reservation(
     return HeadReservation(start, _released(free, runs[: first + 1]), problem, gang.needs)
 
 
-class EstimatedPlacements:
+class PlacementEstimator:
     """Estimates which gangs start now and where: each gang takes the first nodes on which it fits.
 
     Nothing is reserved.
@@ -396,7 +396,7 @@ class ReservedHead:
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
         waiting.sort(key=lambda gang: (gang.tier, not rules.has_kept_reservation(gang.members)))
-        starts, fitting = EstimatedPlacements(inputs, available), list[PendingGang]()
+        starts, fitting = PlacementEstimator(inputs, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
                 problem := problem_at_later_time(inputs, gang), free

@@ -13,14 +13,14 @@ from batchsched.api.snapshot import Snapshot, WaitingGang
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls
+from batchsched.framework.runtime.plugin_call import PluginCallSampler
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
 from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
-from batchsched.session.gangs.gang_eligibility import GangEligibility
+from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder, ignored_policy_reason
 from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
@@ -70,7 +70,7 @@ class Session:
         self._policy = make_gang_order_policy(profile.policy.name, profile.policy.args)
         self.choose_policy(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
-        self._gang_eligibility = GangEligibility.from_tables(self.tables)
+        self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 
     @classmethod
     def for_simulation(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
@@ -107,7 +107,7 @@ class Session:
         if changes.nodes is not None:
             self._order.check_queue_settings()
             # Topology levels are valid for one set of nodes; cached answers refer to them.
-            self._gang_eligibility = GangEligibility.from_tables(self.tables)
+            self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 
     def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
@@ -157,7 +157,7 @@ class Session:
         tables.set_time(now)
         tables.refresh()
         tables.pipeline.extenders.begin_session()
-        tables.pipeline.timings = SampledPluginCalls(telemetry, seed)
+        tables.pipeline.timings = PluginCallSampler(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
         self._order.decayed_usage(now)
         with Statement(tables, now, telemetry) as statement:

@@ -26,7 +26,7 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.packing.node_order import free_with_plugin_limits
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
-from batchsched.solver.repacking import Repacking, RepackingMove
+from batchsched.solver.repacking import RepackingMove, RepackingSearch
 
 Move = TypeVar("Move")
 
@@ -509,7 +509,7 @@ class RepackingNeighbourhood:
 
     def __init__(self, packing: Packing, placed: PlacedPodCounts, budget: CpSatBudget) -> None:
         self._packing, self._placed = packing, placed
-        self._repacking = Repacking(packing, budget)
+        self._repacking = RepackingSearch(packing, budget)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[RepackingMove]:
         """Yield one new placement of the pods on the requested nodes, if more pods fit with it."""

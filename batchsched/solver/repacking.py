@@ -44,7 +44,7 @@ class RepackingMove:
     placed: int
 
 
-class Repacking:
+class RepackingSearch:
     """Finds new placements, on a few nodes at a time, of the pods that this session has placed there, by CP-SAT."""
 
     def __init__(self, packing: Packing, budget: CpSatBudget) -> None:

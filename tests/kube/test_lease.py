@@ -17,7 +17,7 @@ from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
-from batchsched.kube.lease import LeaseElection, LeaseTimes
+from batchsched.kube.lease import LeaderElector, LeaseTimes
 from tests.controlplane.proxy import hung, lost, page, status
 from tests.kube.virtual import Skewed, run
 
@@ -45,7 +45,7 @@ async def contender(plane, name, identity, network=None):
     config = plane.kubeconfig(server=network.url if network else None)
     clock = SystemClock()
     async with Connection(Credentials(config), clock) as connection:
-        yield LeaseElection(connection, clock, ("default", name), identity, SHORT)
+        yield LeaderElector(connection, clock, ("default", name), identity, SHORT)
 
 
 def spec(plane, name):
@@ -258,7 +258,7 @@ def test_two_replicas_never_lead_at_once_and_one_leads_in_the_end(contenders, se
         for number, (rate, offset, bad, death) in enumerate(contenders):
             draw = random.Random(f"{seed} {number}")
             clock = Skewed(rate, offset, draw)
-            lease = LeaseElection(
+            lease = LeaderElector(
                 cast(Connection, Wire(server, clock, draw, bad)),
                 clock,
                 ("system", "batchsched"),

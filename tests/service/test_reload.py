@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from batchsched.config.load import load_configuration
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
-from batchsched.service.reload import CHECK_SECONDS, RELOADABLE_FIELDS, ConfigReload
+from batchsched.service.reload import CHECK_SECONDS, RELOADABLE_FIELDS, ConfigReloader
 from tests.service.town import Clock
 
 PROFILE = "profiles: [{schedulerName: batchsched, sessionWindow: %s}]\n"
@@ -25,7 +25,9 @@ class Followed:
         self.applied: list[int] = []
         self.told: list[bool] = []
         self.refuse = False
-        self.reload = ConfigReload(file, load_configuration(file), self._apply, self.clock, self.told.append)
+        self.reload = ConfigReloader(
+            file, load_configuration(file), self._apply, self.clock, self.told.append
+        )
 
     def _apply(self, found):
         if self.refuse:

@@ -20,7 +20,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evictor
-from batchsched.controllers.recovery import AssumedPodExpiry, StaleGangController, UnusedClaimController
+from batchsched.controllers.recovery import AssumedPodVerifier, StaleGangController, UnusedClaimController
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
@@ -317,7 +317,7 @@ class Town:
         server: Any = self.server
         self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.wakeup.signal)
         self.stranded = StaleGangController(self.cache, server, server, self.cycles.is_binding)
-        self.expiry = AssumedPodExpiry(self.cache, self._read, self.seen)
+        self.expiry = AssumedPodVerifier(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
         unused = UnusedClaimController(self.cache, server, self.cycles.is_binding)
         self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)

@@ -10,9 +10,9 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem
-from batchsched.solver.tiered.domain_rows import DomainRows, RivalRow
+from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalRow
 from batchsched.solver.tiered.model import CandidateDomains, TieredModel
-from batchsched.solver.tiered.node_pools import SlotSupply, build_pools
+from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
 from batchsched.solver.tiered.tier_solver import TierSolver
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -20,8 +20,10 @@ from tests.solver.instances import problem_of, problems
 
 def rows_of(problem: Problem) -> list[RivalRow]:
     packing = Packing(problem)
-    supply = SlotSupply(packing)
-    return list(DomainRows(packing, supply, CandidateDomains(packing, supply, None).containments).rows())
+    supply = SlotCounter(packing)
+    return list(
+        DomainRowBuilder(packing, supply, CandidateDomains(packing, supply, None).containments).rows()
+    )
 
 
 def most_gangs(

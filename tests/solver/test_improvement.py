@@ -11,7 +11,7 @@ from batchsched.solver import stage
 from batchsched.solver.cpsat import estimate_solve_work
 from batchsched.solver.greedy import solve_greedy, solve_job_by_job
 from batchsched.solver.improvement import neighbourhood
-from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodSelection
+from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodChooser
 from batchsched.solver.improvement.search import (
     MAX_ROUNDS_EFFORT,
     SEARCH_SHARE,
@@ -72,7 +72,7 @@ def test_the_improvement_does_not_depend_on_the_hash_seed():
 def test_gangs_outside_of_a_neighbourhood_keep_their_nodes():
     problem = contended(2)
     solution = solve_greedy(problem)
-    step = NeighbourhoodSelection(problem, 0).choose_neighbourhood(0, 5, solution, takes_all_gangs=False)
+    step = NeighbourhoodChooser(problem, 0).choose_neighbourhood(0, 5, solution, takes_all_gangs=False)
     part = NeighbourhoodProblem(problem, solution, step)
     improved = part.to_whole_problem(
         solution, part.solve(SolverBudget(deterministic=STEP_EFFORT), 0, NoTelemetry())
@@ -87,7 +87,7 @@ def test_gangs_outside_of_a_neighbourhood_keep_their_nodes():
 def test_the_incumbent_of_a_neighbourhood_is_legal_there():
     problem = contended(0)
     solution = solve_greedy(problem)
-    selection = NeighbourhoodSelection(problem, 0)
+    selection = NeighbourhoodChooser(problem, 0)
     for number in range(8):
         part = NeighbourhoodProblem(
             problem,
@@ -100,7 +100,7 @@ def test_the_incumbent_of_a_neighbourhood_is_legal_there():
 
 def test_a_step_for_a_tier_takes_all_gangs_from_this_tier_down_or_a_part_with_the_refused_gangs():
     problem = contended(0)
-    solution, selection = solve_greedy(problem), NeighbourhoodSelection(problem, 0)
+    solution, selection = solve_greedy(problem), NeighbourhoodChooser(problem, 0)
     for tier in (1, 2, 3):
         below = np.flatnonzero(problem.gangs.allowed & (problem.gangs.tier >= tier)).tolist()
         step = selection.choose_neighbourhood(tier, 0, solution, takes_all_gangs=True)
@@ -113,13 +113,13 @@ def test_a_step_for_a_tier_takes_all_gangs_from_this_tier_down_or_a_part_with_th
 
 def test_every_tier_has_a_turn_before_a_tier_has_its_second_one(monkeypatch: pytest.MonkeyPatch):
     turns = []
-    choose = NeighbourhoodSelection.choose_neighbourhood
+    choose = NeighbourhoodChooser.choose_neighbourhood
 
-    def record(self: NeighbourhoodSelection, tier: int, *rest: Any, **names: Any) -> GangNeighbourhood:
+    def record(self: NeighbourhoodChooser, tier: int, *rest: Any, **names: Any) -> GangNeighbourhood:
         turns.append(tier)
         return choose(self, tier, *rest, **names)
 
-    monkeypatch.setattr(NeighbourhoodSelection, "choose_neighbourhood", record)
+    monkeypatch.setattr(NeighbourhoodChooser, "choose_neighbourhood", record)
     monkeypatch.setattr(NeighbourhoodProblem, "solve", lambda part, *_: part.incumbent)
     problem = contended(0)
     improve_solution(problem, solve_greedy(problem), 1.0, SolverBudget(), 0)
@@ -129,7 +129,7 @@ def test_every_tier_has_a_turn_before_a_tier_has_its_second_one(monkeypatch: pyt
 def test_a_neighbourhood_of_a_large_cluster_has_few_pod_classes(monkeypatch: pytest.MonkeyPatch):
     problem = contended(0)
     monkeypatch.setattr(neighbourhood, "MAX_PAIRS", 64 * 10)
-    solution, selection = solve_greedy(problem), NeighbourhoodSelection(problem, 0)
+    solution, selection = solve_greedy(problem), NeighbourhoodChooser(problem, 0)
     for number in range(8):
         part = NeighbourhoodProblem(
             problem,

@@ -7,7 +7,7 @@ from batchsched.solver import local_search
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.tiered.rounding import GangEjection
+from batchsched.solver.tiered.rounding import EjectingPlacer
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of
 
@@ -161,7 +161,7 @@ def test_no_pod_of_a_required_domain_is_exchanged():
 
 
 def eject_for(packing: Packing, gang: int) -> list[int] | None:
-    return GangEjection(packing, LocalSearch(packing)).place_gang(gang, None)
+    return EjectingPlacer(packing, LocalSearch(packing)).place_gang(gang, None)
 
 
 def full(tier: int) -> Packing:
@@ -205,7 +205,7 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
 
 
 def eject_for_surplus(packing: Packing, gang: int) -> list[int]:
-    return GangEjection(packing, LocalSearch(packing)).place_elastic_pods(gang)
+    return EjectingPlacer(packing, LocalSearch(packing)).place_elastic_pods(gang)
 
 
 @pytest.mark.parametrize("tier, waiting, ejected", [(0, 0, [1]), (1, 2, [])])

@@ -27,7 +27,7 @@ from batchsched.solver.tiered.model import (
     CandidateDomains,
     TieredModel,
 )
-from batchsched.solver.tiered.node_pools import SlotSupply, build_pools
+from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.tiered.tier_solver import TierSolver
@@ -45,7 +45,7 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
     gang = {"pods": 1, "demand": [2], "required": required}
     problem = problem_of([[room] for room in free], [gang], levels=levels)
     packing = Packing(problem)
-    return CandidateDomains(packing, SlotSupply(packing), solve_greedy(problem) if keep else None), packing
+    return CandidateDomains(packing, SlotCounter(packing), solve_greedy(problem) if keep else None), packing
 
 
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
@@ -63,7 +63,7 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
     gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
     levels = [[index // 2 for index in range(2 * NODES)]]
     packing = Packing(problem_of(free, gangs, levels=levels))
-    cells = CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
+    cells = CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
     assert NODES - 1 in {cell.areas[0][1] for cell in cells}
 
 
@@ -84,7 +84,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
     assert (
-        CandidateDomains(packing, SlotSupply(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
+        CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
         == []
     )
     assert packing.place_gang(0) is None
@@ -156,7 +156,7 @@ def gang_of_two_classes(free: list[int], racks: list[int], **more: Any) -> Probl
 
 def candidates_of(problem: Problem) -> list[int]:
     packing = Packing(problem)
-    domains = CandidateDomains(packing, SlotSupply(packing), None)
+    domains = CandidateDomains(packing, SlotCounter(packing), None)
     return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.classes_of_gang(0))]
 
 
@@ -173,7 +173,7 @@ def test_nodes_outside_of_the_mask_do_not_make_a_rack_large_enough():
 @given(problems())
 def test_domains_with_room_for_a_gang_include_the_one_that_the_greedy_chose(problem: Problem):
     solution, packing = solve_greedy(problem), Packing(problem)
-    supply, levels = SlotSupply(packing), problem.nodes.levels
+    supply, levels = SlotCounter(packing), problem.nodes.levels
     for gang in np.flatnonzero(solution.taken & (problem.gangs.required >= 0)).tolist():
         own = problem.classes.gang[solution.classes] == gang
         members, level = packing.classes_of_gang(gang), int(problem.gangs.required[gang])
@@ -193,7 +193,7 @@ def test_nodes_with_fewer_free_devices_are_a_pool_of_their_own():
 @given(problems())
 def test_level_rows_admit_what_the_greedy_placed_on_any_set_of_nodes(problem: Problem):
     solution = solve_greedy(problem)
-    supply = SlotSupply(Packing(problem))
+    supply = SlotCounter(Packing(problem))
     classes = np.arange(len(problem.classes.count))
     for nodes in (np.arange(len(problem.nodes.free)), np.arange(0, len(problem.nodes.free), 2)):
         here = np.isin(solution.nodes, nodes)
@@ -215,7 +215,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
     )
     solution, classes = solve_greedy(problem), np.arange(len(problem.classes.count))
     placed = np.bincount(solution.classes, solution.counts, minlength=len(classes))
-    supply = SlotSupply(Packing(problem))
+    supply = SlotCounter(Packing(problem))
     for row in supply.nonredundant_rows(
         classes, problem.classes.count.astype(np.int64), np.arange(len(problem.nodes.free))
     ):
@@ -225,7 +225,7 @@ def test_level_rows_over_two_resources_admit_what_the_greedy_placed(problem: Pro
 def test_cpu_on_one_node_and_memory_on_another_hold_no_pod():
     gangs = [{"pods": 4, "demand": [1000, 1000]}, {"pods": 4, "demand": [2000, 2000]}]
     problem = problem_of([[9000, 500], [500, 9000]], gangs)
-    rows = SlotSupply(Packing(problem)).nonredundant_rows(
+    rows = SlotCounter(Packing(problem)).nonredundant_rows(
         np.arange(2), problem.classes.count.astype(np.int64), np.arange(2)
     )
     assert any(row.right == 0 and (row.factors > 0).all() for row in rows)
@@ -236,7 +236,7 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
     problem = problem_of(
         [[9000, 500, 1], [500, 9000, 1]], [{"pods": 4, "demand": demand} for demand in sizes]
     )
-    rows = SlotSupply(Packing(problem)).nonredundant_rows(
+    rows = SlotCounter(Packing(problem)).nonredundant_rows(
         np.arange(3), problem.classes.count.astype(np.int64), np.arange(2)
     )
     assert any(row.right == 0 and (row.factors[:2] > 0).all() for row in rows)
@@ -244,7 +244,7 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
 
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
-    supply = SlotSupply(Packing(problem))
+    supply = SlotCounter(Packing(problem))
     assert supply.free_slots(((1, 1),), np.array([0, 1])) == 2 + 8
 
 

@@ -23,7 +23,7 @@ from batchsched.framework.filter_result import FilterResult, no_refusals
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin, plugin_name
+from batchsched.framework.runtime.plugin_call import PluginCallSampler, call_plugin, plugin_name
 from batchsched.framework.runtime.result_cache import (
     CachedVerdict,
     ClassResults,
@@ -80,7 +80,7 @@ class Pipeline:
         """False if the ResourceClaims are unknown, or are not written: pods with claims are then refused."""
         self.weights = dict(weights or {})
         self.extenders = extenders or ExtenderChain()
-        self.timings = SampledPluginCalls()
+        self.timings = PluginCallSampler()
         self.workers = workers
         self._chosen = {point: tuple(chosen) for point, chosen in (plugins_at or {}).items()}
         self.preenqueues: tuple[points.PreEnqueuePlugin, ...] = self._plugins_at("pre_enqueue")

@@ -80,7 +80,7 @@ async def await_plugin(
 SHARE: Final = 0.1
 
 
-class SampledPluginCalls:
+class PluginCallSampler:
     """Calls plugins, and measures the duration of their calls in a random tenth of the scheduling cycles.
 
     Args:

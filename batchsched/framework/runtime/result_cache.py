@@ -16,7 +16,7 @@ from batchsched.framework.interface import ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, plugin_name
+from batchsched.framework.runtime.plugin_call import PluginCallSampler, plugin_name
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
 from batchsched.framework.traits import ResultScope
 
@@ -62,7 +62,7 @@ class PluginScorer:
       state: the cycle state of the pod.
     """
 
-    timings: SampledPluginCalls
+    timings: PluginCallSampler
     pod: PodClass
     state: CycleState
 

@@ -38,7 +38,7 @@ def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
     return max(FEWEST_NODES, nodes * share // 100)
 
 
-class Sampling:
+class NodeSampler:
     """Limits the feasible nodes of each pod to a sample, like kube-scheduler's percentageOfNodesToScore.
 
     The search for nodes starts at a node drawn from the seed; for the next pod it continues where it stopped.

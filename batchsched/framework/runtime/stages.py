@@ -13,7 +13,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, plugin_name
+from batchsched.framework.runtime.plugin_call import PluginCallSampler, plugin_name
 from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, WeightedScorePlugin
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 from batchsched.framework.traits import ResultScope
@@ -48,7 +48,7 @@ class PreFilterStage:
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
     def run(
-        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: SampledPluginCalls
+        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginCallSampler
     ) -> PreFilterOutcome:
         """Call the PreFilter plugins for a pod class, and return their combined answer and cycle state.
 
@@ -82,7 +82,7 @@ class PreFilterStage:
         pod: PodClass,
         nodes: Nodes,
         states: tuple[CycleState, CycleState],
-        timings: SampledPluginCalls,
+        timings: PluginCallSampler,
     ) -> PreFilterOutcome:
         """Call plugins in order. Unresolvable ends the chain.
 

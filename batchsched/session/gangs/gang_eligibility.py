@@ -27,7 +27,7 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GangEligibility:
+class GangEligibilityCheck:
     """Checks that need no nodes: the gang's queue and topology levels exist, and enough of its pods are not gated.
 
     Limits of queues are checked later, by `QueueLimits`.
@@ -43,7 +43,7 @@ class GangEligibility:
     mark: object = field(default_factory=object)
 
     @classmethod
-    def from_tables(cls, tables: SessionTables) -> "GangEligibility":
+    def from_tables(cls, tables: SessionTables) -> "GangEligibilityCheck":
         """Create the check of gangs from the session's tables.
 
         It is outdated if nodes change: domains refer to node indexes.

@@ -31,7 +31,7 @@ from batchsched.session.gangs.fair_share_order import (
     SessionQueues,
     total_requests,
 )
-from batchsched.session.gangs.gang_eligibility import GangEligibility
+from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.queue_limits import usage_by_queue
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
@@ -271,7 +271,7 @@ class GangOrder:
         )
 
     def iterate_gang_indexes(
-        self, line: OrderedGangs, gang_eligibility: GangEligibility, now: float
+        self, line: OrderedGangs, gang_eligibility: GangEligibilityCheck, now: float
     ) -> Iterator[int]:
         """Yield the index of each pending gang in fair-share order; each index is computed when it is needed.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
-from batchsched.session.preemption.eligibility import EvictionEligibility, EvictionUnit
+from batchsched.session.preemption.eligibility import EvictionRules, EvictionUnit
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.problem import VictimProblem
 
@@ -45,15 +45,13 @@ class EvictionConstraints:
             if counts:
                 self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
 
-    def tighten(
-        self, eligibility: EvictionEligibility, gang: PendingGang, units: Sequence[EvictionUnit]
-    ) -> None:
+    def tighten(self, eligibility: EvictionRules, gang: PendingGang, units: Sequence[EvictionUnit]) -> None:
         """Tighten the limits on evictions, so that the solver does not choose an unfair set of victims again.
 
         Args:
           eligibility: measures how far queues are above their entitlement.
           gang: the gang that reclaims.
-          units: the victims of which `EvictionEligibility.may_evict_all` was False.
+          units: the victims of which `EvictionRules.may_evict_all` was False.
         """
         requested = np.flatnonzero(gang.needs)
         # The protected gangs of a queue have a limit of their own, within that of the queue.

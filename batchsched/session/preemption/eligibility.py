@@ -110,7 +110,7 @@ class EvictionUnit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ElasticPodPreference:
+class ElasticPodChooser:
     """Chooses which pods of a gang exceed its minimum and are evicted first: by lowest `rank`, then the youngest.
 
     Args:
@@ -122,7 +122,7 @@ class ElasticPodPreference:
     evicted: Container[str] = ()
 
 
-YOUNGEST_FIRST: Final = ElasticPodPreference(lambda _pod, _node: 0)
+YOUNGEST_FIRST: Final = ElasticPodChooser(lambda _pod, _node: 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class VictimCandidate:
     queue: str
     priority: int
     highest_pod_priority: int
-    make_units: Callable[[ElasticPodPreference], tuple[EvictionUnit, ...]]
+    make_units: Callable[[ElasticPodChooser], tuple[EvictionUnit, ...]]
 
     @cached_property
     def start(self) -> float:
@@ -188,7 +188,7 @@ class EvictionUnits:
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
     def list_units(
-        self, members: PodGroupState, factor: int, preference: ElasticPodPreference
+        self, members: PodGroupState, factor: int, preference: ElasticPodChooser
     ) -> tuple[EvictionUnit, ...]:
         """Return the groups of a gang's pods that are evicted together: each elastic pod, then all pods of the minimum.
 
@@ -210,12 +210,12 @@ class EvictionUnits:
         units = [
             self._unit(members, [(pod, node)], factor, False) for pod, node in staying if pod.key in surplus
         ]
-        # The minimum comes last: `VictimSelection` bonds it to all units before it, which have to be evicted first.
+        # The minimum comes last: `VictimChooser` bonds it to all units before it, which have to be evicted first.
         units.append(self._unit(members, minimum, MINIMUM_COST_FACTOR * factor, True))
         return tuple(units)
 
     def _surplus(
-        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: ElasticPodPreference
+        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: ElasticPodChooser
     ) -> frozenset[str]:
         """Return the keys of the pods without which an elastic gang is still complete, the preferred ones first."""
         group = members.group
@@ -364,7 +364,7 @@ def _amounts_by_gang(units: Iterable[EvictionUnit]) -> dict[tuple[str, str], Int
     return amounts
 
 
-class EvictionEligibility:
+class EvictionRules:
     """Decides which running gangs a pending gang may evict, and tracks the usage of queues during evictions.
 
     Args:

@@ -37,8 +37,8 @@ from batchsched.session.preemption.constraints import EvictionConstraints, Evict
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
     RECLAIMED,
-    ElasticPodPreference,
-    EvictionEligibility,
+    ElasticPodChooser,
+    EvictionRules,
     EvictionUnit,
     VictimCandidate,
     VictimCandidates,
@@ -60,7 +60,7 @@ MAX_ATTEMPTS_PER_GANG: Final = 8
 """Maximum attempts to find a victim set that is fair and after which the gang passes the pipeline."""
 
 
-class VictimSelection:
+class VictimChooser:
     """A context manager that selects victims for unplaced gangs; at its end the node table is as before.
 
     Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
@@ -83,7 +83,7 @@ class VictimSelection:
         self,
         inputs: FormulationInput,
         statement: Statement,
-        eligibility: EvictionEligibility,
+        eligibility: EvictionRules,
         now: float,
         seed: int,
         head: ReservedHead | None = None,
@@ -208,7 +208,7 @@ class VictimSelection:
         options = []
         own_queue = self._candidates.list_in_queue(gang.queue)
         other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
-        preference: ElasticPodPreference | None = None
+        preference: ElasticPodChooser | None = None
         for candidate in sorted(
             {*own_queue, *other_queues}, key=lambda candidate: candidate.members.identity
         ):
@@ -220,9 +220,7 @@ class VictimSelection:
                 continue
             units = candidate.units
             if len(units) > 1:  # an elastic gang with surplus
-                preference = preference or ElasticPodPreference(
-                    self._rank_surplus(gang), self._removed.keys()
-                )
+                preference = preference or ElasticPodChooser(self._rank_surplus(gang), self._removed.keys())
                 units = candidate.make_units(preference)
             options += [EvictionOption(unit, reason) for unit in units]
         return self._still_running(options)

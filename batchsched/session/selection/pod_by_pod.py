@@ -21,7 +21,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.preemption import PreemptionHandle, filter_with_nominations, joined_reasons
-from batchsched.framework.runtime.sampling import Sampling
+from batchsched.framework.runtime.sampling import NodeSampler
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import FormulationInput
@@ -164,7 +164,7 @@ class PodByPodPlacer:
         inputs: FormulationInput,
         statement: Statement,
         preemption: PodPreemption | None = None,
-        sampling: Sampling | None = None,
+        sampling: NodeSampler | None = None,
     ) -> None:
         self._inputs = inputs
         self._tables = inputs.tables
@@ -328,14 +328,14 @@ class PodByPodSelection:
         builder.nominated += preemption.list_unplaced_nominations()
         return ()
 
-    def _sampling(self) -> Sampling | None:
+    def _sampling(self) -> NodeSampler | None:
         """Return how many nodes are searched for a pod; None for all of them."""
         run = self._run
         percentage, pipeline = run.profile.percentage_of_nodes_to_score, run.tables.pipeline
         if percentage is None:
             return None
         unscored = not pipeline.scores and not pipeline.extenders
-        return Sampling(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
+        return NodeSampler(run.tables.node_table, percentage, run.seed, any_will_do=unscored)
 
 
 _NO_SLICES: Final = "pods that are placed one by one form no slices; enable the solver of the profile"

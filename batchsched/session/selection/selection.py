@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from batchsched.api.snapshot import WaitingGang
 from batchsched.framework.status import Code, Status
-from batchsched.session.preemption.eligibility import EvictionEligibility
+from batchsched.session.preemption.eligibility import EvictionRules
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.preemption.protection import ProtectedGangs
-from batchsched.session.preemption.victim_selection import VictimSelection
+from batchsched.session.preemption.victim_selection import VictimChooser
 from batchsched.session.refusals import no_nodes_refusal, rolled_back_refusal
 from batchsched.session.selection.in_order import InOrderSelection
 from batchsched.session.selection.joint import JointSelection
@@ -119,9 +119,9 @@ def _make_room(run: SelectionRun, unplaced: Sequence[PendingGang]) -> None:
         return
     builder = run.builder
     protected = ProtectedGangs(run.tables, run.profile.scheduler_name, run.now)
-    eligibility = EvictionEligibility(run.tables, run.order.latest, run.now, protected, builder.placements)
+    eligibility = EvictionRules(run.tables, run.order.latest, run.now, protected, builder.placements)
     # Victims leave the tables inside the block only: they are still running when the session ends.
-    with VictimSelection(
+    with VictimChooser(
         run.formulation_input(), run.statement, eligibility, run.now, run.seed, builder.head
     ) as victims:
         victims.select_victims(unplaced)

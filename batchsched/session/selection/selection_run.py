@@ -11,7 +11,7 @@ from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order import GangOrderPolicy
 from batchsched.session.decision_builder import DecisionBuilder
-from batchsched.session.gangs.gang_eligibility import GangEligibility
+from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
 from batchsched.session.joint.formulation import FeasibilityByClass, FormulationInput
@@ -63,7 +63,7 @@ class SelectionRun:
     tables: SessionTables
     profile: Profile
     policy: GangOrderPolicy
-    gang_eligibility: GangEligibility
+    gang_eligibility: GangEligibilityCheck
     order: GangOrder
     statement: Statement
     resting: frozenset[str]

@@ -52,8 +52,8 @@ class GangCache:
       running: the bound pods' requests; written by `SessionTables.running_gang`.
       problem_at_later_time: (pending gang, its problem with masks that stay true when running gangs end); written by
         `formulation.problem_at_later_time`.
-      gang_eligibility: (mark of the `GangEligibility`, pending gang, the gang to try or its refusal); written by
-        `GangEligibility.check_gang`.
+      gang_eligibility: (mark of the `GangEligibilityCheck`, pending gang, the gang to try or its refusal); written by
+        `GangEligibilityCheck.check_gang`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservations.fits_empty_cluster`.

@@ -288,7 +288,7 @@ class PodClassTable:
         requests = np.zeros(len(self._columns), np.int64)
         requests[0] = 1
         for resource, amount in self._specs.requests_of(pod).items():
-            # A resource without a column is offered by no node; `GangEligibility` refuses pending pods that request it.
+            # No node offers a resource without a column; `GangEligibilityCheck` refuses pending pods that request it.
             if resource in self._columns:
                 requests[self._columns[resource]] += amount
         vectors = (requests, np.asarray(self._specs.nonzero_requests(pod), np.int64))

@@ -31,7 +31,7 @@ class GangNeighbourhood:
     complete: bool
 
 
-class NeighbourhoodSelection:
+class NeighbourhoodChooser:
     """Chooses which gangs each improvement step of the solver places again; equal seeds give equal choices."""
 
     def __init__(self, problem: Problem, seed: int) -> None:

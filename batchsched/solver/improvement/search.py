@@ -13,7 +13,7 @@ from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import UNITS_PER_PAIR, estimate_solve_work
 from batchsched.solver.improvement.lookahead import ParallelStepSolver, SequentialStepSolver, StepSolver
-from batchsched.solver.improvement.neighbourhood import NeighbourhoodSelection
+from batchsched.solver.improvement.neighbourhood import NeighbourhoodChooser
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Problem, Solution, SolverBudget
@@ -142,7 +142,7 @@ class _Search:
     ) -> None:
         self.solution, self.units = solution, units
         self._problem, self._budget, self._seed = problem, budget, seed
-        self._selection = NeighbourhoodSelection(problem, seed)
+        self._selection = NeighbourhoodChooser(problem, seed)
         tiers = count_tiers(problem)
         self._schedule = _Schedule(tiers, _all_turns(tiers))
         self._max_idle = IDLE_TURNS * tiers * max(1.0, units)

@@ -10,7 +10,7 @@ from batchsched.solver.gang_tree import GangTrees
 from batchsched.solver.objective import count_required_pods, max_tier_values, tier_values
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
-from batchsched.solver.packing.tree_packing import TreePacking
+from batchsched.solver.packing.tree_packing import TreePlacer
 from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_positions
 
 
@@ -45,7 +45,7 @@ def find_gang_classes(
     """
     classes = sorted(owned, key=partial(_size, slots))
     inner = problem.subgroups
-    # `TreePacking` places a tree: here its subgroups set no minimum and no level, so that every placement of it is one.
+    # `TreePlacer` places a tree: here its subgroups set no minimum and no level, so that every placement of it is one.
     parts = [
         SubgroupClasses(
             index=s,
@@ -202,7 +202,7 @@ class Packing:
             return 0
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
-            return TreePacking(self, gang).place_elastic_pods(tree)
+            return TreePlacer(self, gang).place_elastic_pods(tree)
         placed = 0
         for part in self.classes_of_gang(gang).parts:
             for class_index in part.classes:
@@ -276,7 +276,7 @@ class Packing:
     def _place_minimum(self, gang: int, members: GangClasses) -> bool:
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
-            return TreePacking(self, gang).place_minimum(tree)
+            return TreePlacer(self, gang).place_minimum(tree)
         if members.levelled:
             return self._in_domains(gang, members)
         return self._minimum(members, self.needs[gang], None)

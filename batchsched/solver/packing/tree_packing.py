@@ -53,7 +53,7 @@ class _PodDemand:
     pods: int
 
 
-class TreePacking:
+class TreePlacer:
     """Places the pods of one gang with a tree of subgroups on the nodes of a cluster."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IntArray
-from batchsched.solver.tiered.node_pools import SlotSupply
+from batchsched.solver.tiered.node_pools import SlotCounter
 
 MAX_THRESHOLDS: Final = 16
 """Maximum sizes of one slot function that form rows; of more, the quantiles are kept."""
@@ -57,10 +57,12 @@ class RivalRow:
     right: int
 
 
-class DomainRows:
+class DomainRowBuilder:
     """Computes linear constraints on gangs that compete for the domains of a topology level."""
 
-    def __init__(self, packing: Packing, supply: SlotSupply, inside: dict[tuple[int, int], IntArray]) -> None:
+    def __init__(
+        self, packing: Packing, supply: SlotCounter, inside: dict[tuple[int, int], IntArray]
+    ) -> None:
         """Take the gangs with required levels.
 
         Args:

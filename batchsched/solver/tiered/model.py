@@ -27,8 +27,8 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.tiered.domain_rows import DomainRows, RivalRow
-from batchsched.solver.tiered.node_pools import NodePools, SlotSupply
+from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalRow
+from batchsched.solver.tiered.node_pools import NodePools, SlotCounter
 
 MAX_BEST_FIT_DOMAINS: Final = 4
 """Maximum candidates that are the tightest domains that hold the gang."""
@@ -55,7 +55,7 @@ class CandidateDomains:
     """The topology domains that the solver of large problems considers for gangs with a required topology level."""
 
     def __init__(
-        self, packing: Packing, supply: SlotSupply, incumbent: Solution | None, complete: bool = False
+        self, packing: Packing, supply: SlotCounter, incumbent: Solution | None, complete: bool = False
     ) -> None:
         """Compute containments of levels and the incumbent's domains; `complete`: all domains are candidates."""
         self._best = len(packing.problem.nodes.free) if complete else MAX_BEST_FIT_DOMAINS
@@ -243,7 +243,7 @@ class TieredModel(LinearModel):
         super().__init__()
         self.problem: Problem = packing.problem
         self.packing, self.pools = packing, pools
-        self.supply: SlotSupply = SlotSupply(packing) if other is None else other.supply
+        self.supply: SlotCounter = SlotCounter(packing) if other is None else other.supply
         self.cells: list[DomainCell] = []
         self._domains = CandidateDomains(packing, self.supply, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
@@ -266,7 +266,7 @@ class TieredModel(LinearModel):
         self._whole_rows()
         self._domain_rows()
         self.rival_rows: tuple[RivalRow, ...] = (
-            tuple(DomainRows(packing, self.supply, self._domains.containments).rows())
+            tuple(DomainRowBuilder(packing, self.supply, self._domains.containments).rows())
             if other is None
             else other.rival_rows
         )

@@ -166,7 +166,7 @@ class SlotKinds:
 NO_SLOT_KINDS: Final = SlotKinds.from_requests(())
 
 
-class SlotSupply:
+class SlotCounter:
     """Computes how many requests of one size, such as 4 GPUs, fit on a set of nodes.
 
     Devices without enough CPU and memory do not count.
@@ -350,7 +350,7 @@ class _KindsOfClasses:
       classes: [J] the classes.
     """
 
-    def __init__(self, supply: SlotSupply, classes: IntArray) -> None:
+    def __init__(self, supply: SlotCounter, classes: IntArray) -> None:
         self._supply, self._classes = supply, np.unique(classes)
         resources = range(supply.demand.shape[1])
         demand = supply.demand[self._classes]

@@ -36,7 +36,7 @@ MAX_EJECTED_GANGS: Final = 16
 """Maximum gangs that are ejected for one gang."""
 
 
-class GangEjection:
+class EjectingPlacer:
     """Frees capacity for a gang by removing gangs of lower tiers that this session placed and has not bound."""
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
@@ -293,7 +293,7 @@ def round_to_nodes(
             shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = withdraw_broken_gangs(packing, [g for g in chosen if g not in lost])
-    ejection = GangEjection(packing, search)
+    ejection = EjectingPlacer(packing, search)
     place_withdrawn_gangs_again(
         packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang)
     )
@@ -316,7 +316,7 @@ def add_elastic_pods_of_higher_tiers(problem: Problem, solution: Solution) -> So
     packing = _packing_of(problem, solution)
     if not _gangs_with_pending_surplus(packing):
         return solution
-    place_withdrawn_gangs_again(packing, GangEjection(packing, LocalSearch(packing)), set(), lambda _: None)
+    place_withdrawn_gangs_again(packing, EjectingPlacer(packing, LocalSearch(packing)), set(), lambda _: None)
     fill_packing(packing)
     settled = packing.to_solution(solution.stage)
     if compare_solutions(settled, solution) <= 0:
@@ -352,7 +352,7 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
 
 def place_withdrawn_gangs_again(
     packing: Packing,
-    ejection: GangEjection,
+    ejection: EjectingPlacer,
     fallen: set[int],
     planned_nodes: Callable[[int], IntArray | None],
 ) -> None:

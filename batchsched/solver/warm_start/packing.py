@@ -13,7 +13,11 @@ from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing, SubgroupClasses
 from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem, group_positions
 from batchsched.solver.start import WarmStart
-from batchsched.solver.tiered.rounding import GangEjection, place_withdrawn_gangs_again, withdraw_broken_gangs
+from batchsched.solver.tiered.rounding import (
+    EjectingPlacer,
+    place_withdrawn_gangs_again,
+    withdraw_broken_gangs,
+)
 
 
 class WarmStartPlacements:
@@ -90,7 +94,7 @@ class _PlanPlacement:
         self._lost |= withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
         if moving:
             place_withdrawn_gangs_again(
-                packing, GangEjection(packing, search), set(self._lost), lambda _: None
+                packing, EjectingPlacer(packing, search), set(self._lost), lambda _: None
             )
             withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
         fill_packing(packing)

@@ -6,7 +6,7 @@ import pytest
 from typing_extensions import override
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.plugin_call import SampledPluginCalls, call_plugin
+from batchsched.framework.runtime.plugin_call import PluginCallSampler, call_plugin
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.session import decide
 from tests.session.scenario import NOW, alone, cluster, nodes, profile
@@ -29,7 +29,7 @@ class Plugin:
 
 def timed_cycles(seed, count=2000):
     noting = Noting()
-    timings = SampledPluginCalls(noting, seed)
+    timings = PluginCallSampler(noting, seed)
     for at in range(count):
         timings.begin_cycle()
         assert timings.ask(Plugin(), str(at), int, at) == at
@@ -49,7 +49,7 @@ def test_the_seed_selects_the_timed_cycles():
 
 
 def test_plugin_that_raises_is_named_whether_or_not_it_is_timed():
-    for timings in (SampledPluginCalls(), SampledPluginCalls(Noting(), 0)):
+    for timings in (PluginCallSampler(), PluginCallSampler(Noting(), 0)):
         for _ in range(50):
             timings.begin_cycle()
             with pytest.raises(PluginError, match="plugin Own failed in Score: ZeroDivisionError"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.filter_result import FilterResult, no_refusals
-from batchsched.framework.runtime.sampling import Sampling, feasible_nodes_to_find, visiting_order
+from batchsched.framework.runtime.sampling import NodeSampler, feasible_nodes_to_find, visiting_order
 from batchsched.framework.status import SUCCESS
 from tests.plugins.cluster import node, table
 
@@ -79,7 +79,7 @@ def test_each_search_continues_where_the_previous_one_ended(zones, seed, percent
     made = table(
         [node(f"n{at}", labels={"topology.kubernetes.io/zone": zone}) for at, zone in enumerate(zones)]
     )
-    sampling = Sampling(made, percentage, seed, any_will_do=any_will_do)
+    sampling = NodeSampler(made, percentage, seed, any_will_do=any_will_do)
     order, count = visiting_order(made).tolist(), len(zones)
     masks = st.integers(0, 2**31).map(lambda drawn: np.random.default_rng(drawn).random(count) < 0.8)
     start = sampling.start
@@ -101,11 +101,11 @@ def test_each_search_continues_where_the_previous_one_ended(zones, seed, percent
 
 def test_the_seed_decides_where_the_first_search_starts():
     made = table([node(f"n{at}") for at in range(97)])
-    starts = [Sampling(made, 0, seed).start for seed in range(20)]
-    assert starts == [Sampling(made, 0, seed).start for seed in range(20)]
+    starts = [NodeSampler(made, 0, seed).start for seed in range(20)]
+    assert starts == [NodeSampler(made, 0, seed).start for seed in range(20)]
     assert len(set(starts)) > 10
 
 
 def test_sampling_of_no_nodes_finds_none():
     scan = scan_of(np.zeros(0, np.bool_))
-    assert Sampling(table([]), 0, 0).limit_to_sample(scan, None) is scan
+    assert NodeSampler(table([]), 0, 0).limit_to_sample(scan, None) is scan

@@ -6,7 +6,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import PodSchedulingGate
 from batchsched.api.decision import SetAside
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.gangs.gang_eligibility import GangEligibility
+from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from tests.session.clusters import leaving, on
 from tests.session.scenario import alone, cluster, gang, group, nodes, placed, pod, priority_class, reasons
 from tests.session.scenario import schedule as decided
@@ -36,10 +36,10 @@ def test_eligibility_caches_the_answer_for_a_gang_and_a_new_object_does_not_reus
     scene = inside(snapshot)
     tables, levels = scene.sessions.tables, scene.inputs.levels
     lost = tables.gangs["team/ghost"]
-    first = GangEligibility(tables, levels)
+    first = GangEligibilityCheck(tables, levels)
     answers = [first.check_gang(lost), first.check_gang(lost)]
     tables.set_aside_names = frozenset({"PodGroup team/ghost"})
-    answers.append(GangEligibility(tables, levels).check_gang(lost))
+    answers.append(GangEligibilityCheck(tables, levels).check_gang(lost))
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 
