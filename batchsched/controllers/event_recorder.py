@@ -52,7 +52,7 @@ class WriteThrottle:
         self.hurry = False
         """Whether writes are no longer delayed, since this replica is about to stop."""
 
-    async def wait(self) -> None:
+    async def wait_for_bindings(self) -> None:
         """Wait until no pods are being bound, but at most one second."""
         begun = self._clock.monotonic()
         while self._busy() and not self.hurry and self._clock.monotonic() - begun < MAX_DELAY_SECONDS:
@@ -215,7 +215,7 @@ class EventRecorder:
             self._writing += 1
             series = self._queue.popleft()
             try:
-                await self._throttle.wait()
+                await self._throttle.wait_for_bindings()
                 await self._write(series)
             finally:
                 self._writing -= 1

@@ -120,7 +120,7 @@ class StatusController:
         """Write the status of changed objects periodically until the task is cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
-            await self._throttle.wait()
+            await self._throttle.wait_for_bindings()
             await self.run_once()
 
     async def write_all_queued_status(self) -> None:

@@ -177,7 +177,7 @@ def read_manifests(
                 continue
             while cluster.add_documents(islice(source_documents, _STEP)):
                 listener.on_progress(cluster.seen, 0, f"objects of {source.name}")
-        return cluster.build_result()
+        return cluster.check_and_build_result()
 
 
 @dataclass(slots=True)
@@ -292,7 +292,7 @@ class _Cluster:
         else:
             self.skipped[envelope.api_version, envelope.kind] += 1
 
-    def build_result(self) -> ReadResult:
+    def check_and_build_result(self) -> ReadResult:
         """Run the checks that need all objects, and return the Snapshot with warnings.
 
         Raises:

@@ -21,10 +21,10 @@ class PendingResult(Protocol[R_co]):
         ...
 
     def is_finished(self) -> bool:
-        """Return True if `wait` would return at once."""
+        """Return True if `wait_for_result` would return at once."""
         ...
 
-    def wait(self, seconds: float) -> R_co | None:
+    def wait_for_result(self, seconds: float) -> R_co | None:
         """Wait for the result, at most some seconds; None if there is no result by then, or if the process was lost.
 
         Raises:

@@ -52,9 +52,9 @@ class AutoOrderScheduler(Scheduler):
         self.chooser.record_gangs(self.session, self._arrived)
         self._arrived.clear()
         if self.chooser.is_due(now):
-            frozen = self.chooser.begin_forecast(self.session, self._cluster, now)
+            frozen = self.chooser.take_forecast_input(self.session, self._cluster, now)
             self.choices.append(self.chooser.conclude_forecast(self.chooser.forecast_all(frozen), now))
-        self.session.choose_policy(self.chooser.policy)
+        self.session.set_candidate_gang_order(self.chooser.policy)
         self.sessions_by_policy[self.chooser.policy] += 1
         return self.session.decide(now, seed)
 

@@ -110,11 +110,11 @@ class PolicyChooser:
           cluster: returns the cluster; only its queues, PriorityClasses and Namespaces are read.
           now: seconds since 1970.
         """
-        session.choose_policy(self.policy)
+        session.set_candidate_gang_order(self.policy)
         session.tables.refresh()
         self.record_gangs(session, identities)
         if self.due_forecast is None and self.is_due(now):
-            self.due_forecast = self.begin_forecast(session, cluster(), now)
+            self.due_forecast = self.take_forecast_input(session, cluster(), now)
 
     def record_gangs(self, session: Session, identities: Iterable[str]) -> None:
         """Record gangs that arrived, for use in forecasts; gangs that were recorded before are ignored.
@@ -141,7 +141,7 @@ class PolicyChooser:
         interval = min(max(FIRST_FORECAST_GANGS, self._seen // 2), self.args.gangs_between_forecasts)
         return self._since_forecast >= interval and now >= self._rest_until
 
-    def begin_forecast(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
+    def take_forecast_input(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
         """Return the input of a forecast that begins now, and reset the number of gangs that arrived meanwhile."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))

@@ -178,7 +178,7 @@ class _Pending(PendingResult[R], Generic[R]):
         return self._future.done()
 
     @override
-    def wait(self, seconds: float) -> R | None:
+    def wait_for_result(self, seconds: float) -> R | None:
         try:
             return self._future.result(seconds)
         except TimeoutError:

@@ -51,7 +51,7 @@ class Wakeup:
         self._count += 1
         self._news.set()
 
-    async def wait(self, longest: float) -> None:
+    async def wait_for_signal(self, longest: float) -> None:
         """Wait until a change of the cluster is signalled, for at most `longest` seconds.
 
         After a burst of changes, wait for its end.
@@ -167,7 +167,7 @@ class SchedulerLoop:
             except Exception:  # a defect in one session must not stop scheduling
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
-            await self._wakeup.wait(IDLE_SECONDS)
+            await self._wakeup.wait_for_signal(IDLE_SECONDS)
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""

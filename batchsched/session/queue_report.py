@@ -20,7 +20,7 @@ from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, total_requests
-from batchsched.session.gangs.order import QueuePolicies, compares_priorities, measure_queues
+from batchsched.session.gangs.order import QueuePolicies, compares_priorities, compute_session_queues
 from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
@@ -155,7 +155,9 @@ class _Tree:
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
         pause()
-        self._standing = measure_queues(tables, chosen, self._gangs, profile.scheduler_name, past.usage)
+        self._standing = compute_session_queues(
+            tables, chosen, self._gangs, profile.scheduler_name, past.usage
+        )
         order = make_gang_order_policy(profile.policy.name, profile.policy.args)
         if isinstance(order, AutoOrder):
             order.use_candidate(snapshot.chosen_policy)

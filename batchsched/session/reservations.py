@@ -485,7 +485,9 @@ class ReservedHead:
             nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
             np.add.at(self.reservation.free, nodes, sign * requests)
 
-    def try_place_after_eviction(self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]) -> bool:
+    def try_deduct_placement_after_eviction(
+        self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]
+    ) -> bool:
         """Record that a gang takes the resources of its victims, unless that would delay the reserved start.
 
         Return True if it is recorded, False if the start would be delayed.

@@ -68,7 +68,7 @@ class Session:
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
         self._policy = make_gang_order_policy(profile.policy.name, profile.policy.args)
-        self.choose_policy(snapshot.chosen_policy)
+        self.set_candidate_gang_order(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 
@@ -113,7 +113,7 @@ class Session:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
 
-    def choose_policy(self, label: str) -> None:
+    def set_candidate_gang_order(self, label: str) -> None:
         """Set which candidate gang order the policy `auto` uses; without `auto`, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return

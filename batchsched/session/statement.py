@@ -193,7 +193,7 @@ class Statement:
         try:
             with self._telemetry.time_gang(gang.key):
                 if state is not None:
-                    self.reserve_pods(placement, plans[0], state)
+                    self.reserve_and_permit_pods(placement, plans[0], state)
                 else:
                     placement.refusal = self._place_in_some_order(placement, plans)
         except PluginError as error:
@@ -210,7 +210,7 @@ class Statement:
         self.keep_if_complete(placement)
         return placement
 
-    def reserve_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
+    def reserve_and_permit_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
         """Call Reserve and Permit for pods of a gang that passed the Filters.
 
         Then `keep_if_complete` decides about the gang.

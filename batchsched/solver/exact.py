@@ -103,10 +103,10 @@ def solve_exact(
 def _first(model: NodeModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
-        values = model.values_of_placements(triples)
+        values = model.variable_values_of_placements(triples)
         if values is not None and model.is_satisfied_by(values):
             return values
-    nothing = model.values_of_placements(())
+    nothing = model.variable_values_of_placements(())
     if nothing is None or not model.is_satisfied_by(nothing):
         raise SolverFault("placing nothing breaks a row: a row refuses what the pipeline allows")
     return nothing

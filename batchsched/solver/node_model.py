@@ -284,7 +284,7 @@ class NodeModel(LinearModel):
         self.add_sum(np.concatenate([below[below >= 0], above[above >= 0]]), lower=1)
         return NoGoodCut(columns, counts, below, above)
 
-    def values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
+    def variable_values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
         """Return the values of the model's variables for placements; None if a pod class cannot use its node.
 
         A placement is (class, node, count). The caller checks whether the values satisfy the rows.
@@ -304,7 +304,7 @@ class NodeModel(LinearModel):
             present = np.unique(self.problem.nodes.levels[choice.level][self.nodes[member]])
             values[choice.variables] = np.isin(choice.domains, present)
         for tree in self.trees:
-            tree.set_values(values)
+            tree.set_variable_values(values)
         for first, switch in self._exclusions:
             values[switch] = not values[first].any()
         for cut in self.no_goods:

@@ -63,7 +63,7 @@ def solve_small_session(
         # The proof starts from what the search has found.
         searched = 0.0 if linked else SEARCH_SHARE * spent
         if searched:
-            steps.search(searched)
+            steps.improve_by_subsets(searched)
         steps.solve_exactly(spent - searched)
         spent *= 2
     return steps.best
@@ -106,7 +106,7 @@ class _Steps:
         self._ceiling = self.best
         return stage.planned_gangs()
 
-    def search(self, units: float) -> None:
+    def improve_by_subsets(self, units: float) -> None:
         """Improve the best solution so far by placing subsets of its gangs again."""
         searched = self._search.improve_solution(replace(self.best, effort=0.0, variables=0), units)
         self._adopt(searched, exact=False)

@@ -197,7 +197,7 @@ class TreeRows:
 
     # ------------------------------------------------------------------------------------ values
 
-    def set_values(self, values: IntArray) -> None:
+    def set_variable_values(self, values: IntArray) -> None:
         """Compute the values of the subgroup variables from the numbers of pods, and store them in `values`."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)

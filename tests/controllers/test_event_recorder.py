@@ -166,16 +166,16 @@ async def test_long_notes_are_cut_and_events_of_cluster_objects_are_in_default()
 async def test_write_may_be_sent_when_no_pod_is_being_bound():
     ends = asyncio.get_running_loop().time() + 0.5
     loop = asyncio.get_running_loop()
-    await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait()
+    await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait_for_bindings()
     assert 0.5 <= loop.time() < 0.6
 
 
 async def test_write_is_delayed_for_a_limited_time_and_not_at_shutdown():
     loop = asyncio.get_running_loop()
     throttle = WriteThrottle(Skewed(), lambda: True)
-    await throttle.wait()
+    await throttle.wait_for_bindings()
     assert MAX_DELAY_SECONDS <= loop.time() < MAX_DELAY_SECONDS + 0.1
     throttle.hurry = True
     before = loop.time()
-    await throttle.wait()
+    await throttle.wait_for_bindings()
     assert loop.time() == before

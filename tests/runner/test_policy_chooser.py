@@ -42,7 +42,7 @@ def test_first_forecast_follows_after_eight_gangs_and_later_ones_after_half_as_m
     assert not chooser.is_due(100.0)
     chooser.record_gangs(session, identities[:8])
     assert chooser.is_due(100.0)
-    chooser.begin_forecast(session, Snapshot(), 100.0)
+    chooser.take_forecast_input(session, Snapshot(), 100.0)
     chooser.record_gangs(session, identities[:15])
     assert not chooser.is_due(100.0)
     chooser.record_gangs(session, identities[:16])
@@ -89,7 +89,7 @@ def test_forecast_prefers_the_order_that_lets_short_gangs_go_first():
     session = session_with(rows)
     chooser = chooser_of()
     chooser.record_gangs(session, [f"default/g{number}" for number in range(9)])
-    given = chooser.begin_forecast(session, Snapshot(), 9.0)
+    given = chooser.take_forecast_input(session, Snapshot(), 9.0)
     assert given.pools == {"pool-0": {"cpu": 4000}}
     assert len(given.pending) == len(given.recent) == 9
     result = chooser.forecast_all(given)
@@ -111,7 +111,7 @@ def test_gangs_of_a_forecast_wait_until_running_gangs_end():
         ClusterChanges(bound_pods=[_bound(pod, nodes) for pod in workload.arrivals[0].pods])
     )
     session.tables.refresh()
-    given = chooser.begin_forecast(session, Snapshot(), 100.0)
+    given = chooser.take_forecast_input(session, Snapshot(), 100.0)
     assert [(gang.remaining, gang.requests) for gang in given.running] == [(400, {"cpu": 4000})]
     # 100 s of waiting so far, 400 s until g0 ends; then the same gang again, which arrives one second later.
     expected = ((500 + 10) / 10 + (409 + 10) / 10) / 2
@@ -162,7 +162,7 @@ def test_candidate_without_backfill_replaces_the_backfill_of_the_profile():
         rows, profile=AUTO | {"policy": {"name": "auto", "args": {"candidates": candidates}}}
     )
     assert len(session.decide(5.0, 0).assignments) == 3
-    session.choose_policy("fcfs (backfill none)")
+    session.set_candidate_gang_order("fcfs (backfill none)")
     assert len(session.decide(5.0, 0).assignments) == 4
-    session.choose_policy("fcfs")
+    session.set_candidate_gang_order("fcfs")
     assert len(session.decide(5.0, 0).assignments) == 3

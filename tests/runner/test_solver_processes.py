@@ -47,17 +47,17 @@ def children() -> list[psutil.Process]:
 def test_a_process_has_the_last_shared_input_and_starts_with_its_first_function(processes: SolverProcesses):
     first = processes.share_input(10)
     assert children() == []
-    assert first.submit(add, 1).wait(SECONDS) == 11
+    assert first.submit(add, 1).wait_for_result(SECONDS) == 11
     process = children()
     second = processes.share_input(20)
-    assert second.submit(add, 1).wait(SECONDS) == 21
-    assert first.submit(add, 2).wait(SECONDS) == 12
+    assert second.submit(add, 1).wait_for_result(SECONDS) == 21
+    assert first.submit(add, 2).wait_for_result(SECONDS) == 12
     assert [one.pid for one in children()] == [one.pid for one in process]
 
 
 def test_an_error_of_a_function_is_raised(processes: SolverProcesses):
     with pytest.raises(ZeroDivisionError):
-        processes.share_input(1).submit(fail, 1).wait(SECONDS)
+        processes.share_input(1).submit(fail, 1).wait_for_result(SECONDS)
 
 
 def test_a_lost_process_gives_no_result_and_is_replaced_a_few_times(
@@ -65,21 +65,21 @@ def test_a_lost_process_gives_no_result_and_is_replaced_a_few_times(
 ):
     shared = processes.share_input(1)
     for _ in range(MAX_LOSSES + 1):
-        assert shared.submit(end, 1).wait(SECONDS) is None
-        assert shared.submit(add, 1).wait(SECONDS) == 2, "only losses in a row count"
+        assert shared.submit(end, 1).wait_for_result(SECONDS) is None
+        assert shared.submit(add, 1).wait_for_result(SECONDS) == 2, "only losses in a row count"
     for _ in range(MAX_LOSSES):
-        assert shared.submit(end, 1).wait(SECONDS) is None
+        assert shared.submit(end, 1).wait_for_result(SECONDS) is None
     assert "lost 3 times, and is not started again" in caplog.text
-    assert shared.submit(add, 1).wait(SECONDS) is None
-    assert shared.submit(add, 1).wait(SECONDS) is None
+    assert shared.submit(add, 1).wait_for_result(SECONDS) is None
+    assert shared.submit(add, 1).wait_for_result(SECONDS) is None
 
 
 def test_a_function_that_is_not_finished_in_its_time_is_killed(processes: SolverProcesses):
     shared = processes.share_input(1000.0)
     pending = shared.submit(wait, 0)
-    assert pending.wait(5.0) is None
-    assert pending.wait(SECONDS) is None
-    assert processes.share_input(1).submit(add, 1).wait(SECONDS) == 2
+    assert pending.wait_for_result(5.0) is None
+    assert pending.wait_for_result(SECONDS) is None
+    assert processes.share_input(1).submit(add, 1).wait_for_result(SECONDS) == 2
 
 
 def test_a_function_that_has_not_started_is_withdrawn(processes: SolverProcesses):
@@ -87,7 +87,7 @@ def test_a_function_that_has_not_started_is_withdrawn(processes: SolverProcesses
     first, second = shared.submit(wait, 0), shared.submit(wait, 0)
     assert second.cancel_if_not_started()
     assert not first.cancel_if_not_started()
-    assert first.wait(SECONDS) == 1.0
+    assert first.wait_for_result(SECONDS) == 1.0
 
 
 def test_two_processes_find_the_solution_of_one_also_after_one_was_killed(processes: SolverProcesses):
@@ -122,7 +122,7 @@ def test_the_processes_end_when_their_parent_is_killed():
         "import time;"
         "from batchsched.runner.solver_processes import SolverProcesses;"
         "from tests.runner.process_functions import add;"
-        "print(SolverProcesses(2).share_input(1).submit(add, 1).wait(60), flush=True);"
+        "print(SolverProcesses(2).share_input(1).submit(add, 1).wait_for_result(60), flush=True);"
         "time.sleep(60)"
     )
     parent = subprocess.Popen(
@@ -174,7 +174,7 @@ def test_a_recorded_session_of_two_processes_states_them_and_repeats_without_any
 def test_processes_that_no_profile_uses_any_more_are_ended():
     unused, used = shared_solver_processes(4), shared_solver_processes(3)
     assert unused is not None
-    assert unused.share_input(1).submit(add, 1).wait(SECONDS) == 2
+    assert unused.share_input(1).submit(add, 1).wait_for_result(SECONDS) == 2
     (process,) = children()
     close_unused_solver_processes([profile(solver={"workers": 3}), profile()])
     process.wait(SECONDS)

@@ -26,7 +26,7 @@ class Inside:
     def gang(self, key: str) -> PendingGang:
         """The admitted gang of this name, or pod alone."""
         gangs = self.sessions.tables.gangs
-        admitted = self.run.gang_eligibility.check_gang(gangs.get(key) or gangs[f"pod/{key}"])
+        admitted = self.run.gang_eligibility.eligible_gang_or_refusal(gangs.get(key) or gangs[f"pod/{key}"])
         assert isinstance(admitted, PendingGang), admitted
         return admitted
 

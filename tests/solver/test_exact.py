@@ -204,7 +204,7 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
     for placed in (solution, best):
         model = NodeModel(problem)
         triples = zip(placed.classes.tolist(), placed.nodes.tolist(), placed.counts.tolist(), strict=True)
-        values = model.values_of_placements(triples)
+        values = model.variable_values_of_placements(triples)
         assert values is not None
         values, objective, _ = add_preference_objective(model, values)
         assert model.is_satisfied_by(values)
@@ -222,7 +222,7 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
 @given(problems())
 def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
     model = NodeModel(problem)
-    values = model.values_of_placements((c, n, k) for (c, n), k in brute(problem).counts.items())
+    values = model.variable_values_of_placements((c, n, k) for (c, n), k in brute(problem).counts.items())
     assert values is not None
     assert model.is_satisfied_by(values)
 
@@ -233,7 +233,7 @@ def test_the_model_admits_its_own_answer(problem: Problem):
     model = NodeModel(problem)
     solution = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
-    values = model.values_of_placements(triples)
+    values = model.variable_values_of_placements(triples)
     assert values is not None
     assert model.is_satisfied_by(values)
 
@@ -246,7 +246,7 @@ def test_counts_exist_only_where_a_pod_fits():
     ]
     problem = problem_of([[8], [3]], gangs, levels=[[0, 1]])
     assert count_fitting_pods(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
-    assert NodeModel(problem).values_of_placements([(0, 1, 1)]) is None
+    assert NodeModel(problem).variable_values_of_placements([(0, 1, 1)]) is None
 
 
 def test_a_cut_forbids_its_counts_and_nothing_else():
@@ -257,7 +257,10 @@ def test_a_cut_forbids_its_counts_and_nothing_else():
         [[2]], [{"pods": 2, "need": 1, "demand": [1]}], cuts=(Cut(0, one(0), one(0), one(2)),)
     )
     model = NodeModel(problem)
-    refused, other = model.values_of_placements([(0, 0, 2)]), model.values_of_placements([(0, 0, 1)])
+    refused, other = (
+        model.variable_values_of_placements([(0, 0, 2)]),
+        model.variable_values_of_placements([(0, 0, 1)]),
+    )
     assert refused is not None
     assert other is not None
     assert not model.is_satisfied_by(refused)

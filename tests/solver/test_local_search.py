@@ -161,7 +161,7 @@ def test_no_pod_of_a_required_domain_is_exchanged():
 
 
 def eject_for(packing: Packing, gang: int) -> list[int] | None:
-    return EjectingPlacer(packing, LocalSearch(packing)).place_gang(gang, None)
+    return EjectingPlacer(packing, LocalSearch(packing)).place_gang_with_ejection(gang, None)
 
 
 def full(tier: int) -> Packing:
@@ -205,7 +205,7 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
 
 
 def eject_for_surplus(packing: Packing, gang: int) -> list[int]:
-    return EjectingPlacer(packing, LocalSearch(packing)).place_elastic_pods(gang)
+    return EjectingPlacer(packing, LocalSearch(packing)).place_elastic_pods_with_ejection(gang)
 
 
 @pytest.mark.parametrize("tier, waiting, ejected", [(0, 0, [1]), (1, 2, [])])

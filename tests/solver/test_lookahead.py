@@ -34,7 +34,7 @@ class FakeResult(PendingResult[Any]):
         return self._processes.early
 
     @override
-    def wait(self, seconds: float) -> Any:
+    def wait_for_result(self, seconds: float) -> Any:
         return None if self._processes.lost else self._compute()
 
 

@@ -265,7 +265,7 @@ def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
 @given(problems())
 def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Problem):
     aggregate = model(problem)
-    values = aggregate.values_of_solution(solve_greedy(problem))
+    values = aggregate.variable_values_of_solution(solve_greedy(problem))
     assert violated(aggregate, values) == []
     transport = PoolTransport(aggregate)
     everything = aggregate.bounds()[1]
@@ -338,7 +338,7 @@ def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
     full = tier_solver(problem, relaxed=False)
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    peak = full.maximise_tiers(full.aggregate.values_of_solution(floor), [placed])
+    peak = full.maximise_tiers(full.aggregate.variable_values_of_solution(floor), [placed])
     assert peak is not None
     pods = full.aggregate.pods_by_class(peak.values)
     value = np.bincount(
@@ -362,7 +362,8 @@ def test_classes_without_requests_do_not_limit_each_other():
     full = tier_solver(problem, relaxed=False)
     floor = solve_greedy(problem)
     peak = full.maximise_tiers(
-        full.aggregate.values_of_solution(floor), [count_placed_pods(problem, floor.classes, floor.counts)]
+        full.aggregate.variable_values_of_solution(floor),
+        [count_placed_pods(problem, floor.classes, floor.counts)],
     )
     assert peak is not None
     assert full.aggregate.pods_by_class(peak.values).tolist() == [2, 3]

@@ -242,8 +242,8 @@ class CachedScores:
 
         Call plugins only for nodes without a valid score.
         """
-        # Identity implies equality, because `feasible_nodes` returns read-only arrays and this reference keeps the
-        # array alive. An equal but different array is correct, too; only the shortcut below is missed.
+        # Identity implies equality, because `feasible_node_indexes` returns read-only arrays and this reference keeps
+        # the array alive. An equal but different array is correct, too; only the shortcut below is missed.
         same = self._feasible is feasible
         if not same:
             # If a plugin raises below, the shortcut must not apply to the next call: nodes of the old array may have
@@ -379,7 +379,7 @@ class ClassResults:
             self._verdicts[plugin] = complete
         return complete
 
-    def feasible_nodes(self, fits: BoolArray) -> IndexArray:
+    def feasible_node_indexes(self, fits: BoolArray) -> IndexArray:
         """Return the indexes [n] of the feasible nodes, given as the mask `fits` [N].
 
         The array is read-only. While the feasible nodes are equal, the same array is returned, so that `total_scores`

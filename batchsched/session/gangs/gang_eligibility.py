@@ -50,7 +50,7 @@ class GangEligibilityCheck:
         """
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
-    def check_gang(self, members: PodGroupState) -> PendingGang | Refusal:
+    def eligible_gang_or_refusal(self, members: PodGroupState) -> PendingGang | Refusal:
         """Return a gang without gated pods and with its pods in queue order, or the refusal of the gang."""
         cached = members.cache.gang_eligibility
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:

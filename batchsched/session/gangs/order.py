@@ -116,7 +116,7 @@ def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> boo
     return policies is not None or profile.selection == "weight"
 
 
-def measure_queues(
+def compute_session_queues(
     tables: SessionTables,
     policies: QueuePolicies,
     gangs: Sequence[PendingGang],
@@ -235,14 +235,16 @@ class GangOrder:
             for queue, amounts in usage.items()
         }
 
-    def measure_queues(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
+    def compute_session_queues(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
         """Return the usage and the entitlements of all queues, given the pending gangs.
 
         Return None if no queue has an entitlement.
         """
         if self.policies is None:
             return None
-        return measure_queues(self._tables, self.policies, gangs, self._scheduler_name, self._past.usage)
+        return compute_session_queues(
+            self._tables, self.policies, gangs, self._scheduler_name, self._past.usage
+        )
 
     def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
@@ -257,7 +259,7 @@ class GangOrder:
           now: seconds since 1970.
         """
         gangs, indexes = list(admitted.values()), list(admitted)
-        standing = self.latest = self.measure_queues(gangs)
+        standing = self.latest = self.compute_session_queues(gangs)
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
@@ -282,7 +284,7 @@ class GangOrder:
         if self.policies is None:
             yield from range(len(line.members))
             return
-        answers = (gang_eligibility.check_gang(members) for members in line.members)
+        answers = (gang_eligibility.eligible_gang_or_refusal(members) for members in line.members)
         gangs = {
             index: gang for index, gang in enumerate(answers) if isinstance(gang, PendingGang) and gang.parts
         }

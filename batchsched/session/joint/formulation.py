@@ -131,7 +131,7 @@ class FeasibilityByClass:
                 mask &= verdict.feasible_mask
                 lasting &= ~verdict.unresolvable
             if self._scores and mask.any():
-                feasible = results.feasible_nodes(mask)
+                feasible = results.feasible_node_indexes(mask)
                 score[feasible] = pipeline.score(pod_class, feasible, tables.node_table, scan.state, results)
             return ClassFeasibility(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
         except PluginError as error:

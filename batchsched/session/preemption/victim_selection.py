@@ -338,7 +338,9 @@ class VictimChooser:
             return True
         # Units that end before the reserved start are free for the head anyway.
         outlasting = (unit for unit in units if head.runs_beyond_start(unit.members.identity))
-        return head.try_place_after_eviction(placement, [place for unit in outlasting for place in unit.pods])
+        return head.try_deduct_placement_after_eviction(
+            placement, [place for unit in outlasting for place in unit.pods]
+        )
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
         # Fresh feasibility: that of the inputs was computed with the units on their nodes and without the gang.

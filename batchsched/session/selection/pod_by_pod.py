@@ -266,7 +266,7 @@ class PodByPodPlacer:
         scan = self._filter(
             pipeline.find_nodes_that_pass_filters(pod_class, table, results), pod_class, pod, allowed
         )
-        feasible = results.feasible_nodes(scan.fits if allowed is None else scan.fits & allowed)
+        feasible = results.feasible_node_indexes(scan.fits if allowed is None else scan.fits & allowed)
         if not len(feasible):
             if scan.fits.any():
                 trial.fenced = True
@@ -277,7 +277,7 @@ class PodByPodPlacer:
         scores = pipeline.score(pod_class, feasible, table, scan.state, results)
         node = int(feasible[int(np.argmax(scores))])
         plan = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
-        self._statement.reserve_pods(trial.placement, plan, scan.state)
+        self._statement.reserve_and_permit_pods(trial.placement, plan, scan.state)
         if not trial.placement.refusal.ok:
             return False
         trial.fence.restrict_to_node(part.subgroup, node)

@@ -53,7 +53,7 @@ class GangCache:
       problem_at_later_time: (pending gang, its problem with masks that stay true when running gangs end); written by
         `formulation.problem_at_later_time`.
       gang_eligibility: (mark of the `GangEligibilityCheck`, pending gang, the gang to try or its refusal); written by
-        `GangEligibilityCheck.check_gang`.
+        `GangEligibilityCheck.eligible_gang_or_refusal`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
       fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
         `reservations.fits_empty_cluster`.

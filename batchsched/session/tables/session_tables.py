@@ -195,7 +195,7 @@ class SessionTables:
         for pod in changes.ended_pods:
             self.node_table.device_ledger.release_ended_pod(pod)
         for pod in changes.bound_pods:
-            self.bind_pod(pod)
+            self.replace_pending_by_bound_pod(pod)
         for pod in changes.added_pods:
             self.add_pod(pod)
         for key in changes.removed_pod_groups:
@@ -315,7 +315,7 @@ class SessionTables:
             self.classes.claim_states.add_pending_pod(pod, members.identity)
         self._mark_changed(members)
 
-    def bind_pod(self, bound: Pod) -> None:
+    def replace_pending_by_bound_pod(self, bound: Pod) -> None:
         """Replace a pending pod in the session's tables by its bound version; its node must be known."""
         key = bound.key
         members = self.gangs[gang_identity(bound)]

@@ -81,7 +81,7 @@ class ParallelStepSolver(StepSolver):
             if other is not None and other.cancel_if_not_started():
                 del self._pending[_key(later)]
                 self._results[_key(later)] = solve_step(self._shared, later)
-        result = self._pending.pop(key).wait(step.budget.guard_seconds)
+        result = self._pending.pop(key).wait_for_result(step.budget.guard_seconds)
         if result is None:
             # A process ended or does not run: this one solves all further steps.
             self._lost = True

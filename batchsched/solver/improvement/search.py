@@ -110,7 +110,7 @@ class _Schedule:
         """Whether the next step places all gangs of its tier and of all lower tiers again, not only a part of them."""
         return self.step < self.tiers or self.due > 0
 
-    def after_turn(self) -> "_Schedule":
+    def after_step_without_gain(self) -> "_Schedule":
         """Return the schedule of tiers after a step that did not improve the solution."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
@@ -119,8 +119,8 @@ class _Schedule:
     def after_gain(self) -> "_Schedule":
         """Return the schedule of tiers after a step that improved the solution: all lower tiers are next."""
         below = range(self.tier + 1, self.tiers)
-        turns = (*below, *self.after_turn().turns)
-        return replace(self.after_turn(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
+        turns = (*below, *self.after_step_without_gain().turns)
+        return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
         """Return the schedule of tiers after a step with a result that is proved to be within the accepted gap."""
@@ -154,7 +154,7 @@ class _Search:
             self._adopt(steps.solve(first, self._coming_steps(first)), steps)
         while self._continues():
             schedule, step = self._schedule, self._next_step(self._schedule)
-            self._schedule = schedule.after_turn()
+            self._schedule = schedule.after_step_without_gain()
             if step is None:
                 continue
             result = steps.solve(step, self._coming_steps(step))
@@ -197,7 +197,7 @@ class _Search:
         schedule, units = self._schedule.after_proof(step), self.units - self._least_units(step)
         while (units > 0 or schedule.due) and schedule.idle < self._max_idle:
             coming = self._next_step(schedule)
-            schedule = schedule.after_turn()
+            schedule = schedule.after_step_without_gain()
             if coming is not None:
                 yield coming
                 # Most steps with all gangs end within the accepted gap.

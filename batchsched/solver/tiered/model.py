@@ -439,7 +439,7 @@ class TieredModel(LinearModel):
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total
 
-    def values_of_solution(self, solution: Solution) -> IntArray:
+    def variable_values_of_solution(self, solution: Solution) -> IntArray:
         """Return the values of the model's variables that represent a solution, for use as a hint of CP-SAT.
 
         The solution uses candidate domains only.

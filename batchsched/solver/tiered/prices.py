@@ -33,7 +33,7 @@ ROW_SLACK: Final = int(ROW_SCALE * 1e-8)
 PoolKey = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
-def read_prices(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
+def capacity_prices_of_cuts(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
     """Return the capacity prices of all Benders cuts that a transport has added to its model, the newest last."""
     keys = pool_keys(transport.model)
     return tuple(

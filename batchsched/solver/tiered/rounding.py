@@ -42,7 +42,7 @@ class EjectingPlacer:
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
 
-    def place_gang(self, gang: int, nodes: IntArray | None) -> list[int] | None:
+    def place_gang_with_ejection(self, gang: int, nodes: IntArray | None) -> list[int] | None:
         """Place a gang in free capacity, by moving other pods, or by removing (ejecting) unbound gangs of lower tiers.
 
         The lowest tier is ejected first.
@@ -71,7 +71,7 @@ class EjectingPlacer:
             self._packing.reinstate(gangs_withdrawn)
         return None
 
-    def place_elastic_pods(self, gang: int) -> list[int]:
+    def place_elastic_pods_with_ejection(self, gang: int) -> list[int]:
         """Place elastic pods of a gang in free capacity, or by removing unbound gangs of lower tiers.
 
         Returns:
@@ -384,7 +384,7 @@ def place_withdrawn_gangs_again(
             if not fallen_left:
                 continue
             fallen_left -= 1
-            ejected = ejection.place_gang(gang, planned_nodes(gang))
+            ejected = ejection.place_gang_with_ejection(gang, planned_nodes(gang))
             if ejected is not None:
                 fallen |= set(ejected)
                 surplus.add(gang)
@@ -392,7 +392,7 @@ def place_withdrawn_gangs_again(
             surplus.discard(elastic)
             if surplus_left and packing.taken[elastic]:
                 surplus_left -= 1
-                fallen |= set(ejection.place_elastic_pods(elastic))
+                fallen |= set(ejection.place_elastic_pods_with_ejection(elastic))
 
 
 def _gangs_with_pending_surplus(packing: Packing) -> set[int]:

@@ -30,7 +30,7 @@ from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Pro
 from batchsched.solver.start import CapacityPrices
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
-from batchsched.solver.tiered.prices import read_prices
+from batchsched.solver.tiered.prices import capacity_prices_of_cuts
 from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
 from batchsched.solver.tiered.tier_solver import TIER_GAP, TieredSolution, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
@@ -136,7 +136,7 @@ class TieredStage:
 
     def capacity_prices(self) -> tuple[CapacityPrices, ...]:
         """Return the capacity prices of all Benders cuts of the model for upper bounds, the newest last."""
-        return read_prices(self._loose.transport)
+        return capacity_prices_of_cuts(self._loose.transport)
 
     def _units_left(self) -> float:
         """The units that remain, if the work outside of CP-SAT is charged, too."""
@@ -186,12 +186,12 @@ class TieredStage:
         """The gangs of the loose model's optimum, with domains from the full model."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
-        top = _above(self._loose, loose.values_of_solution(self.best), floors, None)
+        top = _above(self._loose, loose.variable_values_of_solution(self.best), floors, None)
         if self._peak is None:
             self._peak = top
         if top is None or self._full is self._loose:
             return top
-        peak = self._among(top, self._full.aggregate.values_of_solution(self.best), whole=True)
+        peak = self._among(top, self._full.aggregate.variable_values_of_solution(self.best), whole=True)
         if peak is not None and not self._is_below(peak, top):
             return peak
         # The gangs of lower tiers must be placed there, too: they may take the domains of elastic pods above them.
@@ -206,7 +206,7 @@ class TieredStage:
         full, peak = self._full.aggregate, None
         if full.variable_count > MAX_FREE_VARIABLES:
             peak = self._among(top, np.zeros(full.variable_count, np.int64), whole=False)
-        return peak or _above(self._full, full.values_of_solution(self.best), floors, top)
+        return peak or _above(self._full, full.variable_values_of_solution(self.best), floors, top)
 
     def _is_below(self, plan: TieredSolution, top: TieredSolution) -> bool:
         """Whether a plan ends below the loose model's optimum in the highest tier that differs by more than the gap."""

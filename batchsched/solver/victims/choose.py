@@ -49,7 +49,7 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
-        price = np.maximum(price, cost_per_pod(search_input, c))
+        price = np.maximum(price, eviction_cost_per_additional_pod(search_input, c))
     gaining = np.flatnonzero(gain > 0)
     order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
     return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
@@ -108,7 +108,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
     return units
 
 
-def cost_per_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
+def eviction_cost_per_additional_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
     """Return for each of S nodes a lower bound of the eviction cost with which one more pod of a pod class fits.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
@@ -138,7 +138,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
     lacking = int(search_input.count[class_index] - search_input.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = cost_per_pod(search_input, class_index)
+    price = eviction_cost_per_additional_pod(search_input, class_index)
     # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
@@ -231,7 +231,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
     if budget.exact and mask_gangs_with_tree_rules(problem.pending)[0]:
         return _choose_for_tree(problem, budget, search, greedy)
     bounds = (
-        [search.search_exactly(search_input, least) for least, _, search_input in ranked]
+        [search.search_cheaper_set_exactly(search_input, least) for least, _, search_input in ranked]
         if budget.exact
         else [0]
     )
@@ -270,7 +270,7 @@ def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
     """
     for case in _domains(problem):
         search_input = VictimSearchInput.from_problem(case)
-        if search_input.may_suffice(search_input.most):
+        if search_input.may_fit_pending_gang(search_input.most):
             yield search_input
 
 
@@ -322,7 +322,7 @@ class _Search:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def search_exactly(self, search_input: VictimSearchInput, least: float) -> int:
+    def search_cheaper_set_exactly(self, search_input: VictimSearchInput, least: float) -> int:
         """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any sufficient set.
 
         The bound is at most the cost of the best set.

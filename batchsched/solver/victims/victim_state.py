@@ -101,7 +101,7 @@ class VictimSearchInput:
             plain,
         )
 
-    def may_suffice(self, fit: IntArray) -> bool:
+    def may_fit_pending_gang(self, fit: IntArray) -> bool:
         """Tell whether the pending gang may fit if `fit` [C, S] pods of each pod class fit on each of the S nodes."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
@@ -210,7 +210,7 @@ class VictimState:
     def gang_fits(self) -> bool:
         """Tell whether the pending gang's minimum fits after the evictions so far."""
         if (
-            not self.search_input.may_suffice(self.fit)
+            not self.search_input.may_fit_pending_gang(self.fit)
             or (self.search_input.rigid and not self._in_quota())
             or self.is_known_insufficient
         ):

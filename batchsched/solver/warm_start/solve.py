@@ -67,9 +67,9 @@ def solve_from_start(
     steps = _Steps(problem, start, budget, seed, telemetry)
     if places_every_pod(problem, steps.best):
         return WarmAnswer(replace(steps.best, bound=steps.best.objective.copy()), is_near=True)
-    steps.follow_plan()
+    steps.place_plan_around_start()
     if steps.best.gap > budget.gap and not problem.rows:
-        steps.search()
+        steps.improve_in_one_step()
     if not steps.is_proved():
         steps.compare_with_baselines()
     solution = steps.with_total_effort()
@@ -105,7 +105,7 @@ class _Steps:
             guard=best.guard or spending.guard,
         )
 
-    def follow_plan(self) -> None:
+    def place_plan_around_start(self) -> None:
         """Choose gangs by the tiered model without domains, and place them around the placements of the start."""
         problem, telemetry = self._problem, self._telemetry
         with telemetry.time_stage("build"):
@@ -115,14 +115,14 @@ class _Steps:
             self._tiers = TierSolver(model, self._spending, divides_pods=False)
         with telemetry.time_stage("choose"):
             floor = count_placed_pods(problem, self.best.classes, self.best.counts)
-            plan = self._tiers.maximise_tiers(model.values_of_solution(self.best), [floor])
+            plan = self._tiers.maximise_tiers(model.variable_values_of_solution(self.best), [floor])
         if plan is not None:
             with telemetry.time_stage("realise"):
                 packing = self._placements.place_pods(model.pods_by_class(plan.values), moving=True)
                 self._adopt(packing.to_solution("aggregated"))
         self._bound(plan)
 
-    def search(self) -> None:
+    def improve_in_one_step(self) -> None:
         """Add gangs that still fit, then place all gangs without a required level again in one improvement step."""
         with self._telemetry.time_stage("complete"):
             answer = place_remaining_gangs(self._problem, self.best, self._seed)

@@ -35,7 +35,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.fit_error_message(),
         scan.plugins,
     ]
-    feasible = (standing or ClassResults()).feasible_nodes(scan.fits & chosen)
+    feasible = (standing or ClassResults()).feasible_node_indexes(scan.fits & chosen)
     if len(feasible):
         found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
     return found
@@ -172,7 +172,7 @@ class Undeclared(Watched):
 
 def look(pipeline, made, wish, standing):
     scan = pipeline.find_nodes_that_pass_filters(wish, made, standing)
-    feasible = standing.feasible_nodes(scan.fits)
+    feasible = standing.feasible_node_indexes(scan.fits)
     return pipeline.score(wish, feasible, made, scan.state, standing).tolist()
 
 

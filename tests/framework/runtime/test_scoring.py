@@ -40,7 +40,7 @@ def totals(plugin, *feasible):
     wish = class_of(made, pod())
     return [
         pipeline.score(
-            wish, standing.feasible_nodes(np.isin(np.arange(4), some)), made, CycleState(), standing
+            wish, standing.feasible_node_indexes(np.isin(np.arange(4), some)), made, CycleState(), standing
         ).tolist()
         for some in feasible
     ]

@@ -37,9 +37,9 @@ def test_eligibility_caches_the_answer_for_a_gang_and_a_new_object_does_not_reus
     tables, levels = scene.sessions.tables, scene.inputs.levels
     lost = tables.gangs["team/ghost"]
     first = GangEligibilityCheck(tables, levels)
-    answers = [first.check_gang(lost), first.check_gang(lost)]
+    answers = [first.eligible_gang_or_refusal(lost), first.eligible_gang_or_refusal(lost)]
     tables.set_aside_names = frozenset({"PodGroup team/ghost"})
-    answers.append(GangEligibilityCheck(tables, levels).check_gang(lost))
+    answers.append(GangEligibilityCheck(tables, levels).eligible_gang_or_refusal(lost))
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]
 

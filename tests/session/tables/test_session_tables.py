@@ -91,7 +91,7 @@ class History:
         self.pods[waiting.key] = bound
         tables = self.sessions.tables
         if bound.node in tables.node_table.index:
-            tables.bind_pod(bound)
+            tables.replace_pending_by_bound_pod(bound)
         else:
             tables.remove_pod(waiting)
             tables.add_pod(bound)
@@ -237,7 +237,7 @@ def test_pending_gangs_become_running_gangs_when_their_pods_are_bound():
     tables = frame_of(snapshot)
     assert (len(tables.pending_gangs), set(tables.running)) == (2, set())
     for one in snapshot.pods[:2]:
-        tables.bind_pod(on(one, "n0"))
+        tables.replace_pending_by_bound_pod(on(one, "n0"))
     tables.refresh()
     assert (len(tables.pending_gangs), set(tables.running)) == (1, {"team/bert"})
     for one in snapshot.pods:
