@@ -135,7 +135,7 @@ class Reporter:
         """Return whether pods beyond the minimum of a gang that was not refused stayed pending in the last cycle."""
         surplus = sum(pod.key in entity.pods for pod in entity.popped)
         return surplus > 0 and (
-            surplus < len(entity.popped) or self.status.has_only_elastic_pods_left(entity.identity)
+            surplus < len(entity.popped) or self.status.needs_no_further_pods(entity.identity)
         )
 
     def _full_queues(self, surplus: Mapping[str, Entity]) -> dict[str, str]:

@@ -134,10 +134,10 @@ class StatusController:
             if not self._queued:
                 return
 
-    def has_only_elastic_pods_left(self, identity: str) -> bool:
-        """Return True if minMember pods of a gang are bound or assumed, so that further pods are elastic.
+    def needs_no_further_pods(self, identity: str) -> bool:
+        """Return True if a gang has its minimum of bound or assumed pods, so that pending pods of it are elastic.
 
-        Fewer are enough if none of its pods is pending.
+        Fewer pods are enough if none of its pods is pending.
         """
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed_pods()) and not gang.is_pending

@@ -29,7 +29,7 @@ _MARKS: Final = (
 _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
-def size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
+def gang_size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
     """Return the upper bounds of gang size ranges: powers of two, of which the last covers the largest gang.
 
     The first bound is 0 if a gang has size 0.
@@ -41,7 +41,7 @@ def size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
     return tuple(bounds)
 
 
-def size_range_name(units: int, bounds: Sequence[int]) -> str:
+def gang_size_range_name(units: int, bounds: Sequence[int]) -> str:
     """Return the name of the size range that contains a gang of this size: 1, 2, 3–4, 5–8 and so on."""
     index = next(index for index, bound in enumerate(bounds) if units <= bound)
     lowest = bounds[index - 1] + 1 if index else min(bounds[0], 1)
@@ -93,11 +93,11 @@ class _Classes:
 
 
 def _sizes(runs: Sequence[RunColumns]) -> _Classes:
-    bounds = size_bounds(runs)
+    bounds = gang_size_bounds(runs)
     unit = runs[0].unit if runs else "pods"
     return _Classes(
         f"gang size ({unit})",
-        tuple(size_range_name(bound, bounds) for bound in bounds),
+        tuple(gang_size_range_name(bound, bounds) for bound in bounds),
         lambda run: np.searchsorted(np.asarray(bounds), run.units),
     )
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.api.core.node import Node
-from batchsched.lab.distributions import size_bounds, size_range_name
+from batchsched.lab.distributions import gang_size_bounds, gang_size_range_name
 from batchsched.lab.figure import (
     SERIES,
     Figure,
@@ -57,8 +57,8 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUnits:
-    """The size of a node in a Gantt chart: its number of GPUs, and its maximum of simultaneous pods without GPUs."""
+class NodeGpusAndPods:
+    """The number of GPUs of a node in a Gantt chart, and its maximum of simultaneous pods without GPUs."""
 
     devices: int
     pods: int
@@ -133,7 +133,7 @@ class _Lanes:
         return chosen
 
 
-def select_chart_nodes(held: Mapping[str, NodeUnits], limit: int = MAX_NODES) -> ChartNodes:
+def select_chart_nodes(held: Mapping[str, NodeGpusAndPods], limit: int = MAX_NODES) -> ChartNodes:
     """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10)."""
     names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
@@ -146,16 +146,16 @@ def select_chart_nodes(held: Mapping[str, NodeUnits], limit: int = MAX_NODES) ->
     return ChartNodes(names, lanes, len(held))
 
 
-def node_units(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeUnits]:
+def gpus_and_pods_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeGpusAndPods]:
     """Return the number of GPUs, if gangs use any, and of pods without GPUs on each node of a Gantt chart."""
     pods: Counter[str] = Counter()
     for run in runs:
         pods |= _pod_peaks(run)
     if not any(run.unit == GPUS for run in runs):
-        return {node.name: NodeUnits(0, pods[node.name]) for node in nodes}
+        return {node.name: NodeGpusAndPods(0, pods[node.name]) for node in nodes}
     offered = ((node.name, node.allocatable()) for node in nodes)
     return {
-        name: NodeUnits(
+        name: NodeGpusAndPods(
             sum(amount for resource, amount in held.items() if resource.endswith("/gpu")), pods[name]
         )
         for name, held in offered
@@ -206,7 +206,7 @@ def draw_gantt_charts(
     """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
     if not runs or not nodes:
         return ()
-    drawn = select_chart_nodes(node_units(runs, nodes))
+    drawn = select_chart_nodes(gpus_and_pods_by_node(runs, nodes))
     bars = [lay_out_bars(run, drawn) for run in runs]
     shown = time_axis_end(runs)
     longer = [run_bars for run_bars in bars if len(run_bars) > MAX_BARS_PER_POLICY]
@@ -243,9 +243,9 @@ class BarGroups:
                 area[gang.queue] += units
         if len(area) > 1:
             return BarGroups(queues_with_colors(area), True, ())
-        bounds = size_bounds(runs)[-SERIES:]
+        bounds = gang_size_bounds(runs)[-SERIES:]
         unit = runs[0].unit if runs else GPUS
-        names = tuple(format_size(size_range_name(bound, bounds), unit) for bound in bounds)
+        names = tuple(format_gang_size(gang_size_range_name(bound, bounds), unit) for bound in bounds)
         return BarGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:
@@ -338,7 +338,7 @@ def _trace(
 
 def _size_of(gang: GangRecord) -> str:
     """Return the size of a gang with its unit: its GPUs or, if it has none, its pods."""
-    return format_size(f"{gang.gpus:,}", GPUS) if gang.gpus else format_size(f"{gang.size:,}", PODS)
+    return format_gang_size(f"{gang.gpus:,}", GPUS) if gang.gpus else format_gang_size(f"{gang.size:,}", PODS)
 
 
 def _label(node: str) -> str:
@@ -358,7 +358,7 @@ def _caption(drawn: ChartNodes, until: float, end: float) -> str:
     return f"{text} {partial_view_text(until, end)}" if until < end else text
 
 
-def format_size(size: str, unit: str) -> str:
+def format_gang_size(size: str, unit: str) -> str:
     """Format the size of a gang with its unit, such as 1 pod or 3–4 pods."""
     return f"{size} {unit.removesuffix('s') if size == '1' else unit}"
 

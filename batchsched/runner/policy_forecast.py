@@ -212,7 +212,7 @@ def forecast_candidate(
     window = profile.session_window if profile.selection == "ordered" else None
     result = simulate_workload(
         workload,
-        lambda snapshot: Session.without_claims(snapshot, profile),
+        lambda snapshot: Session.for_forecast(snapshot, profile),
         RunSettings(candidate.label, window=window),
         progress,
     )

@@ -109,7 +109,7 @@ def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
     return cached[1]
 
 
-def free_resources_without_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
+def free_resources_minus_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
     """Return the free resources [N, R], less the requests of nominated pods that are not in the node table."""
     free = tables.free_resources()
     for pod, node in held:
@@ -144,7 +144,7 @@ def compute_reservation(
     runs += starting
     # Gangs without a known end never free their room, so that a start announced from the others is never too early.
     runs = sorted((run for run in runs if math.isfinite(run.end)), key=lambda run: run.end)
-    free = free_resources_without_nominated_pods(tables, held)
+    free = free_resources_minus_nominated_pods(tables, held)
     for run in starting:
         np.subtract.at(free, run.nodes, run.requests)
     problem = problem_at_later_time(inputs, gang)
@@ -391,7 +391,7 @@ class ReservedHead:
         ends = (tables.running_gang(members).end for members in tables.running.values())
         if inputs.profile.backfill == "none" or not (rules.before or any(map(math.isfinite, ends))):
             return None
-        available = free_resources_without_nominated_pods(tables, held)
+        available = free_resources_minus_nominated_pods(tables, held)
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]

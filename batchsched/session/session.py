@@ -78,7 +78,7 @@ class Session:
         return cls(snapshot, profile, past=past, brief=True)
 
     @classmethod
-    def without_claims(cls, snapshot: Snapshot, profile: Profile) -> Self:
+    def for_forecast(cls, snapshot: Snapshot, profile: Profile) -> Self:
         """Create a session for forecasts, which computes no refusals and does not place pods with ResourceClaims."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False

@@ -1,19 +1,19 @@
 import pytest
 
-from batchsched.lab.distributions import box_plots_by_size, size_bounds, size_range_name
+from batchsched.lab.distributions import box_plots_by_size, gang_size_bounds, gang_size_range_name
 from batchsched.lab.run_columns import build_run_columns
 from tests.lab.runs import played
 
 
 @pytest.mark.parametrize("units, name", [(0, "0"), (1, "1"), (2, "2"), (3, "3–4"), (8, "5–8"), (9, "9–16")])
 def test_size_classes_are_powers_of_two(units, name):
-    assert size_range_name(units, (0, 1, 2, 4, 8, 16)) == name
+    assert gang_size_range_name(units, (0, 1, 2, 4, 8, 16)) == name
 
 
 def test_the_largest_gang_has_a_class():
     runs = build_run_columns([played("a")])
-    bounds = size_bounds(runs)
-    assert all(size_range_name(int(units), bounds) for units in runs[0].units)
+    bounds = gang_size_bounds(runs)
+    assert all(gang_size_range_name(int(units), bounds) for units in runs[0].units)
 
 
 def test_boxes_contain_quartiles_and_the_maximum_without_samples():

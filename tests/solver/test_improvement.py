@@ -136,7 +136,7 @@ def test_a_neighbourhood_of_a_large_cluster_has_few_pod_classes(monkeypatch: pyt
             solution,
             selection.choose_neighbourhood(number % 4, number, solution, takes_all_gangs=number < 4),
         )
-        assert 0 < part.size <= 64 * 10
+        assert 0 < part.class_node_pair_count <= 64 * 10
 
 
 def test_a_solution_within_the_accepted_gap_is_not_searched():

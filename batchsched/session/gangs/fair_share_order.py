@@ -338,7 +338,7 @@ class FairShareOrder:
         """
         if (
             gang.entitled is EntitlementClass.BORROWING
-            or gang.size == max(1, gang.need)
+            or gang.pending_pod_count == max(1, gang.need)
             or len(gang.parts) > 1
         ):
             return gang, None
@@ -355,13 +355,15 @@ class FairShareOrder:
             path_counts = (amounts > 0) & counts
         else:
             path_counts = np.broadcast_to(counts, amounts.shape)
-        pods = np.where(path_counts, (amounts - self._usage[path]) // np.maximum(1, requests), gang.size)
+        pods = np.where(
+            path_counts, (amounts - self._usage[path]) // np.maximum(1, requests), gang.pending_pod_count
+        )
         # Pods that fit into the share of each row of the path, at the present usage. A guarantee counts if one row of
         # the path has it; a fair share has to hold at every row.
         inside = np.where(path_counts.any(axis=1), pods.min(axis=1), 0)
         most = int(inside.max() if gang.entitled is EntitlementClass.GUARANTEE else inside.min())
-        taken = min(gang.size, max(1, gang.need, most))
-        if taken == gang.size:
+        taken = min(gang.pending_pod_count, max(1, gang.need, most))
+        if taken == gang.pending_pod_count:
             return gang, None
         first, surplus = part.pods[:taken], part.pods[taken:]
         rest = replace(gang, parts=(replace(part, pods=surplus),), need=0, needs=0 * gang.needs, follows=True)

@@ -289,11 +289,11 @@ class GangOrder:
             index: gang for index, gang in enumerate(answers) if isinstance(gang, PendingGang) and gang.parts
         }
         index_of_gang = {gang.members.identity: index for index, gang in gangs.items()}
-        pending_pods = {identity: gangs[index].size for identity, index in index_of_gang.items()}
+        pending_pods = {identity: gangs[index].pending_pod_count for identity, index in index_of_gang.items()}
         for gang in self.iterate_gangs(line, gangs, now):
             identity = gang.members.identity
             self.entitled.setdefault(identity, gang.entitled)
-            pending_pods[identity] -= gang.size
+            pending_pods[identity] -= gang.pending_pod_count
             if not pending_pods[identity]:
                 yield index_of_gang[identity]
         yield from (index for index in range(len(line.members)) if index not in gangs)

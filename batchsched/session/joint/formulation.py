@@ -253,7 +253,7 @@ def formulate_problem(
                 part.pod_class,
                 number,
                 len(part.pods),
-                gangs[number].size == gangs[number].need,
+                gangs[number].pending_pod_count == gangs[number].need,
                 mask[kind[index]],
                 subs.subgroup_number(number, part.subgroup),
             )

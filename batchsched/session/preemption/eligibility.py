@@ -328,7 +328,7 @@ class VictimCandidates:
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
         ]
 
-    def uses_its_queue(self, candidate: VictimCandidate) -> bool:
+    def counts_against_its_queue(self, candidate: VictimCandidate) -> bool:
         """Return True if a pod that would be evicted with a running gang counts against the gang's queue."""
         return any(
             _stays(pod, node) and self._units.counts_against_queue(pod)

@@ -261,7 +261,7 @@ class VictimChooser:
             for candidate in self._candidates.candidates
             if self._eligibility.is_reclaimable(candidate)
             # Pods that do not count against their queue take no queue above its share.
-            and self._candidates.uses_its_queue(candidate)
+            and self._candidates.counts_against_its_queue(candidate)
         ]
 
     def _still_running(self, options: Iterable[EvictionOption]) -> list[EvictionOption]:
@@ -506,7 +506,7 @@ def all_gangs_fit_elsewhere(inputs: FormulationInput, units: Sequence[EvictionUn
     solution = solve_greedy(formulation.problem)
     placed = int(solution.counts.sum())
     # All pods, not the minimum only: a moved gang must not lose pods that it had.
-    return not formulation.failures and placed == sum(gang.size for gang in gangs)
+    return not formulation.failures and placed == sum(gang.pending_pod_count for gang in gangs)
 
 
 def _as_pending(unit: EvictionUnit) -> PodGroupState:

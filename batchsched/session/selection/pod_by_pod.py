@@ -239,7 +239,7 @@ class PodByPodPlacer:
             for part in gang.parts:
                 for pod in part.pods:
                     # More than the surplus is missing: the minimum cannot be reached any more.
-                    if trial.placement.final or trial.missed > gang.size - gang.need:
+                    if trial.placement.final or trial.missed > gang.pending_pod_count - gang.need:
                         return trial
                     trial.missed += not self._place_pod(trial, part, pod)
         except PluginError as error:

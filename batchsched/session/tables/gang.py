@@ -199,7 +199,7 @@ class PodGroupState:
         )
 
     @property
-    def has_too_few_pods(self) -> bool:
+    def has_too_few_pods_and_none_pending(self) -> bool:
         """True if a PodGroup has fewer pods than it and its subGroups need, and none of them is pending."""
         return self.group is not None and not self.pending and not self.to_pod_counts().has_enough_pods
 
@@ -392,7 +392,7 @@ class PendingGang:
         return not self.members.is_partially_bound, self.entitled, -self.priority
 
     @property
-    def size(self) -> int:
+    def pending_pod_count(self) -> int:
         """The number of the gang's pending pods."""
         return sum(len(part.pods) for part in self.parts)
 

@@ -88,7 +88,7 @@ class PendingGangs:
             gang.priority,
             gang.created,
             gang.estimate,
-            gang.size,
+            gang.pending_pod_count,
             gang.share,
             members.is_partially_bound,
         )

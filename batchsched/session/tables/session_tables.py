@@ -388,7 +388,7 @@ class SessionTables:
             is_nominated = any(pod.status.nominated_node_name for pod in members.pending.values())
             indexes = (
                 (self.running, bool(members.bound)),
-                (self.incomplete, members.has_too_few_pods),
+                (self.incomplete, members.has_too_few_pods_and_none_pending),
                 (self.nominated, is_nominated),
             )
             for index, belongs in indexes:

@@ -39,7 +39,7 @@ class NeighbourhoodChooser:
         self._classes = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
-    def count_pairs(self, neighbourhood: GangNeighbourhood) -> int:
+    def count_class_node_pairs(self, neighbourhood: GangNeighbourhood) -> int:
         """Return the size of a neighbourhood: the number of pod classes of its gangs times the number of nodes."""
         return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
 

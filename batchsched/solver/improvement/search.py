@@ -206,12 +206,12 @@ class _Search:
 
     def _least_units(self, step: SearchStep) -> float:
         """The units of a step without those of CP-SAT."""
-        pairs = self._selection.count_pairs(step.neighbourhood)
+        pairs = self._selection.count_class_node_pairs(step.neighbourhood)
         return UNITS_PER_STEP + UNITS_PER_PAIR * pairs
 
     def _adopt(self, result: StepResult, steps: StepSolver) -> None:
         """Charge a step, and adopt its solution if it is better."""
-        self.units -= result.units
+        self.units -= result.charged_effort
         self.solution = replace(
             self.solution,
             guard=result.guard,

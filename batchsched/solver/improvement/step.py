@@ -46,7 +46,7 @@ class StepResult:
       guard: whether the wall-clock guard ended the step.
       effort: CP-SAT's deterministic units that were spent.
       variables: the variables of the models that CP-SAT solved, added over all its calls.
-      size: the pairs of a pod class and a node in the neighbourhood.
+      class_node_pair_count: the pairs of a pod class and a node in the neighbourhood.
     """
 
     better: Solution | None
@@ -54,12 +54,12 @@ class StepResult:
     guard: bool
     effort: float
     variables: int
-    size: int
+    class_node_pair_count: int
 
     @property
-    def units(self) -> float:
+    def charged_effort(self) -> float:
         """The solver effort that is charged to the budget of the improvement for this step."""
-        return UNITS_PER_STEP + estimate_solve_work(self.effort, self.variables, self.size)
+        return UNITS_PER_STEP + estimate_solve_work(self.effort, self.variables, self.class_node_pair_count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,4 +76,6 @@ def solve_step(shared: SharedSearchInput, step: SearchStep) -> StepResult:
     answer = part.solve(step.budget, shared.seed, NoTelemetry())
     gained = compare_solutions(answer, part.incumbent) > 0
     better = part.to_whole_problem(step.solution, answer) if gained else None
-    return StepResult(better, answer.gap, answer.guard, answer.effort, answer.variables, part.size)
+    return StepResult(
+        better, answer.gap, answer.guard, answer.effort, answer.variables, part.class_node_pair_count
+    )

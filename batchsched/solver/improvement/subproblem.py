@@ -46,7 +46,7 @@ class NeighbourhoodProblem:
         )
 
     @property
-    def size(self) -> int:
+    def class_node_pair_count(self) -> int:
         """The size of the problem: its number of pod classes times its number of nodes."""
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 

@@ -49,7 +49,7 @@ class NodePools:
     fit: IntArray
 
     @property
-    def size(self) -> int:
+    def pool_count(self) -> int:
         """The number of node pools."""
         return len(self.nodes)
 
@@ -119,7 +119,7 @@ class SlotCapacityRow:
     requests: tuple[tuple[int, int], ...]
 
     @property
-    def size(self) -> tuple[int, int] | None:
+    def resource_and_slot_size(self) -> tuple[int, int] | None:
         """The resource and the request size of a constraint on one resource; None for a constraint on several."""
         return self.requests[0] if len(self.requests) == 1 else None
 

@@ -330,7 +330,7 @@ class TierSolver:
 
     def _no_pods(self) -> PoolSplit:
         classes = len(self.aggregate.problem.classes.count)
-        return PoolSplit(np.zeros((classes, self.aggregate.pools.size)), 0.0)
+        return PoolSplit(np.zeros((classes, self.aggregate.pools.pool_count)), 0.0)
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
         """Maximise the number of gangs among equal tier values."""

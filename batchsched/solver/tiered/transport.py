@@ -66,7 +66,7 @@ class PoolTransport:
         bound[aggregate.class_index[(aggregate.cell != NONE)]] = True
         self._lot, self._first = self._lots(bound)
         self._limits = self._load_limits()
-        total = np.zeros((len(self._first), pools.size), np.int64)
+        total = np.zeros((len(self._first), pools.pool_count), np.int64)
         np.add.at(total, self._lot[aggregate.class_index], self._limits)
         total = np.minimum(total, self._per_lot(problem.classes.count.astype(np.int64))[:, None])
         self.lot, self.pool = (axis.astype(np.int64) for axis in np.nonzero(total))
@@ -118,8 +118,8 @@ class PoolTransport:
         """Pods of each load's class that fit into each pool of its cell, [J, P]."""
         aggregate = self._aggregate
         pools, problem = aggregate.pools, aggregate.problem
-        limits = np.zeros((len(aggregate.class_index), pools.size), np.int64)
-        onehot = np.zeros((len(problem.nodes.free), pools.size), np.float64)
+        limits = np.zeros((len(aggregate.class_index), pools.pool_count), np.int64)
+        onehot = np.zeros((len(problem.nodes.free), pools.pool_count), np.float64)
         onehot[np.arange(len(problem.nodes.free)), pools.of_node] = 1.0
         whole = (pools.fit.astype(np.float64) @ onehot).astype(np.int64)
         for load, (class_index, cell) in enumerate(
@@ -131,9 +131,9 @@ class PoolTransport:
             else:
                 nodes = aggregate.cells[cell].nodes
                 fit = pools.fit[kind][nodes]
-                limits[load] = np.bincount(pools.of_node[nodes], weights=fit, minlength=pools.size).astype(
-                    np.int64
-                )
+                limits[load] = np.bincount(
+                    pools.of_node[nodes], weights=fit, minlength=pools.pool_count
+                ).astype(np.int64)
             most = np.minimum(self._row_caps(class_index, cell), int(problem.classes.count[class_index]))
             limits[load] = np.minimum(limits[load], most)
         return limits
@@ -142,7 +142,7 @@ class PoolTransport:
         """Maximum pods of a class in each pool by AT_MOST rows over fine partitions, [P]."""
         aggregate = self._aggregate
         pools, ledger = aggregate.pools, aggregate.packing.room.rows
-        caps = np.full(pools.size, UNLIMITED, np.int64)
+        caps = np.full(pools.pool_count, UNLIMITED, np.int64)
         for i, coefficient in ledger.of_class.get(class_index, ()):
             row = ledger.rows[i]
             alone = row.gangs.size == 0 and bool((row.coefficients >= 0).all())
@@ -154,7 +154,7 @@ class PoolTransport:
             inside = pairs[pairs[:, 1] >= 0]
             right = ledger.right[i]
             room = np.minimum(np.maximum(0, right), UNLIMITED // (1 + len(right))) // coefficient
-            total = np.zeros(pools.size, np.int64)
+            total = np.zeros(pools.pool_count, np.int64)
             np.add.at(total, inside[:, 0], room[inside[:, 1]])
             total[pairs[pairs[:, 1] < 0, 0]] = UNLIMITED
             caps = np.minimum(caps, total)
@@ -174,8 +174,8 @@ class PoolTransport:
                 used = np.flatnonzero(level.factors)
                 index = rows.add_row(columns[used], level.factors[used], upper=level.right)
                 self.slot_functions.append((p, level.requests))
-                if level.size is not None:
-                    self._levels[p, level.size[0], level.size[1]] = index
+                if level.resource_and_slot_size is not None:
+                    self._levels[p, level.resource_and_slot_size[0], level.resource_and_slot_size[1]] = index
 
     def _add_plugin_rows(self, rows: LinearModel) -> None:
         """Add the rows of plugins over domains that are unions of pools; AT_LEAST rows are negated."""
@@ -271,7 +271,7 @@ class PoolTransport:
             self._program.set_row_bounds(np.array([index]), np.array([-np.inf]), np.array([side]))
         vertex = self._program.solve()
         if vertex is None:
-            return PoolSplit(np.zeros((len(pods), aggregate.pools.size)), 0.0), True
+            return PoolSplit(np.zeros((len(pods), aggregate.pools.pool_count)), 0.0), True
         spread = self._deal(vertex.values[: len(self.lot)], pods)
         short = -vertex.worth
         if short <= _MIN_SHORTAGE:
@@ -281,7 +281,7 @@ class PoolTransport:
 
     def _deal(self, values: FloatArray, pods: IntArray) -> FloatArray:
         """Distribute the pods of every lot and pool to its classes, one class after the other, [C, P]."""
-        of_lot = np.zeros((len(self._first), self._aggregate.pools.size))
+        of_lot = np.zeros((len(self._first), self._aggregate.pools.pool_count))
         of_lot[self.lot, self.pool] = values
         ends = np.cumsum(of_lot, axis=1)[self._lot]
         starts = ends - of_lot[self._lot]
@@ -299,7 +299,7 @@ class PoolTransport:
 
     def _limit(self, on: IntArray) -> IntArray:
         """The upper limit of every x for the switches that are on, [X]."""
-        total = np.zeros((len(self._first), self._aggregate.pools.size), np.int64)
+        total = np.zeros((len(self._first), self._aggregate.pools.pool_count), np.int64)
         np.add.at(total, self._lot[self._aggregate.class_index], self._limits * on[:, None])
         upper = self._upper.copy()
         moving = self._moving
@@ -351,7 +351,7 @@ class PoolTransport:
         moving = self._moving[over[self._moving] > 0]
         if not moving.size:
             return 0.0
-        value = np.zeros((len(self._first), aggregate.pools.size))
+        value = np.zeros((len(self._first), aggregate.pools.pool_count))
         value[self.lot[moving], self.pool[moving]] = over[moving]
         of_load = (value[self._lot[aggregate.class_index]] * self._limits).sum(axis=1)
         opened = aggregate.switch == OPEN
