@@ -62,7 +62,7 @@ class PriorityTable:
         """Return `highest`, the highest priority of a gang's pods, but at most that of its PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
-    def priority_class_hint(self, group: PodGroup, pods: Iterable[Pod]) -> str:
+    def advice_on_ineffective_priority_class(self, group: PodGroup, pods: Iterable[Pod]) -> str:
         """Return advice if a PodGroup's PriorityClass has no effect, because all pods have lower priorities.
 
         Otherwise, return "".

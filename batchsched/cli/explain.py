@@ -103,7 +103,7 @@ def explain(
     The command prints whether the gang can ever start, what is missing, which gangs go first, and a smallest change
     that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
-    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.live_cluster import LiveClusterOptions
     from batchsched.cli.session import run_live_session, run_session
 
     name, owner_kind, files = _split_subject(subject)
@@ -112,7 +112,7 @@ def explain(
         name, namespace = pod_group or name, namespace or "default"
         session = run_session(files, config, profile, seed, now)
     else:
-        access = ClusterAccess(kubeconfig, context, config, profile)
+        access = LiveClusterOptions(kubeconfig, context, config, profile)
         namespace = namespace or access.namespace
         session = run_live_session(access, seed)
     if (

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """The cluster that a command reads, and the profile that it uses.
+class LiveClusterOptions:
+    """The options that state which live cluster a command reads, and which profile it uses.
 
     Args:
       kubeconfig, context: values of the options `--kubeconfig` and `--context`; None: the defaults of kubectl.
@@ -35,7 +35,7 @@ class ClusterAccess:
         return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
 
 
-async def list_cluster_into_scheduler(access: ClusterAccess, profile: Profile) -> "SchedulerApp":
+async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profile) -> "SchedulerApp":
     """List all objects of a cluster once, and return a scheduler over these objects; warn if the CRDs are missing."""
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock

@@ -105,7 +105,7 @@ def queues(
     Without files the command lists the cluster in its current state and writes nothing. Use the configuration of the
     running scheduler. A full bar is the capacity of the cluster.
     """
-    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.live_cluster import LiveClusterOptions
     from batchsched.cli.session import run_live_session, run_session
     from batchsched.session.queue_report import report_queues
 
@@ -114,7 +114,7 @@ def queues(
         check_no_cluster_options(kubeconfig, context)
         session = run_session([Path(path) for path in files], config, profile, seed, now)
     else:
-        session = run_live_session(ClusterAccess(kubeconfig, context, config, profile), seed)
+        session = run_live_session(LiveClusterOptions(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
         raise typer.BadParameter(

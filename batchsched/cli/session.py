@@ -19,7 +19,7 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
-from batchsched.cli.live_cluster import ClusterAccess, list_cluster_into_scheduler
+from batchsched.cli.live_cluster import LiveClusterOptions, list_cluster_into_scheduler
 from batchsched.cli.session_input import (
     name_configuration_in_errors,
     print_warnings,
@@ -128,7 +128,7 @@ def run_session(
     return session
 
 
-def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
+def run_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
     """Decide one session over the current state of a cluster.
 
     Raises:
@@ -143,7 +143,7 @@ def run_live_session(access: ClusterAccess, seed: int) -> DecidedSession:
 
 
 def run_what_if_sessions(
-    access: ClusterAccess, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
+    access: LiveClusterOptions, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
     """Decide one session over a cluster, and a second session with the objects of files added.
 

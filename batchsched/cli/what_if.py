@@ -95,13 +95,13 @@ def what_if(
     For each gang of the files, the command prints its nodes, or why it would wait. It also prints the pods that would
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
-    from batchsched.cli.live_cluster import ClusterAccess
+    from batchsched.cli.live_cluster import LiveClusterOptions
     from batchsched.cli.session import run_what_if_sessions
 
     if cluster:
         check_no_cluster_options(kubeconfig, context)
     before, after, gangs = run_what_if_sessions(
-        ClusterAccess(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
+        LiveClusterOptions(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )
     after = after.with_explained_refusals(gangs)
     placed = placed_pods(before.decision, before.snapshot).keys()

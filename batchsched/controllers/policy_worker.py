@@ -15,7 +15,10 @@ from typing import Final
 
 from batchsched.controllers.event_recorder import PendingEvent, object_reference
 from batchsched.controllers.paced_worker import PacedWorker, start_thread
-from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_lease_name
+from batchsched.controllers.scheduler_names import (
+    SCHEDULER_NAME_LEASE_NAMESPACE,
+    lease_name_of_scheduler_name,
+)
 from batchsched.kube.connection import LEASES
 from batchsched.ports.cluster import Clock
 from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser
@@ -52,7 +55,9 @@ class ForecastOutcome:
 
 def policy_choice_event(outcome: ForecastOutcome) -> PendingEvent:
     """Return the Kubernetes Event which reports that the policy `auto` has chosen another gang order."""
-    target = object_reference(LEASES, CLAIM_NAMESPACE, claim_lease_name(outcome.profile), "")
+    target = object_reference(
+        LEASES, SCHEDULER_NAME_LEASE_NAMESPACE, lease_name_of_scheduler_name(outcome.profile), ""
+    )
     return PendingEvent(target, POLICY_CHOSEN, "Scheduling", outcome.choice.reason)
 
 

@@ -20,7 +20,7 @@ from batchsched.controllers.event_recorder import (
 )
 from batchsched.controllers.queue_positions import RemainingQueueLimits
 from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory
-from batchsched.controllers.scheduler_names import SchedulerNameClaims
+from batchsched.controllers.scheduler_names import SchedulerNameLeases
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
 from batchsched.controllers.workload_status import DisruptionTargetWriter
@@ -69,7 +69,7 @@ class Reporter:
         self._remaining_limits = RemainingQueueLimits(cache)
         self._task: asyncio.Task[None] | None = None
         self._resting = False
-        self._claims: SchedulerNameClaims | None = None
+        self._scheduler_name_leases: SchedulerNameLeases | None = None
         self._set_aside: SetAsideEventReporter | None = None
         self._throttle = throttle = WriteThrottle(clock, busy)
         self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
@@ -80,13 +80,13 @@ class Reporter:
         """Use another profile as the first profile of the configuration, after the configuration was reloaded."""
         self.status.profile = profile
 
-    def claim_scheduler_names(self, connection: Connection, deployment: str) -> None:
-        """Claim the scheduler names of this deployment, so that other deployments which use them are reported.
+    def set_up_scheduler_name_leases(self, connection: Connection, deployment: str) -> None:
+        """Hold a Lease for each scheduler name of this deployment, so that others with the same name are reported.
 
         Call this method before `start`.
         """
         names, report = self._cache.scheduler_names, self.recorder.record_series
-        self._claims = SchedulerNameClaims(connection, self._clock, deployment, names, report)
+        self._scheduler_name_leases = SchedulerNameLeases(connection, self._clock, deployment, names, report)
 
     def report_set_aside(self, reflectors: Sequence[Reflector]) -> None:
         """Write Events for the invalid objects that reflectors ignore. Call it before `start`."""
@@ -95,7 +95,7 @@ class Reporter:
     @property
     def conflicting_deployments(self) -> Mapping[str, str]:
         """The other deployments that use a scheduler name of this deployment, by scheduler name."""
-        return self._claims.conflicts if self._claims is not None else {}
+        return self._scheduler_name_leases.conflicts if self._scheduler_name_leases is not None else {}
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record the Event of a successful or failed binding of a pod (a `binding.BindingCallback`)."""
@@ -242,8 +242,8 @@ class Reporter:
             tasks.create_task(self._publish_periodically(), name="verdicts")
             if self._set_aside is not None:
                 tasks.create_task(self._set_aside.run(), name="set-aside")
-            if self._claims is not None:
-                tasks.create_task(self._claims.run(), name="scheduler-names")
+            if self._scheduler_name_leases is not None:
+                tasks.create_task(self._scheduler_name_leases.run(), name="scheduler-names")
 
 
 def _pod_reference(pod: Pod) -> EventObjectReference:

@@ -1,4 +1,4 @@
-"""Claims each scheduler name with a Lease, so that a second deployment with the same name is reported.
+"""Holds a Lease for each scheduler name, so that a second deployment with the same name is reported.
 
 Leader election keeps two replicas from scheduling at the same time only if both use the same Lease. Two deployments
 with different Leases and the same scheduler name would give the room of a node away twice, and neither would know.
@@ -22,26 +22,28 @@ from batchsched.kube.lease import LeaderElector, LeaseTimes
 from batchsched.ports.cluster import Clock
 
 _LOG: Final = logging.getLogger(__name__)
-CLAIM_NAMESPACE: Final = "kube-public"
+SCHEDULER_NAME_LEASE_NAMESPACE: Final = "kube-public"
 """The namespace of the Leases. Each cluster has it, and it has no Leases of the control plane."""
-CLAIM_PREFIX: Final = "scheduler-name-"
-CLAIM_TIMES: Final = LeaseTimes(duration=60.0, renew=40.0, retry=10.0)
+LEASE_NAME_PREFIX: Final = "scheduler-name-"
+LEASE_TIMES: Final = LeaseTimes(duration=60.0, renew=40.0, retry=10.0)
 CONFLICT: Final = "SchedulerNameConflict"
 _OBJECT_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH: Final = 200
 _CONFLICT_STATUS: Final = 409
 
 
-def claim_lease_name(scheduler_name: str) -> str:
-    """Return the name of the Lease by which this deployment claims a scheduler name.
+def lease_name_of_scheduler_name(scheduler_name: str) -> str:
+    """Return the name of the Lease by which this deployment reserves a scheduler name.
 
     A scheduler name that no object may have is replaced by its hash.
     """
     usable = len(scheduler_name) <= _MAX_NAME_LENGTH and _OBJECT_NAME.fullmatch(scheduler_name)
-    return CLAIM_PREFIX + (scheduler_name if usable else hashlib.sha256(scheduler_name.encode()).hexdigest())
+    return LEASE_NAME_PREFIX + (
+        scheduler_name if usable else hashlib.sha256(scheduler_name.encode()).hexdigest()
+    )
 
 
-class SchedulerNameClaims:
+class SchedulerNameLeases:
     """Renews the Leases of this deployment's scheduler names, and reports other deployments that hold such a Lease.
 
     Args:
@@ -67,23 +69,27 @@ class SchedulerNameClaims:
         self._report = report
         self._failed: set[str] = set()
         """The scheduler names for which the last check failed."""
-        self._claims = {
+        self._leases = {
             name: LeaderElector(
-                connection, clock, (CLAIM_NAMESPACE, claim_lease_name(name)), deployment, CLAIM_TIMES
+                connection,
+                clock,
+                (SCHEDULER_NAME_LEASE_NAMESPACE, lease_name_of_scheduler_name(name)),
+                deployment,
+                LEASE_TIMES,
             )
             for name in sorted(scheduler_names)
         }
 
     async def run(self) -> None:
-        """Renew the Leases that claim the scheduler names, and report conflicts, until cancelled."""
+        """Renew the Leases of the scheduler names, and report conflicts, until cancelled."""
         while True:
-            for name, claim in self._claims.items():
-                await self._check(name, claim)
-            await self._clock.sleep(CLAIM_TIMES.retry)
+            for name, lease in self._leases.items():
+                await self._check(name, lease)
+            await self._clock.sleep(LEASE_TIMES.retry)
 
-    async def _check(self, name: str, claim: LeaderElector) -> None:
+    async def _check(self, name: str, lease: LeaderElector) -> None:
         try:
-            await claim.acquire_or_renew_once()
+            await lease.acquire_or_renew_once()
         except (ApiError, Unreachable, msgspec.DecodeError) as error:
             if isinstance(error, ApiError) and error.status == _CONFLICT_STATUS:
                 return  # another deployment wrote first; the next check sees it
@@ -92,15 +98,15 @@ class SchedulerNameClaims:
                 _LOG.warning(
                     "it is unknown whether another deployment uses the schedulerName %s: Lease %s: %s",
                     name,
-                    claim.full_name,
+                    lease.full_name,
                     error,
                 )
             return
         self._failed.discard(name)
-        self._compare(name, claim)
+        self._compare(name, lease)
 
-    def _compare(self, name: str, claim: LeaderElector) -> None:
-        before, other = self.conflicts.get(name, ""), claim.other_holder
+    def _compare(self, name: str, lease: LeaderElector) -> None:
+        before, other = self.conflicts.get(name, ""), lease.other_holder
         if not other:
             if self.conflicts.pop(name, ""):
                 _LOG.info("no other deployment uses the schedulerName %s any more", name)
@@ -112,5 +118,7 @@ class SchedulerNameClaims:
         )
         if other != before:
             _LOG.error("%s", note)
-        target = object_reference(LEASES, CLAIM_NAMESPACE, claim_lease_name(name), "")
+        target = object_reference(
+            LEASES, SCHEDULER_NAME_LEASE_NAMESPACE, lease_name_of_scheduler_name(name), ""
+        )
         self._report(PendingEvent(target, CONFLICT, "Scheduling", note, warning=True))

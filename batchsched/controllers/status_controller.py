@@ -177,7 +177,7 @@ class StatusController:
         for field, key in self._cache.take_changed_statuses():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
-            if self._cache.version(field, key) > self._written_versions.get(place, 0) > 0:
+            if self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0:
                 self._overwritten.add(place)
                 self._queued[field, key] = None
 
@@ -294,7 +294,10 @@ class StatusController:
             self._overwritten.discard(place)
             return StatusChange(place, resource, desired, present)
         if place not in self._written:  # another replica wrote it; from now on, a change of it is noticed
-            self._written[place], self._written_versions[place] = desired, self._cache.version(*place[0])
+            self._written[place], self._written_versions[place] = (
+                desired,
+                self._cache.resource_version(*place[0]),
+            )
         return None
 
     def _upstream(
@@ -344,7 +347,9 @@ class StatusController:
         if gang is None or not group.spec.priority_class_name:
             return ""
         priorities = PriorityTable(self._cache.list_objects("priority_classes"))
-        return priorities.priority_class_hint(group, [*gang.pending.values(), *gang.bound.values()])
+        return priorities.advice_on_ineffective_priority_class(
+            group, [*gang.pending.values(), *gang.bound.values()]
+        )
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
         record = self._refusals.get(gang_key_of_pod(pod))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class RequestLimit:
+class ApiRequestLimit:
     """A semaphore that serves waiting namespaces in turn, so that many bindings of one namespace do not delay another.
 
     Args:

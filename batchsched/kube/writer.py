@@ -13,7 +13,7 @@ from batchsched.api.core.volume import PersistentVolumeClaim
 from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
-from batchsched.kube.request_limit import RequestLimit
+from batchsched.kube.request_limit import ApiRequestLimit
 from batchsched.ports.claims import ClaimBinder
 from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
 
@@ -66,7 +66,7 @@ class Writer:
         self._connection = connection
         self._clock = clock
         self._fence = fence
-        self._limit = RequestLimit(in_flight)
+        self._limit = ApiRequestLimit(in_flight)
 
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to a node. If a request gets no response, the pod is read, because it may be bound.

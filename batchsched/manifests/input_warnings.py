@@ -109,7 +109,7 @@ def _capped_priorities(snapshot: Snapshot) -> Iterator[str]:
         members[gang_identity(pod)].append(pod)
     table = PriorityTable(snapshot.priority_classes)
     for group in groups:
-        advice = table.priority_class_hint(group, members[group.key])
+        advice = table.advice_on_ineffective_priority_class(group, members[group.key])
         if advice:
             yield f"PodGroup {group.key}: spec.{advice}"
 

@@ -230,7 +230,7 @@ class SchedulerApp:
         self._reporter = reporter
         reporter.report_set_aside(self.reflectors)
         if self.deployment:
-            reporter.claim_scheduler_names(self.connection, self.deployment)
+            reporter.set_up_scheduler_name_leases(self.connection, self.deployment)
         reporter.start()
         try:
             self.loop = SchedulerLoop(

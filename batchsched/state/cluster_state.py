@@ -473,7 +473,7 @@ class ClusterState:
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 
-    def version(self, field: str, key: str) -> int:
+    def resource_version(self, field: str, key: str) -> int:
         """Return the resource version of an object as the API server showed it last; 0 if it is unknown."""
         return self._versions.get((field, key), 0)
 

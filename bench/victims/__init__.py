@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
-    VictimBudget,
+    VictimSearchLimits,
     choose_victims,
     restore_unneeded_victims,
     split_by_domain,
@@ -60,7 +60,7 @@ def measure(name: str, shape: Shape) -> Measured:
     """Choose the victims of one instance by the solver and by the greedy methods."""
     problem = draw(shape)
     cpu, wall = time.process_time(), time.perf_counter()
-    answer = choose_victims(problem, VictimBudget())
+    answer = choose_victims(problem, VictimSearchLimits())
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     if answer is None:
         raise SystemExit(f"{name}, seed {shape.seed}: no set of victims makes room")

@@ -47,7 +47,9 @@ def test_class_of_a_podgroup_lowers_the_priority_of_a_gang_and_never_raises_it(n
 def test_class_of_a_podgroup_without_pods_has_no_effect():
     for name in ("low", "high"):
         assert PRIORITIES.gang_priority(group("g", 2, priorityClassName=name), []) == 0
-        assert PRIORITIES.priority_class_hint(group("g", 2, priorityClassName=name), []) == ""
+        assert (
+            PRIORITIES.advice_on_ineffective_priority_class(group("g", 2, priorityClassName=name), []) == ""
+        )
 
 
 @given(
@@ -58,6 +60,6 @@ def test_no_gang_has_a_higher_priority_than_its_pods_and_a_cap_is_explained(name
     stated = group("g", 1, priorityClassName=name)
     assert PRIORITIES.gang_priority(stated, pods) <= max(priorities)
     value = {"low": -5, "high": 100, "system-node-critical": 2_000_001_000}.get(name)
-    assert bool(PRIORITIES.priority_class_hint(stated, pods)) == (
+    assert bool(PRIORITIES.advice_on_ineffective_priority_class(stated, pods)) == (
         value is not None and value > max(priorities)
     )

@@ -12,7 +12,7 @@ import pytest
 
 from batchsched.controllers import scheduler_names
 from batchsched.controllers.event_recorder import PendingEvent
-from batchsched.controllers.scheduler_names import SchedulerNameClaims, claim_lease_name
+from batchsched.controllers.scheduler_names import SchedulerNameLeases, lease_name_of_scheduler_name
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import Credentials
@@ -31,7 +31,7 @@ from tests.controlplane.plane import ControlPlane
     ],
 )
 def test_lease_has_the_scheduler_name_in_its_name_if_an_object_may_have_it(scheduler_name, suffix):
-    name = claim_lease_name(scheduler_name)
+    name = lease_name_of_scheduler_name(scheduler_name)
     assert name.startswith("scheduler-name-")
     assert len(name) < 253
     if suffix:
@@ -44,13 +44,13 @@ def test_lease_has_the_scheduler_name_in_its_name_if_an_object_may_have_it(sched
 class Deployment:
     """A deployment as far as its scheduler names matter."""
 
-    claims: SchedulerNameClaims = field(init=False)
+    claims: SchedulerNameLeases = field(init=False)
     events: list[PendingEvent] = field(default_factory=list)
 
 
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_names, "CLAIM_TIMES", LeaseTimes(duration=2.0, renew=1.0, retry=0.1))
+    monkeypatch.setattr(scheduler_names, "LEASE_TIMES", LeaseTimes(duration=2.0, renew=1.0, retry=0.1))
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def running(
     clock, deployment = SystemClock(), Deployment()
     config = plane.kubeconfig(token) if token else plane.kubeconfig()
     async with Connection(Credentials(config), clock) as connection:
-        deployment.claims = SchedulerNameClaims(connection, clock, identity, names, deployment.events.append)
+        deployment.claims = SchedulerNameLeases(connection, clock, identity, names, deployment.events.append)
         task = asyncio.create_task(deployment.claims.run())
         try:
             yield deployment

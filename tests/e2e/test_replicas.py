@@ -3,7 +3,10 @@
 import contextlib
 import json
 
-from batchsched.controllers.scheduler_names import CLAIM_NAMESPACE, claim_lease_name
+from batchsched.controllers.scheduler_names import (
+    SCHEDULER_NAME_LEASE_NAMESPACE,
+    lease_name_of_scheduler_name,
+)
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.installed import NAMESPACE, service_account
 from tests.controlplane.plane import ApiFault
@@ -44,7 +47,7 @@ def test_second_deployment_with_the_same_scheduler_name_is_reported(plane, names
     # A scheduler of an earlier test may have left its claim, which would be valid for another minute.
     with contextlib.suppress(ApiFault):
         plane.admin.delete(
-            f"/apis/coordination.k8s.io/v1/namespaces/{CLAIM_NAMESPACE}/leases/{claim_lease_name('batchsched')}"
+            f"/apis/coordination.k8s.io/v1/namespaces/{SCHEDULER_NAME_LEASE_NAMESPACE}/leases/{lease_name_of_scheduler_name('batchsched')}"
         )
     first = Served(plane, "first", tmp_path / "first.yaml", ("--lease", LEASE))
     second = Served(plane, "second", tmp_path / "second.yaml")
@@ -53,7 +56,7 @@ def test_second_deployment_with_the_same_scheduler_name_is_reported(plane, names
         names = {"profile": "batchsched", "deployment": LEASE}
         with serving(second):
             eventually(lambda: second.metric("batchsched_scheduler_name_conflict", **names) == 1, WITHIN)
-            path = f"/apis/events.k8s.io/v1/namespaces/{CLAIM_NAMESPACE}/events"
+            path = f"/apis/events.k8s.io/v1/namespaces/{SCHEDULER_NAME_LEASE_NAMESPACE}/events"
             events = eventually(lambda: plane.admin.get(path)["items"], WITHIN)
             assert {(event["reason"], event["type"]) for event in events} == {
                 ("SchedulerNameConflict", "Warning")

@@ -83,7 +83,7 @@ class DelegatedAccess:
         allowed = review.get("allowed") is True
         if not allowed and user == ANONYMOUS and "text/html" in request.headers.get("Accept", ""):
             # A browser sends no bearer token. With this answer it prompts for credentials.
-            return basic_auth_challenge()
+            return basic_auth_challenge_response()
         if not allowed:
             detail = f": {review['reason']}" if review.get("reason") else ""
             return _refusal(
@@ -143,7 +143,7 @@ def _covers(allowed: str, path: str) -> bool:
     return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
 
 
-def basic_auth_challenge() -> web.Response:
+def basic_auth_challenge_response() -> web.Response:
     """Return the HTTP response 401 that makes a browser prompt for credentials."""
     refusal = _refusal(401, "Unauthorized", "Unauthorized: give a token as the password")
     refusal.headers["WWW-Authenticate"] = 'Basic realm="batchsched: a token as the password"'
@@ -203,7 +203,7 @@ class StaticTokenAccess:
         token = token_of_authorization_header(request.headers.get("Authorization", ""))
         # Digests have the same length, and compare_digest takes constant time: the answer time reveals nothing.
         if not hmac.compare_digest(_digest(token), self._digest):
-            return basic_auth_challenge()
+            return basic_auth_challenge_response()
         return await handler(request)
 
 

@@ -51,7 +51,7 @@ from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGro
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import IndexArray, VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
-from batchsched.solver.victims.choose import VictimBudget, choose_victims
+from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from batchsched.solver.victims.relieved_rows import relieved_rows_as_resources
 
 MAX_GANGS_PER_SESSION: Final = 32
@@ -99,7 +99,7 @@ class VictimChooser:
         self._budgets: tuple[PodDisruptionBudget, ...] = inputs.tables.snapshot.pod_disruption_budgets
         """Disruption budgets, less the evictions of this session."""
         settings = inputs.profile.solver
-        self._solver_budget = VictimBudget(
+        self._solver_budget = VictimSearchLimits(
             deterministic=settings.deterministic_budget, guard_seconds=settings.guard_seconds
         )
         self._removed: dict[str, tuple[Pod, int]] = {}

@@ -182,7 +182,7 @@ def _in_order(search_input: VictimSearchInput, groups: Iterable[list[int]]) -> V
 
 
 @dataclass(frozen=True, slots=True)
-class VictimBudget:
+class VictimSearchLimits:
     """Limits of time, rounds and gap for the search of the victims of one pending gang.
 
     Args:
@@ -200,7 +200,9 @@ class VictimBudget:
     exact: bool = True
 
 
-def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) -> VictimSolution | None:
+def choose_victims(
+    problem: VictimProblem, budget: VictimSearchLimits, seed: int = 0
+) -> VictimSolution | None:
     """Find the cheapest running gangs and elastic pods to evict so that the pending gang's minimum fits.
 
     The set costs no more than the best greedy's set, and every unit in it is needed. If no set makes room for
@@ -250,7 +252,7 @@ def choose_victims(problem: VictimProblem, budget: VictimBudget, seed: int = 0) 
 
 
 def _choose_for_tree(
-    problem: VictimProblem, budget: VictimBudget, search: "_Search", greedy: int
+    problem: VictimProblem, budget: VictimSearchLimits, search: "_Search", greedy: int
 ) -> VictimSolution | None:
     """Search for victims that are cheaper than the greedy's, by the model that knows the tree of the gang."""
     below = greedy if greedy >= 0 else int(problem.cost.sum()) + 1
@@ -295,7 +297,7 @@ def _domains(problem: VictimProblem) -> Iterator[VictimProblem]:
 class _Search:
     """The best set so far, and the remaining budget."""
 
-    def __init__(self, budget: VictimBudget, seed: int) -> None:
+    def __init__(self, budget: VictimSearchLimits, seed: int) -> None:
         self._budget = budget
         self.spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self.best: VictimState | None = None

@@ -11,7 +11,7 @@ from batchsched.solver.problem import VictimProblem
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
-    VictimBudget,
+    VictimSearchLimits,
     choose_victims,
     cost_lower_bound,
     eviction_cost_per_additional_pod,
@@ -29,8 +29,8 @@ from tests.solver.victims.instances import (
     victims_of,
 )
 
-BUDGET = VictimBudget()
-GREEDY = VictimBudget(exact=False)
+BUDGET = VictimSearchLimits()
+GREEDY = VictimSearchLimits(exact=False)
 
 
 @pytest.mark.properties

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver.problem import VictimProblem
 from batchsched.solver.verify import verify_victims
-from batchsched.solver.victims.choose import VictimBudget, choose_victims
+from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from tests.solver.tree_instances import placements, random_tree
 
 
@@ -52,7 +52,7 @@ def test_victims_of_a_tree_are_the_cheapest_that_make_room(seed):
     problem = random_problem(seed)
     if problem is None:
         return
-    answer = choose_victims(problem, VictimBudget())
+    answer = choose_victims(problem, VictimSearchLimits())
     least = cheapest(problem)
     assert (answer is None) == (least is None)
     if answer is not None:

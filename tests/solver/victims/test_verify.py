@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.solver.problem import VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
-from batchsched.solver.victims.choose import VictimBudget, choose_victims
+from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from tests.solver.victims.instances import victims_of
 
 LEVELS = [[0, 0, 1, 1]]
@@ -29,7 +29,7 @@ def sound() -> tuple[VictimProblem, VictimSolution]:
         limit_unit=np.arange(4, dtype=np.int32),
         limit_amount=np.ones(4, np.int64),
     )
-    answer = choose_victims(problem, VictimBudget())
+    answer = choose_victims(problem, VictimSearchLimits())
     assert answer is not None
     return problem, answer
 
