@@ -24,7 +24,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
 from batchsched.framework.waiting_pods import WaitingPod
 from batchsched.ports.external import NoTelemetry, Telemetry
-from batchsched.session.tables.gang import GangPart, PendingGang
+from batchsched.session.tables.gang import EqualPendingPods, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
 
@@ -35,7 +35,7 @@ class PlannedPods:
     These are counts[i] pods on nodes[i], in the order of the pods.
     """
 
-    part: GangPart
+    part: EqualPendingPods
     nodes: tuple[int, ...]
     counts: tuple[int, ...]
 

@@ -20,7 +20,7 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
-from batchsched.session.tables.gang import GangPart, PendingGang
+from batchsched.session.tables.gang import EqualPendingPods, PendingGang
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.problem import UNLIMITED
 
@@ -99,7 +99,7 @@ class GangView:
         """The results of the Filter plugins for each of the P gang parts (equal pods); None if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
-    def _filter_result(self, part: GangPart) -> FilterResult | None:
+    def _filter_result(self, part: EqualPendingPods) -> FilterResult | None:
         try:
             return self.tables.pipeline.find_nodes_that_pass_filters(part.pod_class, self.tables.node_table)
         except PluginError:

@@ -21,7 +21,7 @@ from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.framework.status import SUCCESS, Status
-from batchsched.session.tables.gang import GangPart, PendingGang, PodGroupState
+from batchsched.session.tables.gang import EqualPendingPods, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLevel
 
@@ -132,7 +132,9 @@ class GangEligibilityCheck:
                     left_out += 1
             as_they_were = tuple(pods) == part.pods
             if pods:
-                parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
+                parts.append(
+                    part if as_they_were else EqualPendingPods(part.pod_class, part.subgroup, tuple(pods))
+                )
         if gang.members.is_single_pod and not gang.parts:  # the pod is being deleted
             return gang
         count = self.tables.counts.gang_counts_of_pod(next(iter(gang.members.pending.values())))
@@ -193,7 +195,7 @@ def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Se
     return [sort.sort_key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
 
 
-def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
+def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
     """Return True if these parts bring the gang, and each of its subGroups, to its minimum."""
     remaining: Counter[int] = Counter()
     for part in parts:

@@ -17,7 +17,7 @@ from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.bound_domains import count_bound_pods_by_domain, domain_of_bound_pods
-from batchsched.session.tables.gang import EntitlementClass, GangPart, PendingGang, PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, EqualPendingPods, PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import RequestedLevels, TopologyLevels
 from batchsched.solver.problem import (
@@ -164,7 +164,7 @@ class Formulation:
 
     problem: Problem
     gangs: tuple[PendingGang, ...]
-    parts: tuple[tuple[int, GangPart], ...]
+    parts: tuple[tuple[int, EqualPendingPods], ...]
     tiers: tuple[tuple[EntitlementClass, int], ...]
     quotas: QueueLimits
     failures: dict[int, str] = field(default_factory=dict)
@@ -360,7 +360,7 @@ def formulate_problem(
 
 
 def _ranked_classes(
-    levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, GangPart]]
+    levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, EqualPendingPods]]
 ) -> tuple[RankedClass, ...]:
     """Return the pod classes of gangs that name a rank label and an existing topology."""
     ranked = []

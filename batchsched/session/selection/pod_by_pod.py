@@ -36,7 +36,7 @@ from batchsched.session.refusals import (
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
 from batchsched.session.tables.bound_domains import domain_of_bound_pods
-from batchsched.session.tables.gang import GangPart, PendingGang
+from batchsched.session.tables.gang import EqualPendingPods, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.problem import NONE
 
@@ -143,7 +143,7 @@ class UnplaceablePod:
     `allowed` are the nodes inside the gang's fence (None: all).
     """
 
-    part: GangPart
+    part: EqualPendingPods
     pod: Pod
     scan: FilterResult
     allowed: BoolArray | None
@@ -252,7 +252,7 @@ class PodByPodPlacer:
             return ""
         return self._quotas.first_exceeded_queue(self._tables, gang.members.queue_and_user, used, gangs)
 
-    def _place_pod(self, trial: GangPlacementAttempt, part: GangPart, pod: Pod) -> bool:
+    def _place_pod(self, trial: GangPlacementAttempt, part: EqualPendingPods, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
         pipeline, table = self._tables.pipeline, self._tables.node_table
         used = trial.used + part.pod_class.requests
@@ -276,7 +276,7 @@ class PodByPodPlacer:
             return False
         scores = pipeline.score(pod_class, feasible, table, scan.state, results)
         node = int(feasible[int(np.argmax(scores))])
-        plan = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
+        plan = PlannedPods(EqualPendingPods(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
         self._statement.reserve_and_permit_pods(trial.placement, plan, scan.state)
         if not trial.placement.refusal.ok:
             return False

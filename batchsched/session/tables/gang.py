@@ -325,7 +325,7 @@ class PodCountsByGang:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GangPart:
+class EqualPendingPods:
     """The pending pods of a gang that belong to one subGroup and one pod class.
 
     They are in the order in which they are placed.
@@ -371,7 +371,7 @@ class PendingGang:
     created: float
     estimate: float
     need: int
-    parts: tuple[GangPart, ...]
+    parts: tuple[EqualPendingPods, ...]
     share: float
     needs: IntArray
     entitled: EntitlementClass = EntitlementClass.ALL
@@ -410,7 +410,7 @@ class PendingGang:
         return not self.members.bound and not self.follows
 
 
-def sum_smallest_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
+def sum_smallest_requests(parts: Sequence[EqualPendingPods], need: int, resources: int) -> IntArray:
     """Return for each resource [R] the sum of the `need` smallest requests among the pods of some gang parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))

@@ -27,7 +27,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
 from batchsched.session.tables.claim_states import ClaimStates
-from batchsched.session.tables.gang import GangPart, PodCountsByGang, PodGroupState
+from batchsched.session.tables.gang import EqualPendingPods, PodCountsByGang, PodGroupState
 
 NO_SIGNATURE: Final = -1
 """The signature of a spec that belongs to no pod class: it is invalid, or names the node of its pod."""
@@ -344,7 +344,9 @@ class PodClassTable:
         forgotten, self._forgotten_classes = self._forgotten_classes, []
         return forgotten
 
-    def parts_of(self, members: PodGroupState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
+    def parts_of(
+        self, members: PodGroupState, pods: Sequence[Pod], priority: int
+    ) -> tuple[EqualPendingPods, ...]:
         """Group the pods of a gang by pod class and subGroup, in the order of their first pods."""
         group = members.group
         subgroup_index = (
@@ -370,7 +372,7 @@ class PodClassTable:
             part_pods.append(pod)
         rank_label = group.spec.rank_label if group is not None else None
         return tuple(
-            GangPart(
+            EqualPendingPods(
                 classes[class_id],
                 subgroup,
                 tuple(part_pods if rank_label is None else sort_by_rank(part_pods, rank_label)),
