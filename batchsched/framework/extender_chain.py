@@ -401,7 +401,7 @@ def _nodes_question(extender: Extender, pod: Pod, places: IndexArray, table: Nod
 
 
 def _encode_each(nodes: Nodes) -> NDArray[np.object_]:
-    return np.fromiter((encode_object(node) for node in nodes.objects), np.object_, len(nodes))
+    return np.fromiter((encode_object(node) for node in nodes.node_objects), np.object_, len(nodes))
 
 
 def _verdict(

@@ -33,7 +33,7 @@ class PerNodeFilter:
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         """Call `filter_node` for each of the given nodes, and return the combined verdict."""
-        answers = [self.filter_node(pod.pod, node) for node in nodes.objects]
+        answers = [self.filter_node(pod.pod, node) for node in nodes.node_objects]
         reasons = tuple(dict.fromkeys(reason for answer in answers for reason in answer.reasons))
         refused = np.zeros((len(reasons), len(answers)), np.bool_)
         unresolvable = np.zeros(len(answers), np.bool_)
@@ -42,7 +42,7 @@ class PerNodeFilter:
                 continue
             if not answer.reasons:
                 raise PluginError(
-                    self.name, "Filter", f"refused node {nodes.objects[index].name} without a reason"
+                    self.name, "Filter", f"refused node {nodes.node_objects[index].name} without a reason"
                 )
             unresolvable[index] = answer.code is Code.UNRESOLVABLE
             for reason in answer.reasons:
@@ -64,4 +64,6 @@ class PerNodeScore:
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         """Call `score_node` for each of the given nodes, and return the scores."""
-        return np.fromiter((self.score_node(pod.pod, node) for node in nodes.objects), np.int64, len(nodes))
+        return np.fromiter(
+            (self.score_node(pod.pod, node) for node in nodes.node_objects), np.int64, len(nodes)
+        )

@@ -290,7 +290,7 @@ class PipelineNodeDryRun:
         table = self._handle.node_table
         if come:
             table.add_pods(
-                [(pod, self._node)], *(self._counted.pop(pod.key, None) or table.read_requests(pod))
+                [(pod, self._node)], *(self._counted.pop(pod.key, None) or table.request_vectors(pod))
             )
             return
         self._counted[pod.key] = table.counted_requests(pod)

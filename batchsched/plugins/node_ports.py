@@ -71,7 +71,7 @@ class NodePorts(
         requested = state.read(REQUESTED_PORTS)
         if len(nodes) > 1:
             return Verdict.refuse(_taken(nodes.table, requested)[nodes.where], TAKEN, unresolvable=False)
-        if not len(nodes) or not _taken_at(nodes.table, nodes.first_index, requested):
+        if not len(nodes) or not _taken_at(nodes.table, nodes.first_node_index, requested):
             return Verdict.accept(len(nodes))
         return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
 

@@ -122,7 +122,7 @@ class NodeVolumeLimits(
         refused = np.zeros(len(nodes), np.bool_)
         wanted_volumes: dict[bool, Attached] = {}
         try:
-            for row, node in enumerate(nodes.indexes.tolist()):
+            for row, node in enumerate(nodes.node_indexes.tolist()):
                 csi_node = storage.csi_nodes.get(nodes.table.names[node])
                 migrated = csi_node is not None
                 if migrated not in wanted_volumes:

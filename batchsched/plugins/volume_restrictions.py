@@ -259,7 +259,7 @@ def _disks_in_use(nodes: Nodes, disks: Sequence[Disk]) -> BoolArray:
     if not disks or not disks_on:
         return np.zeros(len(nodes), np.bool_)
     if len(nodes) == 1:
-        return np.asarray([_in_use(disks, disks_on.get(nodes.first_index, {}).values())])
+        return np.asarray([_in_use(disks, disks_on.get(nodes.first_node_index, {}).values())])
     refused = np.zeros(len(nodes.table.nodes), np.bool_)
     for node, pods in disks_on.items():
         refused[node] = _in_use(disks, pods.values())

@@ -203,8 +203,8 @@ def cluster_of(
     table.now = RECORDED
     for other in snapshot.pods:
         if other.key != pod.key and other.node in table.index:
-            table.add_pods([(other, table.index[other.node])], *table.read_requests(other))
-    vector, nonzero = table.read_requests(pod)
+            table.add_pods([(other, table.index[other.node])], *table.request_vectors(other))
+    vector, nonzero = table.request_vectors(pod)
     return Cluster(
         table, PodClass.from_pod(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)
     )

@@ -51,7 +51,7 @@ def mismatches(stream: Stream) -> Iterator[str]:
         template = stream.templates[number]
         metadata = msgspec.structs.replace(template.metadata, name=f"p{at:05d}", uid=f"u{at}")
         pod = msgspec.structs.replace(template, metadata=metadata)
-        requests, nonzero = table.read_requests(pod)
+        requests, nonzero = table.request_vectors(pod)
         found = answer(pipeline, PodClass.from_pod(pod, requests, (int(nonzero[0]), int(nonzero[1]))), table)
         if found != expected:
             yield f"{pod.name}: ours {found}, recorded {expected}"
@@ -67,7 +67,7 @@ def start(stream: Stream) -> NodeTable:
     resources = runner.resource_names(stream.nodes, (*stream.pods, *stream.templates))
     table = NodeTable(snapshot, resources, RELEASES[stream.kubernetes_version])
     for pod in stream.pods:
-        table.add_pods([(pod, table.index[pod.node])], *table.read_requests(pod))
+        table.add_pods([(pod, table.index[pod.node])], *table.request_vectors(pod))
     return table
 
 

@@ -45,11 +45,11 @@ class InArrays:
     name: ClassVar[str] = "InArrays"
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        marks = np.array([[key in one.labels for one in nodes.objects] for key in ("nodisk", "old")])
+        marks = np.array([[key in one.labels for one in nodes.node_objects] for key in ("nodisk", "old")])
         return Verdict((NO_DISK, OLD), marks.reshape(2, len(nodes)), marks.reshape(2, len(nodes))[1])
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        return np.array([int(one.labels.get("score", "0")) for one in nodes.objects], np.int64)
+        return np.array([int(one.labels.get("score", "0")) for one in nodes.node_objects], np.int64)
 
 
 LABELS = st.fixed_dictionaries(

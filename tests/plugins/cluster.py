@@ -136,7 +136,7 @@ def land(made: NodeTable, one: Pod, name: str) -> None:
 
 def put(made: NodeTable, one: Pod, at: int) -> None:
     """Put a pod on a node, given by its index."""
-    made.add_pods([(one, at)], *made.read_requests(one))
+    made.add_pods([(one, at)], *made.request_vectors(one))
 
 
 def take(made: NodeTable, one: Pod) -> None:
@@ -146,7 +146,7 @@ def take(made: NodeTable, one: Pod) -> None:
 
 def class_of(made: NodeTable, one: Pod) -> PodClass:
     """The class of one pod."""
-    vector, nonzero = made.read_requests(one)
+    vector, nonzero = made.request_vectors(one)
     return PodClass.from_pod(one, vector, (int(nonzero[0]), int(nonzero[1])))
 
 

@@ -63,7 +63,7 @@ def handle_of(made, one, *nominated, args=None, budgets=()):
         made.cluster_objects = replace(made.cluster_objects, pod_disruption_budgets=tuple(budgets))
     plugins = (NodeName(), NodePorts(), NodeResourcesFit(), DefaultPreemption(args))
     pipeline, nominations = Pipeline(plugins), Nominations.from_pods(nominated, made)
-    requests, nonzero = made.read_requests(one)
+    requests, nonzero = made.request_vectors(one)
     wish = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), one.spec.priority or 0)
     return judged(pipeline, wish, made, nominations)
 
@@ -281,7 +281,7 @@ def test_a_candidate_node_that_fits_without_victims_is_an_error():
     handle = handle_of(made, wanting())
     gone = next(iter(made.pod_table.pods_on(0)))
     made.remove_pods([gone])
-    made.add_pods([(running("p", "1"), 0)], *made.read_requests(running("p", "1")))
+    made.add_pods([(running("p", "1"), 0)], *made.request_vectors(running("p", "1")))
     with pytest.raises(PluginError, match="at least one victim"):
         run_postfilters(handle)
 
@@ -355,7 +355,7 @@ class Unsaid:
     name = "Unsaid"
 
     def filter(self, pod, nodes, state):
-        counts = [len(list(nodes.pod_table.pods_on(at))) for at in nodes.indexes.tolist()]
+        counts = [len(list(nodes.pod_table.pods_on(at))) for at in nodes.node_indexes.tolist()]
         return Verdict.refuse(np.asarray(counts) > 2, "too many", unresolvable=False)
 
 
@@ -368,7 +368,7 @@ class Brittle:
         self.broken = broken
 
     def filter(self, pod, nodes, state):
-        for at in nodes.indexes.tolist():
+        for at in nodes.node_indexes.tolist():
             if at in self.broken and not list(nodes.pod_table.pods_on(at)):
                 raise KeyError(at)
         return Verdict.accept(len(nodes))
@@ -383,7 +383,7 @@ def test_an_error_of_a_plugin_on_one_node_does_not_affect_other_nodes(broken, fo
     plugin = DefaultPreemption()
     pipeline = Pipeline([NodeResourcesFit(), Brittle(*broken), plugin])
     one = wanting("1")
-    requests, nonzero = made.read_requests(one)
+    requests, nonzero = made.request_vectors(one)
     wish = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), 10)
     handle = PreemptionHandle(
         pipeline, wish, made, pipeline.find_nodes_that_pass_filters(wish, made), Nominations({})
@@ -456,7 +456,7 @@ def test_trying_nodes_together_finds_the_same_candidates_as_one_by_one(
         if not isinstance(each, GangScheduling)
     ]
     pipeline, nominations = Pipeline([*default, *others]), Nominations.from_pods(nominated, made)
-    requests, nonzero = made.read_requests(one)
+    requests, nonzero = made.request_vectors(one)
     seen = PodClass.from_pod(one, requests, (int(nonzero[0]), int(nonzero[1])), priority)
     scan = judged(pipeline, seen, made, nominations).scan
     if scan.fits.any():

@@ -253,7 +253,7 @@ class NodeTable:
         """The volumes and devices that are reserved for pods which sessions have placed."""
         return PodReservations(self.assumed, self.device_ledger)
 
-    def read_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
@@ -395,19 +395,19 @@ class Nodes:
         return self.table.nonzero_requested[self.where]
 
     @property
-    def objects(self) -> Sequence[Node]:
+    def node_objects(self) -> Sequence[Node]:
         """The Node objects of the view, in the order of the view's nodes."""
         if isinstance(self.where, slice):
             return self.table.nodes[self.where]
         return [self.table.nodes[at] for at in self.where]
 
     @property
-    def indexes(self) -> IndexArray:
+    def node_indexes(self) -> IndexArray:
         """The indexes [n] of the view's nodes in the node table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property
-    def first_index(self) -> int:
+    def first_node_index(self) -> int:
         """The index of the view's first node in the node table.
 
         Raises:
@@ -437,4 +437,4 @@ class Nodes:
 
     def mask_where(self, test: Callable[[Node], bool]) -> BoolArray:
         """Return an array [n]: True for each node that passes a test, which is called for each Node object."""
-        return np.fromiter((test(node) for node in self.objects), np.bool_, self._size)
+        return np.fromiter((test(node) for node in self.node_objects), np.bool_, self._size)

@@ -110,7 +110,7 @@ def _field(nodes: Nodes, field: SelectorRequirement) -> BoolArray:
     if field.key == FIELD_NAME and field.operator == "In":
         index = nodes.table.index
         node_indexes = [index[name] for name in field.values or () if name in index]
-        return np.isin(nodes.indexes, node_indexes)
+        return np.isin(nodes.node_indexes, node_indexes)
     return nodes.mask_where(lambda node: field.matches({FIELD_NAME: node.name}))
 
 
@@ -124,7 +124,7 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
     )
 
     def taint_group_indexes(nodes: Nodes) -> IndexArray:
-        numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.objects)
+        numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.node_objects)
         return np.fromiter(numbers, np.int32, len(nodes))
 
     return table.cached_array("taint groups", taint_group_indexes), tuple(group_numbers)

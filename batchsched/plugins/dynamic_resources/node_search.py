@@ -146,7 +146,7 @@ class DeviceSearch:
           AllocationError: a claim, a class or a slice is invalid.
         """
         if len(nodes) == 1:
-            outcome = self.search_node(nodes.first_index, nodes.table)
+            outcome = self.search_node(nodes.first_node_index, nodes.table)
             refusal = np.array([0 if outcome.reason else -1], np.int64)
             return SearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
@@ -155,7 +155,7 @@ class DeviceSearch:
         self._forget_outdated(groups)
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-        objects = nodes.objects
+        objects = nodes.node_objects
         outcomes = [GroupSearchResult()] * len(distinct)
         inventory = self._objects.allocator.inventory
         steps, max_steps = 0, MAX_STEPS_OF_ALL_GROUPS
@@ -340,7 +340,7 @@ def search_for_class(
         if resources:
             claims = (*claims, build_extended_resource_claim(pod, resources, objects.class_of_resource))
         if claims:
-            view = nodes if where.all() else table.nodes_view(nodes.indexes[where])
+            view = nodes if where.all() else table.nodes_view(nodes.node_indexes[where])
             searched.append((shared_device_search(table, claims).search_nodes(view), where))
     return searched
 

@@ -299,7 +299,7 @@ def _verdict_about_node(class_claims: ClassClaims, node: Nodes) -> Verdict:
     """Return the answer of Filter about one node, for claims that are all without allocation."""
     try:
         search = shared_device_search(node.table, class_claims.unallocated_claims)
-        reason = search.search_node(node.first_index, node.table).reason
+        reason = search.search_node(node.first_node_index, node.table).reason
     except AllocationError as error:
         raise PluginError(NAME, "Filter", str(error)) from error
     if not reason:

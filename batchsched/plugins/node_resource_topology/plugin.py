@@ -96,7 +96,7 @@ class NodeResourceTopologyMatch(
         demand = zones.demand_of(pod.pod)
         checked = np.flatnonzero(zones.single_zone[nodes.where])
         refused = np.zeros((len(_REASONS), len(nodes)), np.bool_)
-        indexes = nodes.indexes
+        indexes = nodes.node_indexes
         if len(checked):
             refused[:, checked] = _refusals(demand, zones, indexes[checked])
         # Evictions change no amount of a NodeResourceTopology.

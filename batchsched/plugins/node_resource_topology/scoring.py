@@ -63,7 +63,7 @@ def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTabl
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
     if not len(scored):
         return scores
-    indexes = nodes.indexes[scored]
+    indexes = nodes.node_indexes[scored]
     free = _free_amounts(zones, nodes, indexes.tolist())
     pod_scope = zones.pod_scope[indexes]
     if by_number:

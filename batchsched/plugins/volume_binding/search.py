@@ -86,7 +86,7 @@ def find_pod_volumes(claims: PodVolumeClaims, nodes: Nodes) -> VolumeSearchResul
             free.append(claim)
         else:
             placed.append(claim)
-            elsewhere |= nodes.indexes != nodes.table.index.get(node, -1)
+            elsewhere |= nodes.node_indexes != nodes.table.index.get(node, -1)
     everywhere = np.ones(len(nodes), np.bool_)
     wanting = [(claim, everywhere) for claim in placed]
     for claim in sorted(free, key=requested_storage_bytes):

@@ -183,16 +183,16 @@ class Refuses(Named):
     """A Filter that refuses the configured nodes."""
 
     def filter(self, pod, nodes, state):
-        return Verdict.refuse(np.isin(nodes.indexes, self.answer), "no", unresolvable=False)
+        return Verdict.refuse(np.isin(nodes.node_indexes, self.answer), "no", unresolvable=False)
 
 
 class Breaks(Named):
     """A Filter that raises for the configured nodes."""
 
     def filter(self, pod, nodes, state):
-        if np.isin(nodes.indexes, self.answer).any():
+        if np.isin(nodes.node_indexes, self.answer).any():
             raise KeyError("x")
-        return Verdict.refuse(nodes.indexes == 2, "odd", unresolvable=True)
+        return Verdict.refuse(nodes.node_indexes == 2, "odd", unresolvable=True)
 
 
 def test_error_of_a_filter_on_already_refused_nodes_is_ignored():

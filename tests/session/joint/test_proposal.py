@@ -20,7 +20,9 @@ class Shy(Recorder):
 
     @override
     def filter(self, pod, nodes, state):
-        taken = np.array([any(True for _ in nodes.table.pod_table.pods_on(int(at))) for at in nodes.indexes])
+        taken = np.array(
+            [any(True for _ in nodes.table.pod_table.pods_on(int(at))) for at in nodes.node_indexes]
+        )
         return Verdict.refuse(taken.reshape(len(nodes)), "already has company", unresolvable=False)
 
 
@@ -40,7 +42,7 @@ class Counting(Recorder):
 
     @override
     def filter(self, pod, nodes, state):
-        taken = self._on(nodes.table, nodes.indexes)
+        taken = self._on(nodes.table, nodes.node_indexes)
         return Verdict.refuse(taken >= self._most, "is full", unresolvable=False)
 
     def admits(self, pod, table, nodes, counts):
