@@ -91,7 +91,7 @@ class PolicyError(BatchschedError):
     """
 
 
-class IllegalMove(BatchschedError):
+class IllegalStateChange(BatchschedError):
     """A gang, or its entry in the scheduling queue, cannot change from its present state to the requested one.
 
     It keeps its state.

@@ -2,7 +2,7 @@
 
 The identity is the key under which the scheduler knows a gang, whether it is a PodGroup or a single pod. For the
 phases, one table says which change leads from which phase to which. A change that the table does not have raises
-`IllegalMove` and changes nothing. The diagram and the table of the documentation are generated from this table.
+`IllegalStateChange` and changes nothing. The diagram and the table of the documentation are generated from this table.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalStateChange
 
 SINGLE_POD_PREFIX: Final = "pod/"
 """Prefix of the identity of a pod that belongs to no PodGroup and is a gang of one."""
@@ -113,12 +113,12 @@ def phase_after(phase: GangPhase, change: PhaseChange) -> GangPhase:
     """Return the phase of a gang after a change, given the phase before.
 
     Raises:
-      IllegalMove: The table does not have the change for this phase.
+      IllegalStateChange: The table does not have the change for this phase.
     """
     next_phase = MOVES.get((phase, change))
     if next_phase is None:
         legal = ", ".join(move for start, move in MOVES if start is phase) or "none"
-        raise IllegalMove(f"a gang that is {phase} cannot {change}; its moves are: {legal}")
+        raise IllegalStateChange(f"a gang that is {phase} cannot {change}; its moves are: {legal}")
     return next_phase
 
 
@@ -129,7 +129,7 @@ def phase_changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChan
     Several changes may happen between two observations.
 
     Raises:
-      IllegalMove: No series of changes in the table leads there.
+      IllegalStateChange: No series of changes in the table leads there.
     """
     if phase is later:
         return ()
@@ -144,4 +144,4 @@ def phase_changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChan
                 return (*changes, change)
             reached.add(end)
             paths.append((end, (*changes, change)))
-    raise IllegalMove(f"a gang that is {phase} cannot become {later}")
+    raise IllegalStateChange(f"a gang that is {phase} cannot become {later}")

@@ -209,7 +209,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     """Print the figures of all policies in one table, state the trade-off, and write the report."""
     from batchsched.cli.outcomes import print_side_by_side
     from batchsched.cli.printing import console
-    from batchsched.lab.definitions import ReportSettings
+    from batchsched.lab.definitions import ReportedRunInput
     from batchsched.lab.report import render_simulation
     from batchsched.lab.simulation import build_outcome
 
@@ -231,7 +231,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
         ("Load", describe_load(workload)),
         ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
     )
-    settings = ReportSettings(
+    settings = ReportedRunInput(
         command=command_line(),
         facts=facts,
         profiles={item.name: item.profile for item in DEMO_POLICIES},

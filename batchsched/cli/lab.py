@@ -319,7 +319,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     """Search for the best policy parameters of a scenario, write the report, and return the result of the search."""
     check_lab_installed()
     from batchsched.cli.session import Stopwatch
-    from batchsched.lab.definitions import report_settings_of_scenario
+    from batchsched.lab.definitions import reported_run_input_of_scenario
     from batchsched.lab.results import write_atomically
     from batchsched.lab.tuning import TuningResources, tune
     from batchsched.lab.tuning_report import render_tuning
@@ -339,7 +339,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
         except KeyboardInterrupt:
             _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
-    settings = report_settings_of_scenario(scenario, command_line())
+    settings = reported_run_input_of_scenario(scenario, command_line())
     html = render_tuning(scenario, result, settings)
     write_atomically(folder / "tuning.html", html.encode())
     print(f"report: {folder / 'tuning.html'}", file=sys.stderr)
@@ -358,11 +358,11 @@ def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcom
     Raises:
       OSError: the file cannot be written.
     """
-    from batchsched.lab.definitions import report_settings_of_scenario
+    from batchsched.lab.definitions import reported_run_input_of_scenario
     from batchsched.lab.report import render_sweep
     from batchsched.lab.results import write_atomically
 
-    settings = report_settings_of_scenario(scenario, command_line())
+    settings = reported_run_input_of_scenario(scenario, command_line())
     write_atomically(path, render_sweep(scenario.name, outcomes, settings).encode())
     print(f"report: {path}", file=sys.stderr)
 

@@ -107,7 +107,7 @@ def write_simulation_report(
       outcomes: the outcomes of these runs.
       sequences: the number of simulated sequences of a trace, of which the report draws the first.
     """
-    from batchsched.lab.definitions import ReportSettings, describe_load
+    from batchsched.lab.definitions import ReportedRunInput, describe_load
     from batchsched.lab.report import render_simulation
     from batchsched.lab.simulation import create_workload_of_run
 
@@ -115,7 +115,7 @@ def write_simulation_report(
     if sequences > 1:
         facts.append(("Sequences", f"the first of {sequences}"))
     workload = create_workload_of_run(runs[0])
-    settings = ReportSettings(
+    settings = ReportedRunInput(
         command=command_line(),
         facts=tuple(facts),
         profiles={run.policy: run.profile for run in runs},

@@ -117,7 +117,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, record: GangS
     """Return the next phase of a gang after its pods changed. Succeeded and Failed are final.
 
     Raises:
-      IllegalMove: No series of legal moves leads from the previous phase to the phase according to the pods.
+      IllegalStateChange: No series of legal moves leads from the previous phase to the phase according to the pods.
     """
     if before in TERMINAL_PHASES:
         return before
@@ -148,7 +148,7 @@ def desired_group_status(
       warnings: Reason and message of the conditions in WARNINGS that are True.
 
     Raises:
-      IllegalMove: The pods show a phase that cannot follow the one of the status so far.
+      IllegalStateChange: The pods show a phase that cannot follow the one of the status so far.
     """
     before: Conditions = written.get("conditions", ())
     counts = replace(

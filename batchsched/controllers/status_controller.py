@@ -26,7 +26,7 @@ from batchsched.controllers.protection_limits import gangs_with_limited_protecti
 from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.workload_status import changed_conditions
-from batchsched.errors import ApiError, BatchschedError, IllegalMove, Unreachable
+from batchsched.errors import ApiError, BatchschedError, IllegalStateChange, Unreachable
 from batchsched.kube.connection import (
     MERGE_PATCH,
     POD_GROUP_RESOURCE,
@@ -280,7 +280,7 @@ class StatusController:
             desired = status.desired_group_status(
                 checked_object, self._numbers(key), record, present, now, self._warnings(checked_object)
             )
-        except IllegalMove as error:
+        except IllegalStateChange as error:
             # A defect of this controller. The status in the API server stays as it is.
             _LOG.error("the status of %s is not written: %s", key, error)
             return None

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import may_be_resized, pod_requests
+from batchsched.api.core.requests import pod_requests, status_may_override_requests
 
 
 class EventResource(StrEnum):
@@ -275,7 +275,11 @@ def _pod_actions(old: Pod, new: Pod) -> list[Action]:
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if old.spec == new.spec and not may_be_resized(old) and not may_be_resized(new):
+    if (
+        old.spec == new.spec
+        and not status_may_override_requests(old)
+        and not status_may_override_requests(new)
+    ):
         return False
     now = pod_requests(new)
     return any(now.get(resource, 0) < amount for resource, amount in pod_requests(old).items())

@@ -23,7 +23,7 @@ _QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "W
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSettings:
+class ReportedRunInput:
     """The inputs of the runs of a report (policies, cluster, load, queues), which the report lists.
 
     Args:
@@ -56,17 +56,17 @@ class ReportSettings:
         return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
 
 
-NO_SETTINGS: Final = ReportSettings()
+NO_SETTINGS: Final = ReportedRunInput()
 """The settings of a report about runs with unknown input."""
 
 
-def report_settings_of_scenario(scenario: Scenario, command: str) -> ReportSettings:
+def reported_run_input_of_scenario(scenario: Scenario, command: str) -> ReportedRunInput:
     """Return what the report of a scenario states about its inputs: load, cluster, profiles and queues.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile.
     """
-    return ReportSettings(
+    return ReportedRunInput(
         command=command,
         facts=(
             *(("Load", f"{workload.name}: {describe_load(workload)}") for workload in scenario.workloads),
@@ -126,7 +126,7 @@ def _window(jobs: int | None) -> str:
     return "" if jobs is None else f", {format_count(jobs, 'job')}"
 
 
-def _policy_tables(settings: ReportSettings) -> Iterator[Table]:
+def _policy_tables(settings: ReportedRunInput) -> Iterator[Table]:
     if not settings.profiles:
         return
     rows = []

@@ -8,7 +8,7 @@ from typing import Final
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_count, format_quantity
 from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_sweep
-from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportSettings
+from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportedRunInput
 from batchsched.lab.distributions import box_plots_by_queue, box_plots_by_size
 from batchsched.lab.document import (
     LegendSection,
@@ -70,7 +70,7 @@ def render_simulation(
     name: str,
     outcomes: Sequence[RunOutcome],
     nodes: Sequence[Node],
-    settings: ReportSettings = NO_SETTINGS,
+    settings: ReportedRunInput = NO_SETTINGS,
 ) -> str:
     """Return the HTML report of a simulation: several policies on one workload.
 
@@ -170,7 +170,7 @@ def _by_policy(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{policy}: {count:,}" for policy, count in counts.items())
 
 
-def _command_facts(settings: ReportSettings) -> tuple[tuple[str, str], ...]:
+def _command_facts(settings: ReportedRunInput) -> tuple[tuple[str, str], ...]:
     return (("Command", settings.command),) if settings.command else ()
 
 
@@ -203,7 +203,7 @@ def _amount(resource: str, amount: int) -> str:
 def render_sweep(
     name: str,
     outcomes: Sequence[RunOutcome],
-    settings: ReportSettings = NO_SETTINGS,
+    settings: ReportedRunInput = NO_SETTINGS,
     links: tuple[tuple[str, str], ...] = (),
     planned: int | None = None,
 ) -> str:
@@ -232,7 +232,7 @@ def _partial_text(finished: int, planned: int) -> str:
     )
 
 
-def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: ReportSettings) -> ReportDocument:
+def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: ReportedRunInput) -> ReportDocument:
     """Return the report of a sweep as a document."""
     parts = {
         workload: runs_of_common_seeds(policies) for workload, policies in group_by_workload(outcomes).items()

@@ -9,7 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from batchsched import __version__
 from batchsched.errors import InvalidInput
-from batchsched.lab.definitions import report_settings_of_scenario
+from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.report import render_sweep
 from batchsched.lab.results import RUNS, planned_paths, read_finished_runs, read_outcome, read_plan
@@ -44,7 +44,7 @@ class ResultPages:
         plan = read_plan(self._folder)
         outcomes = self._finished(plan)
         if self._report[0] != (plan, outcomes):
-            settings = report_settings_of_scenario(
+            settings = reported_run_input_of_scenario(
                 Scenario.model_validate(plan["scenario"]), plan.get("command", "")
             )
             name, planned = plan["scenario"]["name"], len(plan["runs"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from batchsched.api.core.quantity import format_count
 from batchsched.lab.conclusion import Conclusion
-from batchsched.lab.definitions import ReportSettings
+from batchsched.lab.definitions import ReportedRunInput
 from batchsched.lab.document import Section, Table, TableCell, TableRow
 from batchsched.lab.figure import Figure, axis, format_number, policy_color
 from batchsched.lab.pairs import format_difference
@@ -17,7 +17,7 @@ from batchsched.lab.scenario import Scenario, TuningParameter, policy_with_setti
 from batchsched.lab.tuning import TuningResult
 
 
-def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportSettings) -> str:
+def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportedRunInput) -> str:
     """Return the HTML report of a search for policy parameters.
 
     Args:
@@ -40,8 +40,8 @@ def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportSett
 
 
 def _of_compared_policies(
-    scenario: Scenario, result: TuningResult, settings: ReportSettings
-) -> ReportSettings:
+    scenario: Scenario, result: TuningResult, settings: ReportedRunInput
+) -> ReportedRunInput:
     """Return the settings with the two policies of the check: as the scenario states it, and with the best values."""
     stated_policy = next(policy for policy in scenario.policies if policy.name == result.policy)
     whole = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})

@@ -13,7 +13,7 @@ import msgspec
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import gang_namespace
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalStateChange
 
 
 class QueueState(StrEnum):
@@ -74,11 +74,11 @@ def check_state_change(start: QueueState, end: QueueState) -> None:
     """Check that a gang or single pod in the scheduling queue may change from one state to another.
 
     Raises:
-      IllegalMove: the table of moves does not contain this change.
+      IllegalStateChange: the table of moves does not contain this change.
     """
     if (start, end) not in MOVES:
         legal = ", ".join(to for state, to in MOVES if state is start) or "none"
-        raise IllegalMove(
+        raise IllegalStateChange(
             f"an entity in state {start} of the scheduling queue cannot become {end}; it can become: {legal}"
         )
 

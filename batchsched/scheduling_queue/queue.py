@@ -10,7 +10,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import gang_identity, gang_namespace
 from batchsched.api.queue_access import default_queue
 from batchsched.api.snapshot import OBJECT_KINDS
-from batchsched.errors import IllegalMove, PluginError
+from batchsched.errors import IllegalStateChange, PluginError
 from batchsched.framework.events import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
@@ -274,11 +274,13 @@ class SchedulingQueue:
           pods: the returning pods.
 
         Raises:
-          IllegalMove: the entity is in the queue and not in flight, and no returning pods are given.
+          IllegalStateChange: the entity is in the queue and not in flight, and no returning pods are given.
         """
         events = self._flights.end_cycle(entity)
         if events is None and pods is None and self._entities.get(entity.identity) is entity:
-            raise IllegalMove(f"{entity.identity} is {entity.place} in the scheduling queue, not in flight")
+            raise IllegalStateChange(
+                f"{entity.identity} is {entity.place} in the scheduling queue, not in flight"
+            )
         entity.queued, entity.refused_by = now, refused_by
         entity.refusals += bool(refused_by)
         entity.errors = 0 if refused_by else entity.errors + 1
@@ -438,7 +440,7 @@ class SchedulingQueue:
         """Move an entity to another state, or update its key in the present state.
 
         Raises:
-          IllegalMove: the state table does not contain the move.
+          IllegalStateChange: the state table does not contain the move.
           PluginError: the QueueSort plugin raised.
         """
         if entity.place is not place:

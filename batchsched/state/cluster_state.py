@@ -364,7 +364,7 @@ class ClusterState:
     def _assumed_pod(self, key: str) -> AssumedPod:
         return AssumedPod(key, self._api_pods[key].metadata.uid, self._assumed[key])
 
-    def has_reservations(self, key: str, uid: str) -> bool:
+    def keeps_reservations(self, key: str, uid: str) -> bool:
         """Return whether a pod keeps its reservations: it is assumed, or it was deleted and its binding has not ended.
 
         A deleted pod is known by its uid, since a new pod may have its name.

@@ -13,7 +13,7 @@ from typing import Final
 from weakref import ReferenceType, ref
 
 from batchsched.api.core.pod import SCHEDULER_NAME, SUB_GROUP_LABEL, Pod
-from batchsched.api.core.requests import may_be_resized
+from batchsched.api.core.requests import status_may_override_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import gang_identity, gang_namespace, is_single_pod
 from batchsched.api.queue_access import stated_queue
@@ -118,8 +118,8 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
         before.spec is after.spec
         and before.metadata.labels == after.metadata.labels
         and before.terminating == after.terminating
-        and not may_be_resized(before)
-        and not may_be_resized(after)
+        and not status_may_override_requests(before)
+        and not status_may_override_requests(after)
     )
 
 
@@ -190,7 +190,9 @@ class GangIndex:
         None deletes the PodGroup: its pods count for the queues of their own labels.
         """
         gang = self._gang(identity)
-        self._usage.change_queue((*gang.pending.values(), *gang.bound.values()), gang.group, group)
+        self._usage.move_pods_to_their_queue(
+            (*gang.pending.values(), *gang.bound.values()), gang.group, group
+        )
         gang.group = group
         if group is None:
             gang.finished = {

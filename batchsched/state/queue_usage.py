@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
-from batchsched.api.core.requests import may_be_resized, pod_requests
+from batchsched.api.core.requests import pod_requests, status_may_override_requests
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.queue_access import QueueAccess, stated_queue
 
@@ -102,7 +102,9 @@ class QueueUsageTally:
         """Subtract the requests of a pod from the sums of its queue. Both must be those of the matching `add_pod`."""
         self._change(pod, stated_queue(pod_group, pod), -1)
 
-    def change_queue(self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None) -> None:
+    def move_pods_to_their_queue(
+        self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None
+    ) -> None:
         """Move the requests of pods to the right queue after their PodGroup was added, changed or deleted."""
         for pod in pods:
             self.remove_pod(pod, before)
@@ -148,7 +150,7 @@ class QueueUsageTally:
         a node shares them with its pending version. A resized pod counts for what its status says, so it has its own
         sum.
         """
-        if may_be_resized(pod):
+        if status_may_override_requests(pod):
             return {POD_COUNT: 1, **pod_requests(pod)}
         spec = pod.spec
         parts = (spec.containers, spec.init_containers, spec.resources, spec.overhead)

@@ -13,7 +13,7 @@ from batchsched.api.gang import (
     phase_after,
     phase_changes_between,
 )
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalStateChange
 
 
 @pytest.mark.parametrize("state, move", [(state, move) for state in GangPhase for move in PhaseChange])
@@ -21,7 +21,7 @@ def test_a_move_is_in_the_table_or_raises(state, move):
     if (state, move) in MOVES:
         assert phase_after(state, move) is MOVES[state, move]
     else:
-        with pytest.raises(IllegalMove, match=f"a gang that is {state} cannot {move}"):
+        with pytest.raises(IllegalStateChange, match=f"a gang that is {state} cannot {move}"):
             phase_after(state, move)
 
 
@@ -55,7 +55,7 @@ def test_gang_with_reserved_places_can_be_rolled_back():
 @pytest.mark.parametrize("end", GangPhase)
 def test_changes_between_two_phases_lead_along_the_table(start, end):
     if start in TERMINAL_PHASES and start is not end:
-        with pytest.raises(IllegalMove, match=f"{start} cannot become {end}"):
+        with pytest.raises(IllegalStateChange, match=f"{start} cannot become {end}"):
             phase_changes_between(start, end)
         return
     phase = start

@@ -10,7 +10,7 @@ from plotly import graph_objects as go
 
 from batchsched.api.decision import Refusal
 from batchsched.config.schema import Profile
-from batchsched.lab.definitions import ReportSettings, report_settings_of_scenario
+from batchsched.lab.definitions import ReportedRunInput, reported_run_input_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
@@ -30,7 +30,7 @@ OPTIONS = (
 )
 NODES = runs.cluster(16)
 COMMAND = "batchsched simulate generate --report day.html"
-SETTINGS = ReportSettings(COMMAND, (("Seasons", "one"),))
+SETTINGS = ReportedRunInput(COMMAND, (("Seasons", "one"),))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def simulation_page(outcomes, settings=None):
 
 
 def sweep_page(outcomes, **more):
-    settings = report_settings_of_scenario(scenario(), "batchsched lab run small.yaml")
+    settings = reported_run_input_of_scenario(scenario(), "batchsched lab run small.yaml")
     return render_sweep("small", outcomes, settings, **more)
 
 
@@ -161,14 +161,14 @@ def test_a_simulation_starts_with_what_was_gained_and_what_it_cost(pages):
 
 
 def test_every_sentence_of_a_stated_conclusion_has_the_same_weight(simulated):
-    page = simulation_page(simulated, ReportSettings(conclusion=("First.", "Last.")))
+    page = simulation_page(simulated, ReportedRunInput(conclusion=("First.", "Last.")))
     assert "<p>First.</p>\n<p>Last.</p>\n</section>" in page
 
 
 def test_settings_name_disabled_plugins_and_small_changes_are_not_rounded_to_none_or_all(simulated):
     disabled = {"plugins": {"postFilter": {"disabled": [{"name": "*"}]}}, "selection": "ordered"}
     profile = Profile.model_validate(disabled)
-    page = simulation_page(simulated, ReportSettings(profiles={simulated[0].policy: profile}))
+    page = simulation_page(simulated, ReportedRunInput(profiles={simulated[0].policy: profile}))
     assert "plugins.postFilter.disabled=[*]" in text_of(page)
     assert not re.search(r"<small>(?:[+-]0%|-100%)</small>", page)
 

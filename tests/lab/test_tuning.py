@@ -5,7 +5,7 @@ from math import nan
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.definitions import report_settings_of_scenario
+from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
@@ -132,7 +132,7 @@ def test_held_out_seeds_may_be_stated():
 
 def test_the_report_of_a_search_states_the_values_the_conclusion_and_the_history(found):
     made, _ = found
-    settings = report_settings_of_scenario(scenario(), "batchsched lab tune small.yaml")
+    settings = reported_run_input_of_scenario(scenario(), "batchsched lab tune small.yaml")
     page = render_tuning(scenario(), made, settings)
     assert page.index(tuning_conclusion(made)) < page.index("Best values of the search")
     for path in made.best.settings:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalStateChange
 from batchsched.scheduling_queue.entity import MOVES, Entity, QueueState, check_state_change, template_digest
 from tests.scheduling_queue.entities import pod
 
@@ -36,6 +36,6 @@ def test_every_state_can_be_entered_and_left():
 def test_move_that_is_not_in_the_table_is_illegal():
     check_state_change(QueueState.ACTIVE, QueueState.IN_FLIGHT)
     with pytest.raises(
-        IllegalMove, match="an entity in state Gated of the scheduling queue cannot become In flight"
+        IllegalStateChange, match="an entity in state Gated of the scheduling queue cannot become In flight"
     ):
         check_state_change(QueueState.GATED, QueueState.IN_FLIGHT)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from batchsched.errors import IllegalMove
+from batchsched.errors import IllegalStateChange
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
@@ -304,7 +304,7 @@ def test_pod_with_another_gang_label_moves_to_the_other_entity():
 def test_entity_that_is_not_in_flight_cannot_end_a_cycle():
     made = queue(ADDED)
     (entity,) = waiting(made, pod("p"))
-    with pytest.raises(IllegalMove, match="is Unschedulable in the scheduling queue, not in flight"):
+    with pytest.raises(IllegalStateChange, match="is Unschedulable in the scheduling queue, not in flight"):
         refused(made, entity)
     assert entity.refusals == 1
 

@@ -114,7 +114,7 @@ def fields_that_determine_requests(pod: Pod) -> Hashable:
     )
 
 
-def may_be_resized(pod: Pod) -> bool:
+def status_may_override_requests(pod: Pod) -> bool:
     """Return whether the status of a bound pod may override the requests in its spec (in-place resize)."""
     if not pod.spec.node_name:
         return False

@@ -12,10 +12,10 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec, PodStatus
 from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
 from batchsched.api.core.requests import (
-    may_be_resized,
     nonzero_requests,
     pod_and_nonzero_requests,
     pod_requests,
+    status_may_override_requests,
 )
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
@@ -103,7 +103,7 @@ class PodSpecIndex:
             return NO_SIGNATURE
 
     def _new_info(self, pod: Pod) -> PodSpecInfo:
-        if may_be_resized(pod):
+        if status_may_override_requests(pod):
             # Other pods have the same spec and are not resized.
             pod = msgspec.structs.replace(pod, status=PodStatus())
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
@@ -137,13 +137,13 @@ class PodSpecIndex:
 
     def requests_of(self, pod: Pod) -> dict[str, int]:
         """Return what a pod requests on its node now, including in-place resizes."""
-        if not may_be_resized(pod):
+        if not status_may_override_requests(pod):
             return self.spec_info_of(pod).requests
         return pod_requests(pod, self._pipeline.release.resized_request_rule)
 
     def nonzero_requests(self, pod: Pod) -> tuple[int, int]:
         """Return a pod's requests for scoring (milli-CPU, and bytes of memory), including in-place resizes."""
-        if not may_be_resized(pod):
+        if not status_may_override_requests(pod):
             return self.spec_info_of(pod).nonzero
         return nonzero_requests(pod, self._pipeline.release.resized_request_rule)
 
@@ -282,7 +282,7 @@ class PodClassTable:
         """
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
-        if cached is not None and not may_be_resized(pod):
+        if cached is not None and not status_may_override_requests(pod):
             return cached
         info = self._specs.spec_info_of(pod)
         requests = np.zeros(len(self._columns), np.int64)
@@ -293,7 +293,7 @@ class PodClassTable:
                 requests[self._columns[resource]] += amount
         vectors = (requests, np.asarray(self._specs.nonzero_requests(pod), np.int64))
         # A pod that was resized in place requests something else than its spec says.
-        if not may_be_resized(pod):
+        if not status_may_override_requests(pod):
             self._request_vectors[id(info.spec)] = vectors
         return vectors
 
