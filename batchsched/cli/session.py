@@ -227,7 +227,7 @@ def _decide(
         decision,
         answers,
         seconds=stopwatch.stage_seconds("session"),
-        stages=stopwatch.stages,
+        stages=stopwatch.seconds_by_stage,
         timings=stopwatch.calls,
     )
 
@@ -284,7 +284,7 @@ class Stopwatch(Telemetry):
         """By plugin and point: the number of sampled calls, and their duration in seconds."""
 
     @property
-    def stages(self) -> dict[str, float]:
+    def seconds_by_stage(self) -> dict[str, float]:
         """The total seconds of each stage of the command, in the order in which the stages first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 

@@ -120,7 +120,7 @@ class ClusterEvent:
     named: str = ""
 
     @property
-    def label(self) -> str:
+    def metric_label(self) -> str:
         """The event's name in the metric `queue_incoming_pods_total`, such as NodeAdd or AssignedPodUpdatePodLabel."""
         target = self.resource is EventResource.TARGET_POD
         return (

@@ -12,7 +12,12 @@ from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration, format_durations
-from batchsched.lab.run_columns import build_run_columns, resource_label, resources_in_use, time_weighted_mean
+from batchsched.lab.run_columns import (
+    build_run_columns,
+    resources_in_use,
+    short_resource_name,
+    time_weighted_mean,
+)
 from batchsched.simulator.result import RunResult
 
 
@@ -259,7 +264,7 @@ def summarize(policies: Sequence[Sequence[RunOutcome]]) -> tuple[SummaryRow, ...
     rows = [_mean_row(BY_KEY[key], policies) for key in _SUMMARY]
     if all(run.busy for run in every):
         resource = next(iter(resources_in_use(every)), "cpu")
-        used = replace(BY_KEY["utilisation"], title=f"{resource_label(resource, plural=True)} used*")
+        used = replace(BY_KEY["utilisation"], title=f"{short_resource_name(resource, plural=True)} used*")
         rows.append(
             SummaryRow(used, tuple(fmean(run.busy.get(resource, 0.0) for run in runs) for runs in drawn))
         )

@@ -36,7 +36,7 @@ from batchsched.lab.pairs import (
     group_by_workload,
     nonzero_measures,
 )
-from batchsched.lab.run_columns import RunColumns, build_run_columns, resource_label, resources_in_use
+from batchsched.lab.run_columns import RunColumns, build_run_columns, resources_in_use, short_resource_name
 from batchsched.lab.timelines import (
     arrival_span_seconds,
     draw_fairness_error,
@@ -182,7 +182,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
             totals[resource] = totals.get(resource, 0) + amount
     named = sorted(totals, key=lambda name: (not name.endswith("/gpu"), name))
     parts = [
-        f"{_amount(name, totals[name])} {resource_label(name, plural=True)}"
+        f"{_amount(name, totals[name])} {short_resource_name(name, plural=True)}"
         for name in named
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]

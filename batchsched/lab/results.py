@@ -95,7 +95,7 @@ def encode_outcome(outcome: RunOutcome) -> bytes:
     return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
 
 
-def relabel_result(source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]) -> bytes:
+def with_names_of_run(source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]) -> bytes:
     """Return a result file with the workload and policy names of a run, and with further columns (labels).
 
     Args:
@@ -175,7 +175,7 @@ class ResultFile:
         Raises:
           OSError: The file cannot be written.
         """
-        write_atomically(self.path, relabel_result(source, self.run, self.labels))
+        write_atomically(self.path, with_names_of_run(source, self.run, self.labels))
 
 
 def result_names(keys: Sequence[str]) -> tuple[str, ...]:
@@ -450,12 +450,12 @@ def execute_missing_runs(
             progress(finished, len(runs))
 
     report_finished_runs(len(runs) - len(missing_runs(runs, folder)))
-    return write_missing_files(
+    return copy_or_execute_missing_runs(
         sort_by_seed(result_files(folder, runs)), folder, workers, report_finished_runs
     )
 
 
-def write_missing_files(
+def copy_or_execute_missing_runs(
     files: Sequence[ResultFile], folder: Path, workers: LabWorkers, progress: Callable[[int], None]
 ) -> int:
     """Write the missing result files: copied from a run with the same key in the folder, or else by executing the run.

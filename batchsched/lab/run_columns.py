@@ -76,7 +76,7 @@ def resources_in_use(runs: Sequence[RunColumns]) -> tuple[str, ...]:
     return tuple(sorted(used, key=lambda name: (not name.endswith("/gpu"), -shares[name], name)))
 
 
-def resource_label(resource: str, *, plural: bool = False) -> str:
+def short_resource_name(resource: str, *, plural: bool = False) -> str:
     """Return the short name of a resource, such as GPU or GPUs for nvidia.com/gpu."""
     name = resource.rpartition("/")[2]
     label = {"gpu": "GPU", "cpu": "CPU"}.get(name)

@@ -21,7 +21,7 @@ from batchsched.lab.figure import (
     time_unit,
 )
 from batchsched.lab.measures import RunOutcome
-from batchsched.lab.run_columns import Floats, RunColumns, resource_label, time_axis_end
+from batchsched.lab.run_columns import Floats, RunColumns, short_resource_name, time_axis_end
 
 MAX_POINTS: Final = 600
 """Number of points of a line: more cannot be distinguished on a screen."""
@@ -52,7 +52,7 @@ def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 def draw_utilisation(runs: Sequence[RunColumns], resource: str) -> Figure:
     """Draw the utilization of a resource over time, one line for each policy."""
-    label, several = resource_label(resource), resource_label(resource, plural=True)
+    label, several = short_resource_name(resource), short_resource_name(resource, plural=True)
     return _lines(
         runs,
         [run.used.get(resource, np.zeros(len(run.times))) * 100 for run in runs],
@@ -194,7 +194,7 @@ def draw_shares(policy: str, outcome: RunOutcome, span: float, queues: Sequence[
         for row, values in enumerate((fairness.held, fairness.fair)):
             means = bin_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
             data.append(_area(name, index, row, edges[:-1] / unit.seconds, means))
-    label = resource_label(fairness.resource, plural=True)
+    label = short_resource_name(fairness.resource, plural=True)
     layout = {
         "xaxis": time_axis(span, anchor="y2"),
         "yaxis": axis(f"held (% of {label})", range=[0, 102], domain=[0.54, 1.0]),

@@ -20,7 +20,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, RunOutcome, find_measure
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import runs_of_policies
-from batchsched.lab.results import read_outcome, write_missing_files
+from batchsched.lab.results import copy_or_execute_missing_runs, read_outcome
 from batchsched.lab.scenario import (
     Scenario,
     ScenarioPolicy,
@@ -201,7 +201,7 @@ class _SearchRuns:
             for number, policy in policies.items()
             for run in runs_of_policies(self._scenario, [policy], seeds)
         ]
-        write_missing_files(
+        copy_or_execute_missing_runs(
             files,
             resources.folder,
             resources.workers,

@@ -357,11 +357,11 @@ class CandidatePolicy(StrictModel):
 
     @override
     def __repr__(self) -> str:
-        """Return the label, as the reference of policies shows defaults."""
-        return self.label
+        """Return the name with arguments, as the reference of policies shows defaults."""
+        return self.name_with_arguments
 
     @property
-    def label(self) -> str:
+    def name_with_arguments(self) -> str:
         """The name of the candidate gang order with its arguments, as on the command line: `headroom:share=0.25`."""
         arguments = ",".join(f"{name}={value}" for name, value in self.args.items())
         order = f"{self.name}:{arguments}" if arguments else self.name
@@ -437,12 +437,12 @@ class AutoOrder:
                     "expected another gang order than auto", object="policy auto", field="args.candidates"
                 )
             order = make_gang_order_policy(candidate.name, candidate.args)
-            self._orders[candidate.label] = (
+            self._orders[candidate.name_with_arguments] = (
                 candidate,
                 order,
                 order if isinstance(order, HeadroomPolicy) else None,
             )
-        self._chosen = self.args.candidates[0].label
+        self._chosen = self.args.candidates[0].name_with_arguments
 
     def use_candidate(self, label: str) -> CandidatePolicy:
         """Use the candidate gang order with this label from the next session on, and return this candidate.

@@ -85,7 +85,7 @@ class PolicyChooser:
 
     def __init__(self, args: AutoArgs) -> None:
         self.args = args
-        self.policy = args.candidates[0].label
+        self.policy = args.candidates[0].name_with_arguments
         """The label of the chosen candidate."""
         self.last: CandidateChoice | None = None
         """The last choice."""
@@ -160,7 +160,7 @@ class PolicyChooser:
         """
         progress = (lambda _done, _total: pause()) if pause is not None else None
         return {
-            candidate.label: forecast_candidate(frozen, candidate, progress)
+            candidate.name_with_arguments: forecast_candidate(frozen, candidate, progress)
             for candidate in self.args.candidates
         }
 

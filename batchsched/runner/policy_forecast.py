@@ -213,7 +213,7 @@ def forecast_candidate(
     result = simulate_workload(
         workload,
         lambda snapshot: Session.for_forecast(snapshot, profile),
-        RunSettings(candidate.label, window=window),
+        RunSettings(candidate.name_with_arguments, window=window),
         progress,
     )
     records = [(demands[gang.key], gang) for gang in result.gangs if gang.key in demands]

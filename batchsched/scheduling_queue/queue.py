@@ -89,7 +89,7 @@ class SchedulingQueue:
             self.update_pod(pod, now)
             return
         event = ClusterEvent(EventResource.UNSCHEDULED_POD, Action.ADD)
-        self._add_to_entity(pod, event.label, now)
+        self._add_to_entity(pod, event.metric_label, now)
         self._process_event(ObjectEvent(event, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
@@ -113,7 +113,7 @@ class SchedulingQueue:
         for occurrence in occurrences:
             self._flights.record_event(occurrence)
             if entity.place in POOLED and self._hints.event_helps_entity(entity, occurrence, pod):
-                self._requeue(entity, occurrence.event.label, now)
+                self._requeue(entity, occurrence.event.metric_label, now)
 
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
         """Remove a pod from the queue, because the pod was deleted or now has a node.
@@ -256,7 +256,9 @@ class SchedulingQueue:
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:
-            self._add_to_entity(pod, ClusterEvent(EventResource.UNSCHEDULED_POD, Action.ADD).label, now)
+            self._add_to_entity(
+                pod, ClusterEvent(EventResource.UNSCHEDULED_POD, Action.ADD).metric_label, now
+            )
 
     def add_unschedulable(
         self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
@@ -299,7 +301,7 @@ class SchedulingQueue:
         for identity in dict.fromkeys(self._identity_of[key] for key in keys if key in self._identity_of):
             entity = self._entities[identity]
             if entity.place is QueueState.BACKOFF or entity.place in POOLED:
-                self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.label, now)
+                self._enter(entity, QueueState.ACTIVE, FORCE_ACTIVATE.metric_label, now)
             # An entity in flight is retried after its cycle, because the event helps unconditionally.
             self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
@@ -319,7 +321,7 @@ class SchedulingQueue:
             if entity.place is not QueueState.UNSCHEDULABLE:
                 continue
             if now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
-                self._requeue(entity, UNSCHEDULABLE_TIMEOUT.label, now)
+                self._requeue(entity, UNSCHEDULABLE_TIMEOUT.metric_label, now)
             elif _level_wait_ended(entity, now):
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
@@ -372,7 +374,7 @@ class SchedulingQueue:
             if entity is not None:
                 entity.group = new
                 self._update_keys(entity)
-                self._requests_changed(entity, event.label, now)
+                self._requests_changed(entity, event.metric_label, now)
             self._process_event(ObjectEvent(event, old, new), now)
 
     def _requests_changed(self, entity: Entity, label: str, now: float) -> None:
@@ -385,7 +387,7 @@ class SchedulingQueue:
 
     def _process_event(self, occurrence: ObjectEvent, now: float) -> None:
         for entity in self._pool.entities_helped_by(occurrence):
-            self._requeue(entity, occurrence.event.label, now)
+            self._requeue(entity, occurrence.event.metric_label, now)
         self._flights.record_event(occurrence)
 
     def _is_helped_by_any(self, events: Iterable[ObjectEvent], entity: Entity) -> bool:

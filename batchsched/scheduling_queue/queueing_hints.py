@@ -130,7 +130,7 @@ class QueueingHints:
         self.faults: Counter[str] = Counter()
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
-    def hints(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
+    def hint_functions(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
         """Return the hint functions that a plugin registered for an event. None: the event helps unconditionally."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
@@ -169,7 +169,7 @@ class QueueingHints:
         return any(
             self.event_helps_pod(plugin, hint, candidate, occurrence)
             for plugin in entity.blocking_plugins
-            for hint in self.hints(plugin, occurrence.event)
+            for hint in self.hint_functions(plugin, occurrence.event)
             for candidate in pods
         )
 

@@ -58,7 +58,7 @@ class UnschedulableEntities:
         """Return the unschedulable and gated gangs and pods that an event may help, by arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():
-            hints = self._hints.hints(plugin, occurrence.event)
+            hints = self._hints.hint_functions(plugin, occurrence.event)
             for alike in by_template.values() if hints else ():
                 if any(self._hints.event_helps_pod(plugin, hint, alike.pod, occurrence) for hint in hints):
                     helped |= alike.entities

@@ -45,7 +45,7 @@ def test_the_seconds_of_a_sweep_are_printed(monkeypatch, tmp_path):
     measured = []
 
     def stage_seconds(stopwatch: Stopwatch, stage: str) -> float:
-        measured.append(stage in stopwatch.stages)
+        measured.append(stage in stopwatch.seconds_by_stage)
         return 42.0
 
     monkeypatch.setattr(Stopwatch, "stage_seconds", stage_seconds)

@@ -86,7 +86,7 @@ def test_stages_of_one_name_add_up_and_nest():
             with watch.time_stage("inner"):
                 time.sleep(0.002)
     assert watch.stage_seconds("outer") >= watch.stage_seconds("inner") >= 0.004
-    assert list(watch.stages) == ["inner", "outer"]
+    assert list(watch.seconds_by_stage) == ["inner", "outer"]
     assert watch.stage_seconds("never") == 0.0
 
 
@@ -94,7 +94,7 @@ def test_stage_counts_when_it_fails():
     watch = Stopwatch()
     with pytest.raises(RuntimeError), watch.time_stage("failed"):
         raise RuntimeError
-    assert "failed" in watch.stages
+    assert "failed" in watch.seconds_by_stage
 
 
 def test_calls_of_plugins_add_up_by_point():

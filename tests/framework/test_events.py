@@ -31,8 +31,11 @@ from tests.plugins.cluster import node, pod
     ],
 )
 def test_an_event_is_labelled_as_in_the_metrics_of_kube_scheduler(resource, action, label):
-    assert ClusterEvent(resource, action).label == label
-    assert (FORCE_ACTIVATE.label, UNSCHEDULABLE_TIMEOUT.label) == ("ForceActivate", "UnschedulableTimeout")
+    assert ClusterEvent(resource, action).metric_label == label
+    assert (FORCE_ACTIVATE.metric_label, UNSCHEDULABLE_TIMEOUT.metric_label) == (
+        "ForceActivate",
+        "UnschedulableTimeout",
+    )
 
 
 def test_a_registered_event_includes_the_actions_that_it_names():
@@ -74,7 +77,7 @@ def with_status(**fields: Any) -> Any:
 
 
 def labels(resource: EventResource, old: Any, new: Any) -> list[str]:
-    return [event.label.removeprefix(resource) for event in events_of_change(resource, old, new)]
+    return [event.metric_label.removeprefix(resource) for event in events_of_change(resource, old, new)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.lab.fairness import Fairness
 from batchsched.lab.measures import RunOutcome
-from batchsched.lab.run_columns import build_run_columns, resource_label
+from batchsched.lab.run_columns import build_run_columns, short_resource_name
 from batchsched.lab.timelines import (
     MAX_POINTS,
     OTHER_QUEUES,
@@ -70,7 +70,11 @@ def test_values_have_their_units_when_the_reader_points_at_them():
 
 
 def test_resources_have_the_names_that_people_use():
-    assert (resource_label(GPU), resource_label("cpu"), resource_label("memory")) == ("GPU", "CPU", "memory")
+    assert (short_resource_name(GPU), short_resource_name("cpu"), short_resource_name("memory")) == (
+        "GPU",
+        "CPU",
+        "memory",
+    )
 
 
 def outcome(held, fair, *, seed=0, last=100):

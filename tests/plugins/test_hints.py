@@ -87,7 +87,7 @@ def helped(plugin: Any, one: Pod, changes: Any) -> bool:
     hints = QueueingHints(Pipeline([plugin]))
     for resource, old, new in changes:
         for event in events_of_change(resource, old, new):
-            for hint in hints.hints(plugin.name, event):
+            for hint in hints.hint_functions(plugin.name, event):
                 if hints.event_helps_pod(plugin.name, hint, one, ObjectEvent(event, old, new)):
                     assert not hints.faults, hints.faults
                     return True

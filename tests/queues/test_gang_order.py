@@ -248,7 +248,7 @@ def test_auto_orders_gangs_as_its_first_candidate_until_another_one_is_chosen():
 
 def test_auto_ignores_the_choice_of_a_policy_that_is_no_candidate():
     auto = AutoOrder()
-    assert auto.use_candidate("lottery").label == "headroom"
+    assert auto.use_candidate("lottery").name_with_arguments == "headroom"
 
 
 def test_auto_is_no_candidate_of_itself():
@@ -261,4 +261,4 @@ def test_a_candidate_is_named_by_its_arguments_and_its_backfill():
         "auto", {"candidates": [{"name": "headroom", "args": {"share": 0.25}, "backfill": "none"}]}
     )
     assert isinstance(auto, AutoOrder)
-    assert auto.use_candidate("").label == "headroom:share=0.25 (backfill none)"
+    assert auto.use_candidate("").name_with_arguments == "headroom:share=0.25 (backfill none)"

@@ -38,7 +38,7 @@ MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSearchResult:
+class NodeGroupSearchResult:
     """The result of a search for the devices of one pod, which is valid for all nodes of one group of equal devices.
 
     Args:
@@ -127,7 +127,7 @@ class DeviceSearch:
             claim_requests(claim, objects.classes) for claim in claims
         )
         self.names = _read_names(self.claims)
-        self._outcomes: dict[int, GroupSearchResult] = {}
+        self._outcomes: dict[int, NodeGroupSearchResult] = {}
         self._places: dict[int, DevicePositions] = {}
         """Group of nodes → the solution on them."""
         self._configurations: dict[
@@ -156,7 +156,7 @@ class DeviceSearch:
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
         objects = nodes.node_objects
-        outcomes = [GroupSearchResult()] * len(distinct)
+        outcomes = [NodeGroupSearchResult()] * len(distinct)
         inventory = self._objects.allocator.inventory
         steps, max_steps = 0, MAX_STEPS_OF_ALL_GROUPS
         for position in np.argsort(first):  # in the order of the nodes
@@ -166,13 +166,13 @@ class DeviceSearch:
                 outcomes[position] = self._outcome(int(distinct[position]), node)
                 steps += outcomes[position].steps
             else:
-                outcomes[position] = GroupSearchResult(f"node {node.name}: {SEARCH_ENDED}")
+                outcomes[position] = NodeGroupSearchResult(f"node {node.name}: {SEARCH_ENDED}")
         reasons = tuple(dict.fromkeys(item.reason for item in outcomes if item.reason))
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
         return SearchResults(reasons, refused[inverse], scores[inverse])
 
-    def search_node(self, node: int, table: NodeTable) -> GroupSearchResult:
+    def search_node(self, node: int, table: NodeTable) -> NodeGroupSearchResult:
         """Return whether the ResourceClaims find devices on one node, given by its index in the node table.
 
         Raises:
@@ -272,23 +272,23 @@ class DeviceSearch:
             self._pods_by_group.clear()
             self._groups, self._generation = groups, groups.shared_device_generation
 
-    def _outcome(self, group: int, node: Node) -> GroupSearchResult:
+    def _outcome(self, group: int, node: Node) -> NodeGroupSearchResult:
         outcome = self._outcomes.get(group)
         if outcome is None:
             outcome = self._outcomes[group] = self._search(node)
         return outcome
 
-    def _search(self, node: Node) -> GroupSearchResult:
+    def _search(self, node: Node) -> NodeGroupSearchResult:
         allocator = self._objects.allocator
         budget = allocator.new_budget(node)
         try:
             solution = allocator.find_devices(node, self.claims, budget)
         except NodeRefused as refused:
-            return GroupSearchResult(str(refused), steps=budget.spent)
+            return NodeGroupSearchResult(str(refused), steps=budget.spent)
         if solution is None:
-            return GroupSearchResult(NOT_ENOUGH, steps=budget.spent)
+            return NodeGroupSearchResult(NOT_ENOUGH, steps=budget.spent)
         score = sum(MAX_SUB_REQUESTS - used for used in solution.alternatives.values())
-        return GroupSearchResult(score=score, steps=budget.spent)
+        return NodeGroupSearchResult(score=score, steps=budget.spent)
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:

@@ -86,7 +86,7 @@ class DeviceDemand:
             by_candidate = self.matched.setdefault(attribute, {})
             by_candidate.setdefault(candidate.index, []).append(count)
 
-    def limits(self, table: NodeTable, freed: FreedDevices | None) -> Iterator[DeviceLimit]:
+    def device_limits(self, table: NodeTable, freed: FreedDevices | None) -> Iterator[DeviceLimit]:
         """Yield linear constraints on the number of devices that the pods on each node request together.
 
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
@@ -131,7 +131,7 @@ def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[Cons
         try:
             rows += [
                 pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, item.coefficients, item.limit, item.relief)
-                for item in demand.limits(table, freed)
+                for item in demand.device_limits(table, freed)
             ]
         except AllocationError:
             continue  # the Filter refuses these pods

@@ -91,7 +91,7 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
     """Yield the parts that need a zone of the node, without resources that no zone of the node lists."""
     listed = zones.listed[node]
     for demand in demands:
-        for requests in demand.parts(pod_scope=bool(zones.pod_scope[node])):
+        for requests in demand.single_zone_parts(pod_scope=bool(zones.pod_scope[node])):
             part = np.where(listed, zones.request_vector(requests), 0)
             if part.any():
                 yield tuple(part.tolist())

@@ -36,7 +36,7 @@ class AlignedDemand:
     running: tuple[Requests, ...]
     total: Requests
 
-    def parts(self, *, pod_scope: bool) -> tuple[Requests, ...]:
+    def single_zone_parts(self, *, pod_scope: bool) -> tuple[Requests, ...]:
         """Return the parts of the pod that each need a single NUMA zone: the whole pod, or each of its containers.
 
         An init container that requests no more than a later container is left out: the kubelet gives its cpus and its

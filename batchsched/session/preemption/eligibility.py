@@ -150,7 +150,7 @@ class VictimCandidate:
         return start_of_first_pod(self.members.bound_pods)
 
     @cached_property
-    def units(self) -> tuple[EvictionUnit, ...]:
+    def eviction_units(self) -> tuple[EvictionUnit, ...]:
         """The eviction units of the gang: each elastic pod by itself, and all other pods together."""
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
@@ -440,7 +440,9 @@ class EvictionRules:
             return PREEMPTED if candidate.priority < gang.priority else ""
         if not self.may_reclaim(gang) or not self.is_reclaimable(candidate):
             return ""
-        return RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.units) else ""
+        return (
+            RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.eviction_units) else ""
+        )
 
     def may_override_protection(self, gang: PendingGang, candidate: VictimCandidate) -> bool:
         """Return True if a pending gang may evict a protected gang in order to get the guarantee of its queue.
@@ -454,7 +456,7 @@ class EvictionRules:
             and self.is_reclaimable(candidate)
             and any(
                 self._may_reclaim_unit(gang, unit) and self._may_override_all(gang, [unit])
-                for unit in candidate.units
+                for unit in candidate.eviction_units
             )
         )
 

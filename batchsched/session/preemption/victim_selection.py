@@ -218,7 +218,7 @@ class VictimChooser:
             reason = self._eligibility.eviction_reason(gang, candidate)
             if not reason:
                 continue
-            units = candidate.units
+            units = candidate.eviction_units
             if len(units) > 1:  # an elastic gang with surplus
                 preference = preference or ElasticPodChooser(self._rank_surplus(gang), self._removed.keys())
                 units = candidate.make_units(preference)
@@ -233,7 +233,7 @@ class VictimChooser:
             EvictionOption(unit, RECLAIMED)
             for candidate in self._candidates.protected_candidates
             if self._eligibility.may_override_protection(gang, candidate)
-            for unit in candidate.units
+            for unit in candidate.eviction_units
         )
 
     def _rank_surplus(self, gang: PendingGang) -> Callable[[Pod, int], int]:
@@ -485,12 +485,12 @@ def list_consolidation_options(
     system-critical pods of a higher priority.
     """
     return [
-        EvictionOption(candidate.units[0], CONSOLIDATED)
+        EvictionOption(candidate.eviction_units[0], CONSOLIDATED)
         for candidate in candidates
-        if len(candidate.units) == 1
+        if len(candidate.eviction_units) == 1
         and candidate.priority <= gang.priority
         and not candidate.is_too_critical_for(gang)
-        and candidate.units[0].total.any()
+        and candidate.eviction_units[0].total.any()
     ]
 
 

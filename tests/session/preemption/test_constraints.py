@@ -20,7 +20,7 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     causes = [
         EvictionOption(unit, "Preempted")
         for one in VictimCandidates(tables, NOW, "batchsched").candidates
-        for unit in one.units
+        for unit in one.eviction_units
     ]
     selector = {"matchLabels": dict(made.pods[0].labels)}
     budget = msgspec.convert(
@@ -47,7 +47,7 @@ def test_a_budget_that_allows_less_than_nothing_admits_sets_that_it_does_not_pro
     options = [
         EvictionOption(unit, "Preempted")
         for one in VictimCandidates(tables, NOW, "batchsched").candidates
-        for unit in one.units
+        for unit in one.eviction_units
     ]
     overdrawn = {
         "metadata": {"name": "b", "namespace": "team"},
