@@ -15,7 +15,7 @@ from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import ApiRequestLimit
 from batchsched.ports.claims import ClaimBinder
-from batchsched.ports.cluster import Binding, Clock, SelectedNode, VolumeBinding
+from batchsched.ports.cluster import Binding, Clock, PersistentVolumeBinding, SelectedNode
 
 _LOG: Final = logging.getLogger(__name__)
 _DEADLINE_SECONDS: Final = 10.0
@@ -323,7 +323,7 @@ class ApiBinder:
         """Bind a pod to its node."""
         await self._writer.bind(binding)
 
-    async def bind_volume(self, binding: VolumeBinding) -> None:
+    async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         """Bind a PersistentVolume to a PersistentVolumeClaim.
 
         Raises:
@@ -332,7 +332,7 @@ class ApiBinder:
         """
         await _repeat_after_conflicts(lambda: self._try_to_bind_volume(binding))
 
-    async def _try_to_bind_volume(self, binding: VolumeBinding) -> None:
+    async def _try_to_bind_volume(self, binding: PersistentVolumeBinding) -> None:
         now = msgspec.json.decode(await self._writer.get(VOLUMES, "", binding.volume), type=_Volume)
         holder = now.spec.claim_ref
         if holder is not None and holder.uid:

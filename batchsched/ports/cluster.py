@@ -116,7 +116,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeBinding:
+class PersistentVolumeBinding:
     """The binding of a PersistentVolume to a PersistentVolumeClaim: the `spec.claimRef` of the volume.
 
     Args:
@@ -149,9 +149,9 @@ class SelectedNode:
         return f"{self.namespace}/{self.claim}"
 
 
-def volume_binding_of(volume: str, claim: ObjectMeta) -> VolumeBinding:
-    """Return the `VolumeBinding` of a PersistentVolume to a PersistentVolumeClaim."""
-    return VolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
+def persistent_volume_binding_of(volume: str, claim: ObjectMeta) -> PersistentVolumeBinding:
+    """Return the `PersistentVolumeBinding` of a PersistentVolume to a PersistentVolumeClaim."""
+    return PersistentVolumeBinding(volume, claim.namespace or "default", claim.name, claim.uid)
 
 
 class Binder(Protocol):
@@ -166,7 +166,7 @@ class Binder(Protocol):
         """Bind a pod to its node."""
         ...
 
-    async def bind_volume(self, binding: VolumeBinding) -> None:
+    async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         """Bind a PersistentVolume to a PersistentVolumeClaim."""
         ...
 

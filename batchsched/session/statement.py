@@ -379,7 +379,7 @@ class Statement:
     def _prefilter(self, pod_class: PodClass) -> tuple[CycleState, Status]:
         tables = self._tables
         return tables.pipeline.run_prefilters(
-            pod_class, tables.node_table, tables.result_cache.results_of_class(pod_class)
+            pod_class, tables.node_table, tables.result_cache.results_of_pod_class(pod_class)
         )
 
     def _all_fit(self, pod_class: PodClass, nodes: Sequence[int], state: CycleState) -> bool:

@@ -90,7 +90,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     return beyond
 
 
-def find_unplaceable_classes(problem: Problem) -> BoolArray:
+def find_unplaceable_pod_classes(problem: Problem) -> BoolArray:
     """Return a mask [C] of the pod classes with pods that fit on no node even if no other pod is placed."""
     demand, kind, free = problem.classes.demand, problem.classes.kind, problem.nodes.free
     unplaceable = np.zeros(len(kind), np.bool_)

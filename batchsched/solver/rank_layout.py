@@ -37,7 +37,7 @@ MAX_LAYOUT_WORK: Final = 40_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedClass:
+class RankedPodClass:
     """A pod class with ranks, the topology levels that count for its network cost, and nodes with bound pods.
 
     Args:
@@ -51,13 +51,13 @@ class RankedClass:
     bound_nodes: IndexArray
 
 
-def node_order_by_rank(problem: Problem, ranked: RankedClass, nodes: IndexArray) -> IntArray:
+def node_order_by_rank(problem: Problem, ranked: RankedPodClass, nodes: IndexArray) -> IntArray:
     """Return the order in which nodes get pods of ascending rank: domain by domain, then by node index."""
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
 
 
-def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedClass]) -> Solution:
+def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedPodClass]) -> Solution:
     """Move pods with ranks to nodes with a lower network cost between consecutive ranks; return the solution.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
@@ -115,7 +115,7 @@ class _Layout:
             fixed[row.classes] = True
         return frozenset(np.flatnonzero(fixed).tolist())
 
-    def move_class(self, ranked: RankedClass) -> None:
+    def move_class(self, ranked: RankedPodClass) -> None:
         """Move the pods of a class to the nodes of least network cost, if that costs less than the present nodes."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
@@ -158,7 +158,7 @@ class _Layout:
             for node, count in placed.items():
                 self._free[node] += sign * count * demand
 
-    def _allowed(self, ranked: RankedClass, now_on: IndexArray) -> BoolArray:
+    def _allowed(self, ranked: RankedPodClass, now_on: IndexArray) -> BoolArray:
         """Return the nodes [N] on which pods of the class may be: those of its mask, in its required domains."""
         problem, pod_class = self._problem, ranked.pod_class
         allowed = problem.kinds.mask[problem.classes.kind[pod_class]].copy()
@@ -173,7 +173,7 @@ class _Layout:
                 allowed &= domains == domains[now_on[0]]
         return np.asarray(allowed)
 
-    def _occupied_nodes(self, ranked: RankedClass, now_on: IndexArray) -> BoolArray:
+    def _occupied_nodes(self, ranked: RankedPodClass, now_on: IndexArray) -> BoolArray:
         """Return the nodes [N] with bound pods of the gang or placed pods of its other classes."""
         problem = self._problem
         occupied = np.zeros(len(problem.nodes.free), np.bool_)
@@ -184,7 +184,7 @@ class _Layout:
                 occupied[list(self._counts.get(sibling, ()))] = True
         return occupied
 
-    def _prices(self, ranked: RankedClass) -> tuple[int, ...]:
+    def _prices(self, ranked: RankedPodClass) -> tuple[int, ...]:
         """Return the cost of one more domain at each level of the class's topology."""
         problem, pod_class = self._problem, ranked.pod_class
         subgroup = int(problem.classes.subgroup[pod_class])

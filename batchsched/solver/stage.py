@@ -18,7 +18,7 @@ from batchsched.solver.objective import (
     count_placed_pods,
     find_gangs_beyond_quotas,
     find_gangs_with_unplaceable_minimum,
-    find_unplaceable_classes,
+    find_unplaceable_pod_classes,
     places_every_pod,
     preferred_level_cost,
 )
@@ -68,7 +68,7 @@ def solve(
     """
     telemetry = telemetry or NoTelemetry()
     with telemetry.time_stage("reduce"):
-        unplaceable = find_unplaceable_classes(problem)
+        unplaceable = find_unplaceable_pod_classes(problem)
         over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
         admissible = without_unplaceable_parts(problem, unplaceable, beyond)

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import ClassResults
+from batchsched.framework.runtime.result_cache import PodClassResults
 from batchsched.session.tables.session_tables import SessionTables
 
 POINTS = {
@@ -62,7 +62,7 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     tables.refresh()
     waiting = [pod for pod in snapshot.pods if not pod.node][: pods + 1]
     pod_class = tables.classes.class_of(waiting[0], 0)
-    standing = ClassResults()
+    standing = PodClassResults()
     cold: Seconds = {}
     start = time.process_time()
     for at, pod in enumerate(waiting):

@@ -9,8 +9,8 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.result_cache import ClassResults, ResultCache
-from batchsched.session.joint.formulation import FeasibilityByClass
+from batchsched.framework.runtime.result_cache import PodClassResults, ResultCache
+from batchsched.session.joint.formulation import FeasibilityByPodClass
 from batchsched.session.session import Session
 from bench.pipeline.clusters import Workload, snapshot
 
@@ -22,9 +22,9 @@ class Forgetful(ResultCache):
     """A result cache that keeps no results, so that plugins are called for every pod on every node."""
 
     @override
-    def results_of_class(self, pod: PodClass) -> ClassResults:
+    def results_of_pod_class(self, pod: PodClass) -> PodClassResults:
         """Return an empty result."""
-        return ClassResults()
+        return PodClassResults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
     tables.refresh()
-    FeasibilityByClass(tables).feasibility_of(
+    FeasibilityByPodClass(tables).feasibility_of(
         tables.classes.class_of(next(pod for pod in cluster.pods if not pod.node), -1)
     )
     waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()
-    feasibility = FeasibilityByClass(tables)
+    feasibility = FeasibilityByPodClass(tables)
     feasibility.precompute(
         part.pod_class for members in waiting for part in tables.pending_gang(members).parts
     )

@@ -20,7 +20,7 @@ from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import Credentials
 from batchsched.kube.writer import SELECTED_NODE, ApiBinder, VolumeClaims, Writer
-from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
@@ -361,7 +361,8 @@ def claim(namespace, name):
 
 async def test_volume_is_bound_to_one_claim_only(plane, namespace, volume):
     first, second = (
-        VolumeBinding(volume, namespace.name, name, claim(namespace, name)) for name in ("one", "two")
+        PersistentVolumeBinding(volume, namespace.name, name, claim(namespace, name))
+        for name in ("one", "two")
     )
     async with writing(plane) as writer:
         binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
@@ -378,7 +379,7 @@ async def test_volume_that_a_user_reserves_by_name_is_bound_to_the_named_claim_o
 ):
     reference = {"namespace": namespace.name, "name": "one"}
     plane.admin.merge(f"{VOLUMES}/{volume}", {"spec": {"claimRef": reference}})
-    wanted = VolumeBinding(volume, namespace.name, name, claim(namespace, name))
+    wanted = PersistentVolumeBinding(volume, namespace.name, name, claim(namespace, name))
     async with writing(plane) as writer:
         binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         if name == "one":
@@ -391,7 +392,7 @@ async def test_volume_that_a_user_reserves_by_name_is_bound_to_the_named_claim_o
 
 
 async def test_pods_that_share_a_claim_bind_its_volume_at_the_same_time(plane, namespace, volume):
-    wanted = VolumeBinding(volume, namespace.name, "one", claim(namespace, "one"))
+    wanted = PersistentVolumeBinding(volume, namespace.name, "one", claim(namespace, "one"))
     async with writing(plane) as writer:
         binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         await asyncio.gather(*(binder.bind_volume(wanted) for _ in range(8)))

@@ -8,11 +8,11 @@ from batchsched.ports.claims import (
     ExtendedClaimRelease,
     ExtendedClaimReservation,
 )
-from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
 
 Write = (
     Binding
-    | VolumeBinding
+    | PersistentVolumeBinding
     | SelectedNode
     | ClaimReservation
     | ClaimRelease
@@ -38,7 +38,7 @@ class Written:
     async def bind(self, binding: Binding) -> None:
         self._take(binding)
 
-    async def bind_volume(self, binding: VolumeBinding) -> None:
+    async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         self._take(binding)
 
     async def write_selected_node(self, selection: SelectedNode) -> None:

@@ -30,7 +30,7 @@ from batchsched.ports.claims import (
     ExtendedClaimRelease,
     ExtendedClaimReservation,
 )
-from batchsched.ports.cluster import Binding, SelectedNode, VolumeBinding
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
@@ -137,7 +137,7 @@ class Server:
             msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=binding.node))
         )
 
-    async def bind_volume(self, binding: VolumeBinding) -> None:
+    async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         """Bind the volume and its claim as the API server shows them at once."""
         await self._write()
         key = f"{binding.namespace}/{binding.claim}"

@@ -187,7 +187,7 @@ def test_classes_are_sorted_by_size_and_parts_with_a_required_level_come_first()
         sub_pinned=np.full(2, -1, np.int32),
         levels=[[0]],
     )
-    members = Packing(problem).classes_of_gang(0)
+    members = Packing(problem).pod_classes_of_gang(0)
     assert members.classes == (1, 2, 0)
     assert [part.index for part in members.parts] == [0, 1, -1]
     assert members.levelled

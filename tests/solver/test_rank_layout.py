@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from batchsched.solver.domain_tree import DomainTree, level_costs
 from batchsched.solver.objective import count_placed_pods, preferred_level_cost
 from batchsched.solver.problem import SolverBudget
-from batchsched.solver.rank_layout import RankedClass, lay_out_ranks
+from batchsched.solver.rank_layout import RankedPodClass, lay_out_ranks
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import problem_of, problems
 from tests.solver.tree_instances import random_tree
 
 
-def ranked(*classes: int, levels: tuple[int, ...] = (0,)) -> list[RankedClass]:
-    return [RankedClass(index, levels, np.zeros(0, np.int32)) for index in classes]
+def ranked(*classes: int, levels: tuple[int, ...] = (0,)) -> list[RankedPodClass]:
+    return [RankedPodClass(index, levels, np.zeros(0, np.int32)) for index in classes]
 
 
 def test_class_moves_into_one_rack_beside_a_class_without_ranks():

@@ -51,7 +51,7 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
-    cells = domains.cells_of_gang(0, packing.classes_of_gang(0))
+    cells = domains.cells_of_gang(0, packing.pod_classes_of_gang(0))
     assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_FRUGAL_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
@@ -63,13 +63,15 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
     gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
     levels = [[index // 2 for index in range(2 * NODES)]]
     packing = Packing(problem_of(free, gangs, levels=levels))
-    cells = CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
+    cells = CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(
+        0, packing.pod_classes_of_gang(0)
+    )
     assert NODES - 1 in {cell.areas[0][1] for cell in cells}
 
 
 def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
-    (cell,) = domains.cells_of_gang(0, packing.classes_of_gang(0), every=True)
+    (cell,) = domains.cells_of_gang(0, packing.pod_classes_of_gang(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
 
 
@@ -84,7 +86,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
     assert (
-        CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.classes_of_gang(0))
+        CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.pod_classes_of_gang(0))
         == []
     )
     assert packing.place_gang(0) is None
@@ -157,7 +159,7 @@ def gang_of_two_classes(free: list[int], racks: list[int], **more: Any) -> Probl
 def candidates_of(problem: Problem) -> list[int]:
     packing = Packing(problem)
     domains = CandidateDomains(packing, SlotCounter(packing), None)
-    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.classes_of_gang(0))]
+    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.pod_classes_of_gang(0))]
 
 
 def test_a_rack_that_holds_each_class_of_a_gang_but_not_all_together_is_no_candidate():
@@ -176,7 +178,7 @@ def test_domains_with_room_for_a_gang_include_the_one_that_the_greedy_chose(prob
     supply, levels = SlotCounter(packing), problem.nodes.levels
     for gang in np.flatnonzero(solution.taken & (problem.gangs.required >= 0)).tolist():
         own = problem.classes.gang[solution.classes] == gang
-        members, level = packing.classes_of_gang(gang), int(problem.gangs.required[gang])
+        members, level = packing.pod_classes_of_gang(gang), int(problem.gangs.required[gang])
         if own.any() and problem.gangs.pinned[gang] < 0:
             chosen = int(levels[level, solution.nodes[own][0]])
             assert chosen in supply.domains_with_enough_slots(

@@ -26,8 +26,8 @@ from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import PluginCallSampler, call_plugin, plugin_name
 from batchsched.framework.runtime.result_cache import (
     CachedVerdict,
-    ClassResults,
     PluginScorer,
+    PodClassResults,
     WeightedScorePlugin,
 )
 from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
@@ -262,7 +262,7 @@ class Pipeline:
         return SUCCESS
 
     def find_nodes_that_pass_filters(
-        self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
+        self, pod: PodClass, table: NodeTable, results: PodClassResults | None = None
     ) -> FilterResult:
         """Call the PreFilters and Filters for one pod class and all nodes, and return the combined result.
 
@@ -274,7 +274,7 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed.
         """
-        results = ClassResults() if results is None else results
+        results = PodClassResults() if results is None else results
         nodes = table.all_nodes_view()
         state, status, allowed, narrowing = self._prefiltering.run(pod, nodes, results, self.timings)
         count = len(nodes)
@@ -330,7 +330,7 @@ class Pipeline:
         return answers.checked_verdict(plugin, verdict, len(nodes))
 
     def run_prefilters(
-        self, pod: PodClass, table: NodeTable, results: ClassResults | None = None
+        self, pod: PodClass, table: NodeTable, results: PodClassResults | None = None
     ) -> tuple[CycleState, Status]:
         """Call only the PreFilter plugins for a pod class, and return their cycle state and the combined status.
 
@@ -345,7 +345,7 @@ class Pipeline:
           PluginError: a plugin failed.
         """
         prefiltered = self._prefiltering.run(
-            pod, table.all_nodes_view(), results or ClassResults(), self.timings
+            pod, table.all_nodes_view(), results or PodClassResults(), self.timings
         )
         return prefiltered.state, prefiltered.status
 
@@ -392,7 +392,7 @@ class Pipeline:
         feasible: IndexArray,
         table: NodeTable,
         state: CycleState,
-        results: ClassResults | None = None,
+        results: PodClassResults | None = None,
     ) -> IntArray:
         """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
 
@@ -401,7 +401,7 @@ class Pipeline:
         """
         asking = PluginScorer(self.timings, pod, state)
         total = self._scoring.total_scores(
-            asking, feasible, table, ClassResults() if results is None else results
+            asking, feasible, table, PodClassResults() if results is None else results
         )
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)

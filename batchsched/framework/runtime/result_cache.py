@@ -313,7 +313,7 @@ class CachedScores:
         return total
 
 
-class ClassResults:
+class PodClassResults:
     """The cached results of all plugins for one pod class on the nodes of a node table."""
 
     def __init__(self) -> None:
@@ -431,20 +431,20 @@ class ResultCache:
         self._table = table
         self._max_bytes = max_bytes
         # Classes compare by identity, and the key keeps the class alive.
-        self._results: dict[PodClass, ClassResults] = {}
+        self._results: dict[PodClass, PodClassResults] = {}
 
     def clear(self) -> None:
         """Drop all cached plugin results, because they refer to nodes by index and the indexes have changed."""
         self._results.clear()
 
-    def results_of_class(self, pod: PodClass) -> ClassResults:
+    def results_of_pod_class(self, pod: PodClass) -> PodClassResults:
         """Return the cached plugin results of a pod class, empty on first use.
 
         Classes that differ only in a priority that no plugin reads share them.
         """
         first = pod.result_cache_class
         # Removing and inserting moves the class to the end: the first one has the oldest use.
-        results = self._results.pop(first, None) or ClassResults()
+        results = self._results.pop(first, None) or PodClassResults()
         self._results[first] = results
         if len(self._results) > max(1, self._max_bytes // (BYTES_PER_NODE * max(1, len(self._table.nodes)))):
             del self._results[next(iter(self._results))]

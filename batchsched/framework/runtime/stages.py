@@ -14,7 +14,7 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import PluginCallSampler, plugin_name
-from batchsched.framework.runtime.result_cache import ClassResults, PluginScorer, WeightedScorePlugin
+from batchsched.framework.runtime.result_cache import PluginScorer, PodClassResults, WeightedScorePlugin
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 from batchsched.framework.traits import ResultScope
 
@@ -48,7 +48,7 @@ class PreFilterStage:
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
     def run(
-        self, pod: PodClass, nodes: Nodes, results: ClassResults, timings: PluginCallSampler
+        self, pod: PodClass, nodes: Nodes, results: PodClassResults, timings: PluginCallSampler
     ) -> PreFilterOutcome:
         """Call the PreFilter plugins for a pod class, and return their combined answer and cycle state.
 
@@ -135,7 +135,7 @@ class ScoreStage:
         self._scorers = tuple(scorers)
 
     def total_scores(
-        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: ClassResults
+        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: PodClassResults
     ) -> IntArray:
         """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
 
@@ -157,7 +157,7 @@ class ScoreStage:
         return total
 
     def _prescore(
-        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: ClassResults
+        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: PodClassResults
     ) -> None:
         """Call the PreScores. Those with a valid state or a lasting Skip for these nodes are not called again."""
         state, stored = asking.state, results.prescore_state(nodes.table, feasible)

@@ -42,7 +42,7 @@ class PodClaim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassClaims:
+class PodClassClaims:
     """The ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
 
     Args:

@@ -29,7 +29,7 @@ from batchsched.framework.plugin_support.device_objects import (
     nodes_with_equal_devices,
 )
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.plugins.dynamic_resources.claims import ClassClaims
+from batchsched.plugins.dynamic_resources.claims import PodClassClaims
 from batchsched.plugins.dynamic_resources.extended_resources import build_extended_resource_claim
 
 NOT_ENOUGH = "cannot allocate all claims"
@@ -323,8 +323,8 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
     return names
 
 
-def search_for_class(
-    pod: Pod, class_claims: ClassClaims, nodes: Nodes
+def search_devices_for_pod_class(
+    pod: Pod, class_claims: PodClassClaims, nodes: Nodes
 ) -> list[tuple[SearchResults, BoolArray]]:
     """Search devices for one of several equal pods; return results, each with a mask [n] of its nodes.
 

@@ -58,19 +58,19 @@ from batchsched.plugins.dynamic_resources.claim_writes import (
     write_reservations,
 )
 from batchsched.plugins.dynamic_resources.claims import (
-    ClassClaims,
+    PodClassClaims,
     ResourceClaimRefused,
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
 from batchsched.plugins.dynamic_resources.node_search import (
     SearchResults,
-    search_for_class,
+    search_devices_for_pod_class,
     shared_device_search,
 )
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     NOT_OFFERED,
-    claims_of_class,
+    claims_of_pod_class,
     may_use_devices,
     nodes_have_devices_for_pods,
     nodes_with_access,
@@ -89,7 +89,7 @@ NOT_FOUND: Final = "not found"
 """Error of kube-scheduler's cycle state for a key without a value."""
 
 
-CLAIMS: Final = StateKey[ClassClaims]("DynamicResources/claims")
+CLAIMS: Final = StateKey[PodClassClaims]("DynamicResources/claims")
 
 
 class DynamicResources(
@@ -136,9 +136,9 @@ class DynamicResources(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not may_use_devices(pod.pod):
             return LASTING_SKIP_FILTER
-        state.write(CLAIMS, ClassClaims())
+        state.write(CLAIMS, PodClassClaims())
         try:
-            class_claims = claims_of_class(pod.pod, nodes.table)
+            class_claims = claims_of_pod_class(pod.pod, nodes.table)
         except ResourceClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if class_claims.is_empty:
@@ -188,7 +188,7 @@ class DynamicResources(
     def postfilter(self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> PostFilterAnswer:
         if not scan.state.has(CLAIMS) and NAME not in scan.state.skip_filter:
             return PostFilterAnswer(Status(Code.ERROR, (NOT_FOUND,)))
-        class_claims = scan.state.read(CLAIMS) if scan.state.has(CLAIMS) else ClassClaims()
+        class_claims = scan.state.read(CLAIMS) if scan.state.has(CLAIMS) else PodClassClaims()
         if class_claims.is_empty:
             reasons = (NOTHING_TO_DEALLOCATE,) if handle.node_table.release.reports_no_claims else ()
             return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
@@ -295,7 +295,7 @@ class DynamicResources(
         return helpful_events()
 
 
-def _verdict_about_node(class_claims: ClassClaims, node: Nodes) -> Verdict:
+def _verdict_about_node(class_claims: PodClassClaims, node: Nodes) -> Verdict:
     """Return the answer of Filter about one node, for claims that are all without allocation."""
     try:
         search = shared_device_search(node.table, class_claims.unallocated_claims)
@@ -317,8 +317,8 @@ def _nodes_without_claims(scan: FilterResult) -> IndexArray:
     return np.flatnonzero(unavailable).astype(np.int32)
 
 
-def _search(pod: Pod, class_claims: ClassClaims, nodes: Nodes) -> list[tuple[SearchResults, BoolArray]]:
+def _search(pod: Pod, class_claims: PodClassClaims, nodes: Nodes) -> list[tuple[SearchResults, BoolArray]]:
     try:
-        return search_for_class(pod, class_claims, nodes)
+        return search_devices_for_pod_class(pod, class_claims, nodes)
     except AllocationError as error:
         raise PluginError(NAME, "Filter", str(error)) from error

@@ -23,8 +23,8 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.plugins.dynamic_resources.claims import (
-    ClassClaims,
     PodClaim,
+    PodClassClaims,
     ResourceClaimRefused,
     check_claim_requests,
     claims_with_allocations,
@@ -93,14 +93,14 @@ def may_use_devices(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims) or requests_extended_resource(pod)
 
 
-def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
+def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
     """Return the ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
 
     Raises:
       ResourceClaimRefused: the pods cannot be placed now.
     """
     if not pod.spec.resource_claims and not table.cluster_objects.device_classes:
-        return ClassClaims()
+        return PodClassClaims()
     objects = device_objects(table)
     claims = claims_with_allocations(pod, table.device_ledger, of_class=True)
     for pod_claim in claims:
@@ -108,7 +108,7 @@ def claims_of_class(pod: Pod, table: NodeTable) -> ClassClaims:
             check_claim_requests(pod_claim.claim, objects.classes)
     served = resources_served_by_devices(pod, objects.class_of_resource)
     other_resources = other_extended_resources(pod, objects.class_of_resource) if served else ()
-    return ClassClaims(claims, served, other_resources)
+    return PodClassClaims(claims, served, other_resources)
 
 
 def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
@@ -119,7 +119,7 @@ def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, c
     Raises:
       ResourceClaimRefused, AllocationError, NodeRefused: as of the search.
     """
-    class_claims = claims_of_class(pod, table)
+    class_claims = claims_of_pod_class(pod, table)
     if (
         not class_claims.needs_only_devices
         or not all(pod_claim.own for pod_claim in class_claims.claims)

@@ -37,9 +37,9 @@ from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, 
 from batchsched.plugins.dynamic_resources.node_search import (
     NOT_ENOUGH,
     nodes_by_resources,
-    search_for_class,
+    search_devices_for_pod_class,
 )
-from batchsched.plugins.dynamic_resources.reservation import claims_of_class
+from batchsched.plugins.dynamic_resources.reservation import claims_of_pod_class
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -261,8 +261,8 @@ def _eviction_rows(
     """Yield a row for each candidate: a node without devices for its pods gets them if an eviction frees devices."""
     for candidate in batch.candidates:
         try:
-            class_claims = claims_of_class(candidate.pod_class.pod, nodes.table)
-            results = search_for_class(candidate.pod_class.pod, class_claims, nodes)
+            class_claims = claims_of_pod_class(candidate.pod_class.pod, nodes.table)
+            results = search_devices_for_pod_class(candidate.pod_class.pod, class_claims, nodes)
         except (ResourceClaimRefused, AllocationError):
             continue  # the Filter refuses these pods
         if not results:

@@ -64,7 +64,7 @@ from batchsched.framework.status import (
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.volume_binding.claims import NAME, PodVolumeClaims, VolumeClaimRefused, claims_of_pod
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, find_pod_volumes
-from batchsched.ports.cluster import SelectedNode, volume_binding_of
+from batchsched.ports.cluster import SelectedNode, persistent_volume_binding_of
 
 CLAIMS: Final = StateKey[PodVolumeClaims]("VolumeBinding/claims")
 
@@ -183,7 +183,9 @@ class VolumeBinding(
             return SKIP
         reservation = cycle.reservations.volumes.get(pod)
         for volume, claim in reservation.volumes:
-            await cycle.binder.bind_volume(volume_binding_of(volume, storage.claims[claim].metadata))
+            await cycle.binder.bind_volume(
+                persistent_volume_binding_of(volume, storage.claims[claim].metadata)
+            )
         selections = []
         for claim, where in reservation.claims:
             namespace, _, name = claim.partition("/")

@@ -35,12 +35,12 @@ from batchsched.solver.problem import (
     RunningSlices,
     UsedDomains,
 )
-from batchsched.solver.rank_layout import RankedClass
+from batchsched.solver.rank_layout import RankedPodClass
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassFeasibility:
+class PodClassFeasibility:
     """The nodes that Filter plugins accept for one pod class, with the scores of these nodes.
 
     Args:
@@ -65,7 +65,7 @@ class ClassFeasibility:
     shrinking: bool = False
 
 
-class FeasibilityByClass:
+class FeasibilityByPodClass:
     """The accepted nodes and their scores for each pod class of a session, computed when first needed.
 
     Answers depend on the pods on the tables. After pods landed, make a new object.
@@ -85,9 +85,9 @@ class FeasibilityByClass:
         """Filters that no pod on any node affects."""
         self._shrinking_filters = frozenset(plugin_name(plugin) for plugin in pipeline.never_reopening)
         # The class is part of the value: its id may be used again once it is gone.
-        self._feasibility: dict[int, tuple[PodClass, ClassFeasibility]] = {}
+        self._feasibility: dict[int, tuple[PodClass, PodClassFeasibility]] = {}
 
-    def feasibility_of(self, pod_class: PodClass) -> ClassFeasibility:
+    def feasibility_of(self, pod_class: PodClass) -> PodClassFeasibility:
         """Return the accepted nodes and their scores for a pod class.
 
         Classes that differ only in a priority no plugin reads share a result.
@@ -103,16 +103,16 @@ class FeasibilityByClass:
         for pod_class in classes:
             self.feasibility_of(pod_class)
 
-    def _compute(self, pod_class: PodClass) -> ClassFeasibility:
+    def _compute(self, pod_class: PodClass) -> PodClassFeasibility:
         tables, pipeline = self._tables, self._tables.pipeline
         node_count = len(tables.node_table.nodes)
         no_node = np.zeros(node_count, np.bool_)
         score = np.zeros(node_count, np.int64)
         try:
-            results = tables.result_cache.results_of_class(pod_class)
+            results = tables.result_cache.results_of_pod_class(pod_class)
             scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, results)
             if not scan.status.ok:
-                return ClassFeasibility(scan, no_node, no_node, score)
+                return PodClassFeasibility(scan, no_node, no_node, score)
             mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
@@ -133,11 +133,11 @@ class FeasibilityByClass:
             if self._scores and mask.any():
                 feasible = results.feasible_node_indexes(mask)
                 score[feasible] = pipeline.score(pod_class, feasible, tables.node_table, scan.state, results)
-            return ClassFeasibility(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
+            return PodClassFeasibility(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
         except PluginError as error:
             # A failing plugin costs the gangs of this class their place, not the session.
             no_score = np.zeros(node_count, np.int64)
-            return ClassFeasibility(None, no_node, no_node, no_score, str(error), error.plugin)
+            return PodClassFeasibility(None, no_node, no_node, no_score, str(error), error.plugin)
 
 
 SECONDS_PER_DAY = 86400.0
@@ -170,7 +170,7 @@ class Formulation:
     failures: dict[int, str] = field(default_factory=dict)
     gathered: dict[int, str] = field(default_factory=dict)
     gathered_subgroups: dict[int, str] = field(default_factory=dict)
-    ranked: tuple[RankedClass, ...] = ()
+    ranked: tuple[RankedPodClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +192,7 @@ class FormulationInput:
     profile: Profile
     levels: TopologyLevels
     quotas: QueueLimits
-    feasibility: FeasibilityByClass
+    feasibility: FeasibilityByPodClass
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
@@ -201,7 +201,7 @@ class FormulationInput:
 
     def with_fresh_feasibility(self) -> Self:
         """Return the input without cached Filter results and scores, which newly placed pods have outdated."""
-        return replace(self, feasibility=FeasibilityByClass(self.tables))
+        return replace(self, feasibility=FeasibilityByPodClass(self.tables))
 
 
 def age_factor(created: float, youngest: float) -> float:
@@ -361,7 +361,7 @@ def formulate_problem(
 
 def _ranked_classes(
     levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, EqualPendingPods]]
-) -> tuple[RankedClass, ...]:
+) -> tuple[RankedPodClass, ...]:
     """Return the pod classes of gangs that name a rank label and an existing topology."""
     ranked = []
     for index, (number, part) in enumerate(parts):
@@ -372,7 +372,7 @@ def _ranked_classes(
         named = spec.topology_of_subgroup(spec.sub_groups[part.subgroup]) if part.subgroup >= 0 else ""
         if chain := levels.levels_of_topology(named or spec.topology.name):
             on_nodes = [node for _, node in members.bound.values() if node >= 0]
-            ranked.append(RankedClass(index, chain, _ints(on_nodes)))
+            ranked.append(RankedPodClass(index, chain, _ints(on_nodes)))
     return tuple(ranked)
 
 
@@ -454,7 +454,7 @@ def problem_at_later_time(inputs: FormulationInput, gang: PendingGang) -> Proble
 
 
 def _stack_kinds(
-    feasibility: FeasibilityByClass, kinds: Sequence[PodClass], nodes: int, *, lasting: bool
+    feasibility: FeasibilityByPodClass, kinds: Sequence[PodClass], nodes: int, *, lasting: bool
 ) -> tuple[BoolArray, IntArray]:
     """Return [K, N] the mask and the score of each kind of pods."""
     if not kinds:

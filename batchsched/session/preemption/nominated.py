@@ -14,7 +14,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
-from batchsched.session.joint.formulation import FeasibilityByClass
+from batchsched.session.joint.formulation import FeasibilityByPodClass
 from batchsched.session.preemption.leaving_claims import SoonReleasedClaims
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -36,7 +36,7 @@ class NominatedPods:
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
         """By identity of the gang, its nominated pods and their node indexes; complete after the constructor."""
-        feasibility = FeasibilityByClass(tables, scores=False)
+        feasibility = FeasibilityByPodClass(tables, scores=False)
         for identity, members in sorted(tables.nominated.items()):
             nominees = [
                 (pod, node)
@@ -54,7 +54,7 @@ class NominatedPods:
         """The entries of `_nominated` that are in the node table now: exactly these have to be removed."""
 
     def _iterate_usable(
-        self, members: PodGroupState, nominees: Sequence[tuple[Pod, int]], feasibility: FeasibilityByClass
+        self, members: PodGroupState, nominees: Sequence[tuple[Pod, int]], feasibility: FeasibilityByPodClass
     ) -> Iterator[tuple[Pod, int]]:
         """Yield the nominated pods of a gang, each with its node, without those that can never use this node."""
         if not nominees:
@@ -66,7 +66,7 @@ class NominatedPods:
             if pod_class is None or self._may_use(pod_class, node, feasibility):
                 yield pod, node
 
-    def _may_use(self, pod_class: PodClass, node: int, feasibility: FeasibilityByClass) -> bool:
+    def _may_use(self, pod_class: PodClass, node: int, feasibility: FeasibilityByPodClass) -> bool:
         """Return whether a node that other pods have left could accept a pod of a class."""
         answer = feasibility.feasibility_of(pod_class)
         if answer.failure:

@@ -115,7 +115,7 @@ class PodPreemption:
         placed = self._tables.node_table.pod_table
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
-    def class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
+    def pod_class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
         """Return a pod class for one pod with this session's nomination as its `nominatedNodeName`."""
         return pod_class.with_pod(self._with_nomination(pod))
 

@@ -26,7 +26,7 @@ from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import (
-    FeasibilityByClass,
+    FeasibilityByPodClass,
     Formulation,
     FormulationInput,
     formulate_problem,
@@ -352,7 +352,7 @@ class VictimChooser:
         """Return the input after units have left and gangs were placed; victims are chosen without scores."""
         quotas = self._limits_without(units).after_placements(self._tables, placements)
         return replace(
-            self._inputs, quotas=quotas, feasibility=FeasibilityByClass(self._tables, scores=False)
+            self._inputs, quotas=quotas, feasibility=FeasibilityByPodClass(self._tables, scores=False)
         )
 
     def _problem(self, formulation: Formulation, options: Sequence[EvictionOption]) -> VictimProblem:

@@ -261,7 +261,7 @@ class PodByPodPlacer:
             trial.queue = exceeded_queue
             return False
         pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
-        results = self._tables.result_cache.results_of_class(part.pod_class)
+        results = self._tables.result_cache.results_of_pod_class(part.pod_class)
         allowed = trial.fence.allowed_nodes(part.subgroup)
         scan = self._filter(
             pipeline.find_nodes_that_pass_filters(pod_class, table, results), pod_class, pod, allowed
@@ -290,7 +290,7 @@ class PodByPodPlacer:
         """Narrow the filters' answers by nominated pods, by sampling, and by the extenders, in this order."""
         tables = self._tables
         if self._preemption is not None and self._preemption.nominations.pods:
-            shown = self._preemption.class_with_nomination(pod_class, pod)
+            shown = self._preemption.pod_class_with_nomination(pod_class, pod)
             handle = PreemptionHandle(
                 tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
             )

@@ -15,7 +15,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_p
 
 
 @dataclass(frozen=True, slots=True)
-class SubgroupClasses:
+class SubgroupPodClasses:
     """The pod classes of one subgroup of a gang; index -1 stands for pods that belong to no subgroup."""
 
     index: int
@@ -27,18 +27,18 @@ class SubgroupClasses:
 
 
 @dataclass(frozen=True, slots=True)
-class GangClasses:
+class GangPodClasses:
     """The pod classes and the subgroups of a gang, in the order in which the solver places them."""
 
     classes: tuple[int, ...]
-    parts: tuple[SubgroupClasses, ...]
+    parts: tuple[SubgroupPodClasses, ...]
     pods: int
     levelled: bool  # some level, of the gang or of a part, is asked for
 
 
-def find_gang_classes(
+def find_pod_classes_of_gang(
     problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int], *, tree: bool
-) -> GangClasses:
+) -> GangPodClasses:
     """Return the pod classes and subgroups of a gang in the order in which they are placed.
 
     `tree` says whether the gang is a tree (`solver.gang_tree`).
@@ -47,7 +47,7 @@ def find_gang_classes(
     inner = problem.subgroups
     # `TreePlacer` places a tree: here its subgroups set no minimum and no level, so that every placement of it is one.
     parts = [
-        SubgroupClasses(
+        SubgroupPodClasses(
             index=s,
             need=0 if tree else int(inner.need[s]),
             required=NONE if tree else int(inner.required[s]),
@@ -59,7 +59,7 @@ def find_gang_classes(
     ]
     loose = tuple(c for c in classes if problem.classes.subgroup[c] == NONE)
     if loose:
-        parts.append(SubgroupClasses(-1, 0, NONE, NONE, NONE, loose))
+        parts.append(SubgroupPodClasses(-1, 0, NONE, NONE, NONE, loose))
     parts.sort(key=lambda part: (part.required == NONE, -part.required, _size(slots, part.classes[0])
                                  if part.classes else (0, 0.0, 0)))  # fmt: skip
     levelled = (
@@ -67,7 +67,7 @@ def find_gang_classes(
         or bool(problem.gangs.required[gang] != NONE or problem.gangs.preferred[gang] != NONE)
         or any(part.required != NONE or part.preferred != NONE for part in parts)
     )
-    return GangClasses(
+    return GangPodClasses(
         tuple(classes), tuple(parts), sum(int(problem.classes.count[c]) for c in classes), levelled
     )
 
@@ -111,7 +111,7 @@ class Packing:
         self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
         self.domain_of_subgroup: dict[int, int] = {}
-        self._members: dict[int, GangClasses] = {}
+        self._members: dict[int, GangPodClasses] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         gangs = len(problem.gangs.need)
         self._classes_of = [own.tolist() for own in group_positions(problem.classes.gang, gangs)]
@@ -167,7 +167,7 @@ class Packing:
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
         if not room.quotas.admits_gang(gang) or not room.quotas.may_admit_minimum(gang):
             return None
-        members = self.classes_of_gang(gang)
+        members = self.pod_classes_of_gang(gang)
         need = self.needs[gang]
         if members.pods < need:
             return None
@@ -204,7 +204,7 @@ class Packing:
         if tree is not None:
             return TreePlacer(self, gang).place_elastic_pods(tree)
         placed = 0
-        for part in self.classes_of_gang(gang).parts:
+        for part in self.pod_classes_of_gang(gang).parts:
             for class_index in part.classes:
                 want = self.room.waiting[class_index]
                 if want > 0:
@@ -212,7 +212,7 @@ class Packing:
         return placed
 
     def _surplus(
-        self, gang: int, part: SubgroupClasses, class_index: int, want: int, check: bool = True
+        self, gang: int, part: SubgroupPodClasses, class_index: int, want: int, check: bool = True
     ) -> int:
         mark = self.room.checkpoint()
         cell, settled = self._cell(gang, part)
@@ -225,7 +225,7 @@ class Packing:
             return 0
         return got
 
-    def _cell(self, gang: int, part: SubgroupClasses) -> tuple[IntArray | None, bool]:
+    def _cell(self, gang: int, part: SubgroupPodClasses) -> tuple[IntArray | None, bool]:
         """The nodes that a part's pods may use by the domains chosen so far; False if a domain is not chosen yet."""
         problem = self.problem
         level = int(problem.gangs.required[gang])
@@ -246,11 +246,11 @@ class Packing:
     def allowed_nodes(self, class_index: int) -> IntArray | None:
         """Return the nodes in the topology domains chosen for the gang of a pod class; None if all are allowed."""
         gang = int(self.problem.classes.gang[class_index])
-        part = next(part for part in self.classes_of_gang(gang).parts if class_index in part.classes)
+        part = next(part for part in self.pod_classes_of_gang(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
 
     def _surplus_where_most_fit(
-        self, gang: int, part: SubgroupClasses, class_index: int, want: int, check: bool
+        self, gang: int, part: SubgroupPodClasses, class_index: int, want: int, check: bool
     ) -> int:
         """Choose the open domains for elastic pods: the domain in which the most of them fit."""
         level = int(self.problem.gangs.required[gang])
@@ -273,7 +273,7 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ minimum
 
-    def _place_minimum(self, gang: int, members: GangClasses) -> bool:
+    def _place_minimum(self, gang: int, members: GangPodClasses) -> bool:
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
             return TreePlacer(self, gang).place_minimum(tree)
@@ -281,7 +281,7 @@ class Packing:
             return self._in_domains(gang, members)
         return self._minimum(members, self.needs[gang], None)
 
-    def _minimum(self, members: GangClasses, need: int, nodes: IntArray | None) -> bool:
+    def _minimum(self, members: GangPodClasses, need: int, nodes: IntArray | None) -> bool:
         """Place `need` pods, each part's own need among them, on the given nodes or on any."""
         room = self.room
         if need == members.pods:
@@ -310,7 +310,7 @@ class Packing:
                 placed += self.room.place_up_to(c, min(want - placed, self.room.waiting[c]), nodes)
         return placed
 
-    def _in_domains(self, gang: int, members: GangClasses) -> bool:
+    def _in_domains(self, gang: int, members: GangPodClasses) -> bool:
         """Place a minimum under required and preferred levels."""
         problem = self.problem
         level, need = int(problem.gangs.required[gang]), self.needs[gang]
@@ -324,7 +324,7 @@ class Packing:
         return False
 
     def _try_domains(
-        self, members: GangClasses, need: int, level: tuple[int, int], cell: IntArray | None
+        self, members: GangPodClasses, need: int, level: tuple[int, int], cell: IntArray | None
     ) -> Iterator[tuple[int, IntArray]]:
         """Yield the domains that may hold a minimum, the tightest fit first, and their nodes.
 
@@ -342,7 +342,7 @@ class Packing:
             yield domain, self.nodes_in_domains(required, [domain], cell)
             self.room.roll_back_to(mark)
 
-    def _in_cell(self, gang: int, members: GangClasses, need: int, cell: IntArray | None) -> bool:
+    def _in_cell(self, gang: int, members: GangPodClasses, need: int, cell: IntArray | None) -> bool:
         """Place a minimum inside a cell of nodes, parts with levels of their own first."""
         own = [part for part in members.parts if part.required != NONE or part.preferred != NONE]
         if not own:
@@ -359,7 +359,7 @@ class Packing:
             placed += least
         return placed >= need or self._beyond(gang, members, need - placed)
 
-    def _beyond(self, gang: int, members: GangClasses, want: int) -> bool:
+    def _beyond(self, gang: int, members: GangPodClasses, want: int) -> bool:
         """Place pods that the minimum needs in addition to the needs of the parts: any that fit."""
         for part in members.parts:
             for class_index in part.classes:
@@ -369,8 +369,8 @@ class Packing:
                     )
         return want <= 0
 
-    def _part(self, gang: int, part: SubgroupClasses, least: int, cell: IntArray | None) -> bool:
-        members = GangClasses(
+    def _part(self, gang: int, part: SubgroupPodClasses, least: int, cell: IntArray | None) -> bool:
+        members = GangPodClasses(
             part.classes, (part,), sum(self.room.waiting[c] for c in part.classes), levelled=True
         )
         if part.required == NONE:
@@ -382,7 +382,7 @@ class Packing:
         return False
 
     def _preferring(
-        self, level: int, gang: int, part: int, members: GangClasses, need: int, cell: IntArray | None
+        self, level: int, gang: int, part: int, members: GangPodClasses, need: int, cell: IntArray | None
     ) -> bool:
         """Place on as few domains of a level as possible: on one if it suffices, else on those with the most room."""
         if level == NONE:
@@ -402,7 +402,7 @@ class Packing:
             share *= 2
         return self._minimum(members, need, cell)
 
-    def _attempt(self, members: GangClasses, need: int, nodes: IntArray) -> bool:
+    def _attempt(self, members: GangPodClasses, need: int, nodes: IntArray) -> bool:
         mark = self.room.checkpoint()
         if self._minimum(members, need, nodes):
             return True
@@ -438,7 +438,7 @@ class Packing:
         return total.astype(np.int64)
 
     def fitting_domains(
-        self, members: GangClasses, need: int, level: int, cell: IntArray | None
+        self, members: GangPodClasses, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
         """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first."""
         spare: IntArray | None = None
@@ -463,7 +463,7 @@ class Packing:
         tightest: list[int] = good[key[good].argsort(kind="stable")].tolist()
         return tightest
 
-    def _roomiest(self, members: GangClasses, level: int, cell: IntArray | None) -> list[int]:
+    def _roomiest(self, members: GangPodClasses, level: int, cell: IntArray | None) -> list[int]:
         share = np.zeros(int(self.problem.nodes.levels[level].max(initial=-1)) + 1)
         for c in members.classes:
             waiting = self.room.waiting[c]
@@ -519,10 +519,10 @@ class Packing:
 
     # ------------------------------------------------------------------------------------ members
 
-    def classes_of_gang(self, gang: int) -> GangClasses:
+    def pod_classes_of_gang(self, gang: int) -> GangPodClasses:
         """Return the pod classes and subgroups of a gang in the order in which they are placed."""
         if gang not in self._members:
-            self._members[gang] = find_gang_classes(
+            self._members[gang] = find_pod_classes_of_gang(
                 self.problem,
                 self.room.slots,
                 gang,

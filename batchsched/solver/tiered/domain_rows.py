@@ -77,7 +77,7 @@ class DomainRowBuilder:
             [
                 gangs.allowed[g]
                 and need > 0
-                and packing.classes_of_gang(g).pods == need
+                and packing.pod_classes_of_gang(g).pods == need
                 and gangs.required[g] != NONE
                 for g, need in enumerate(packing.needs)
             ],
@@ -139,7 +139,7 @@ class DomainRowBuilder:
         pinned = int(self._problem.gangs.pinned[gang])
         if pinned != NONE:
             return [pinned] if self._packing.nodes_of_domain(level, pinned).size else []
-        members = self._packing.classes_of_gang(gang)
+        members = self._packing.pod_classes_of_gang(gang)
         return self._supply.domains_with_enough_slots(members, self._packing.needs[gang], level, None)
 
 

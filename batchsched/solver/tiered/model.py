@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.linear_model import HIGHEST, LinearModel
-from batchsched.solver.packing.packing import GangClasses, Packing, SubgroupClasses
+from batchsched.solver.packing.packing import GangPodClasses, Packing, SubgroupPodClasses
 from batchsched.solver.problem import (
     ALL_NODES,
     NONE,
@@ -80,7 +80,7 @@ class CandidateDomains:
                     result.append((other, outer))
         return tuple(result)
 
-    def cells_of_gang(self, gang: int, members: GangClasses, every: bool = False) -> list[DomainCell]:
+    def cells_of_gang(self, gang: int, members: GangPodClasses, every: bool = False) -> list[DomainCell]:
         """Return the candidate topology domains of a gang, each as the set of its nodes (a cell).
 
         With `every`, there is a single cell of all domains that may hold the gang.
@@ -91,7 +91,7 @@ class CandidateDomains:
         return self._to_cells(level[0], chosen, None, every)
 
     def cells_of_subgroup(
-        self, gang: int, part: SubgroupClasses, outer: DomainCell | None, every: bool = False
+        self, gang: int, part: SubgroupPodClasses, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
         """Return the candidate topology domains of a subgroup, each as the set of its nodes (a cell).
 
@@ -99,8 +99,8 @@ class CandidateDomains:
         """
         packing = self._packing
         pods = int(self._problem.classes.count[list(part.classes)].sum())
-        members = GangClasses(part.classes, (part,), pods, levelled=True)
-        rigid = packing.classes_of_gang(gang).pods == packing.needs[gang]
+        members = GangPodClasses(part.classes, (part,), pods, levelled=True)
+        rigid = packing.pod_classes_of_gang(gang).pods == packing.needs[gang]
         need = pods if rigid else max(1, part.need)
         nodes, level = None if outer is None else outer.nodes, (part.required, part.pinned)
         chosen = self._candidates(members, need, level, nodes, None if every else (gang, part.index))
@@ -108,7 +108,7 @@ class CandidateDomains:
 
     def _candidates(
         self,
-        members: GangClasses,
+        members: GangPodClasses,
         need: int,
         level: tuple[int, int],
         nodes: IntArray | None,
@@ -128,7 +128,7 @@ class CandidateDomains:
         kept = self._kept.get(chooser)
         return fitting if kept is None or kept in fitting else [*fitting, kept]
 
-    def _lost_devices(self, members: GangClasses, level: int) -> IntArray:
+    def _lost_devices(self, members: GangPodClasses, level: int) -> IntArray:
         """Devices that a gang takes from the largest groups on its nodes, for each domain [D] of a level.
 
         A pod with four devices, for example, takes a place of a pod with eight unless its node has four other devices.
@@ -254,7 +254,7 @@ class TieredModel(LinearModel):
         taken = self.needs == 0
         self.y = self.add_variables(taken.astype(np.int64), (problem.gangs.allowed | taken).astype(np.int64))
         self.rigid: BoolArray = np.array(
-            [packing.classes_of_gang(g).pods == n for g, n in enumerate(packing.needs)]
+            [packing.pod_classes_of_gang(g).pods == n for g, n in enumerate(packing.needs)]
         )
         for gang in np.flatnonzero(problem.gangs.allowed).tolist():
             loads += self._loads_of_gang(gang)
@@ -277,7 +277,7 @@ class TieredModel(LinearModel):
 
     def _loads_of_gang(self, gang: int) -> Iterator[Load]:
         """Add the switches of one gang and yield its loads."""
-        members, need = self.packing.classes_of_gang(gang), int(self.needs[gang])
+        members, need = self.packing.pod_classes_of_gang(gang), int(self.needs[gang])
         # Fewer pods exist than the gang needs, so it cannot be taken.
         if members.pods < need:
             self._close(int(self.y[gang]))
@@ -293,7 +293,7 @@ class TieredModel(LinearModel):
                 yield from self._loads_of_part(gang, part, switch, cell)
 
     def _loads_of_part(
-        self, gang: int, part: SubgroupClasses, switch: int, cell: DomainCell | None
+        self, gang: int, part: SubgroupPodClasses, switch: int, cell: DomainCell | None
     ) -> Iterator[Load]:
         inner: list[tuple[int, DomainCell | None]] = [(switch, cell)]
         if part.required != NONE and part.classes:
@@ -368,7 +368,7 @@ class TieredModel(LinearModel):
         for gang in np.flatnonzero(~self.rigid & (self.needs > 0) & problem.gangs.allowed).tolist():
             own = np.flatnonzero(self.owner == gang)
             minimums = [(own, int(self.needs[gang]))]
-            parts = self.packing.classes_of_gang(gang).parts
+            parts = self.packing.pod_classes_of_gang(gang).parts
             minimums += [(own[np.isin(self.class_index[own], part.classes)], part.need) for part in parts]
             for loads, need in minimums:
                 if need:

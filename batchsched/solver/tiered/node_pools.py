@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.packing.limits import RowLedger
-from batchsched.solver.packing.packing import GangClasses, Packing
+from batchsched.solver.packing.packing import GangPodClasses, Packing
 from batchsched.solver.problem import BoolArray, IndexArray, IntArray, Problem, group_positions
 
 MAX_SPLIT_POOLS: Final = 64
@@ -298,7 +298,7 @@ class SlotCounter:
         )
 
     def domains_with_enough_slots(
-        self, members: GangClasses, need: int, level: int, cell: IntArray | None
+        self, members: GangPodClasses, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
         """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first.
 
@@ -321,7 +321,7 @@ class SlotCounter:
         return domains
 
     def _without_narrow_domains(
-        self, members: GangClasses, level: int, cell: IntArray | None, domains: list[int]
+        self, members: GangPodClasses, level: int, cell: IntArray | None, domains: list[int]
     ) -> list[int]:
         """The given domains, without those that cannot hold all pods of a gang by one of the slot functions."""
         packing, classes = self._packing, np.array(members.classes, np.int64)

@@ -59,7 +59,7 @@ class EjectingPlacer:
             return []
         withdrawn: list[WithdrawnGangs] = []
         ejected: list[int] = []
-        for gangs in self._propose(self._packing.classes_of_gang(gang).classes, nodes):
+        for gangs in self._propose(self._packing.pod_classes_of_gang(gang).classes, nodes):
             if len(ejected) >= MAX_EJECTED_GANGS:
                 break
             ejected += gangs
@@ -80,7 +80,7 @@ class EjectingPlacer:
         packing = self._packing
         packing.place_elastic_pods(gang)
         ejected: list[int] = []
-        for class_index in packing.classes_of_gang(gang).classes:
+        for class_index in packing.pod_classes_of_gang(gang).classes:
             if not packing.room.waiting[class_index]:
                 continue
             withdrawn: list[WithdrawnGangs] = []
@@ -104,7 +104,7 @@ class EjectingPlacer:
         packing = self._packing
         if packing.place_gang(gang) is not None:
             return True
-        members, room, problem = packing.classes_of_gang(gang), packing.room, packing.problem
+        members, room, problem = packing.pod_classes_of_gang(gang), packing.room, packing.problem
         # The local search knows no minimum below all pods and chooses no domains.
         if members.levelled or members.pods != packing.needs[gang] or not problem.gangs.allowed[gang]:
             return False
@@ -271,7 +271,9 @@ def round_to_nodes(
     trees = packing.trees.is_tree
     lost = {g for g in chosen if trees[g] and not packing.taken[g] and packing.place_gang(g) is None}
     shortages = [
-        PodShortage(g, c, packing.room.waiting[c]) for g in lost for c in packing.classes_of_gang(g).classes
+        PodShortage(g, c, packing.room.waiting[c])
+        for g in lost
+        for c in packing.pod_classes_of_gang(g).classes
     ]
     lost |= {g for g in chosen if not trees[g] and not _begin(packing, g)}
     search = LocalSearch(packing, budget)
@@ -519,11 +521,11 @@ def _holds(packing: Packing, gang: int) -> bool:
     """Whether a gang and its parts have their minimums, and all rows that concern the gang are satisfied."""
     placed = {
         c: int(packing.problem.classes.count[c]) - packing.room.waiting[c]
-        for c in packing.classes_of_gang(gang).classes
+        for c in packing.pod_classes_of_gang(gang).classes
     }
     if sum(placed.values()) < packing.needs[gang]:
         return False
-    for part in packing.classes_of_gang(gang).parts:
+    for part in packing.pod_classes_of_gang(gang).parts:
         if sum(placed[c] for c in part.classes) < part.need:
             return False
     return packing.room.rows.is_satisfied(gang)

@@ -321,7 +321,7 @@ def _count_domain_choices(packing: Packing) -> int:
     return sum(
         len(
             packing.fitting_domains(
-                packing.classes_of_gang(g), max(needs[g], 1), int(gangs.required[g]), None
+                packing.pod_classes_of_gang(g), max(needs[g], 1), int(gangs.required[g]), None
             )
         )
         for g in choosing.tolist()

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
-from batchsched.solver.packing.packing import Packing, SubgroupClasses
+from batchsched.solver.packing.packing import Packing, SubgroupPodClasses
 from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem, group_positions
 from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.rounding import (
@@ -123,19 +123,19 @@ class _PlanPlacement:
                     continue
                 packing.room.count_gang_as_placed(gang)
                 packing.taken[gang] = True
-            members = packing.classes_of_gang(gang)
+            members = packing.pod_classes_of_gang(gang)
             self._settle_domains(gang, members.parts)
             for class_index in members.classes:
                 self._place_class(class_index)
                 if self._count_pods_left(class_index):
                     self._missing.append(class_index)
 
-    def _settle_domains(self, gang: int, parts: tuple[SubgroupClasses, ...]) -> None:
+    def _settle_domains(self, gang: int, parts: tuple[SubgroupPodClasses, ...]) -> None:
         """Record the domains of the start, unless running pods pin others."""
         problem, packing = self._problem, self._packing
         level = int(problem.gangs.required[gang])
         if level != NONE:
-            classes = packing.classes_of_gang(gang).classes
+            classes = packing.pod_classes_of_gang(gang).classes
             domain = self._domain(level, int(problem.gangs.pinned[gang]), classes)
             if domain != NONE:
                 packing.domain_of[gang] = domain
@@ -204,7 +204,7 @@ class _PlanPlacement:
             placed = packing.room.place_up_to(class_index, missing, cell)
             if placed < missing and search is not None:
                 placed += search.place_by_moving(class_index, missing - placed, cell)
-            if placed < missing and packing.classes_of_gang(gang).pods == packing.needs[gang]:
+            if placed < missing and packing.pod_classes_of_gang(gang).pods == packing.needs[gang]:
                 packing.withdraw({gang})
                 self._lost.add(gang)
         self._missing = []

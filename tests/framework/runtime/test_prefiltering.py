@@ -4,7 +4,7 @@ import pytest
 
 from batchsched.framework.cycle_state import StateKey
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import ClassResults
+from batchsched.framework.runtime.result_cache import PodClassResults
 from batchsched.framework.status import (
     LASTING_SKIP_FILTER,
     SKIP,
@@ -67,7 +67,7 @@ class Silent:
 
 def asked_twice(plugin):
     """The calls of a plugin in two scans with a placement in between; the second scan equals one without a cache."""
-    made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), ClassResults()
+    made, pipeline, standing = table([node("n0"), node("n1")]), Pipeline([plugin]), PodClassResults()
     wish = class_of(made, pod())
     pipeline.find_nodes_that_pass_filters(wish, made, standing)
     land(made, pod("p"), "n1")
@@ -97,7 +97,7 @@ def test_prefilter_with_a_lasting_skip_is_called_again_after_a_node_changed():
     made, plugin, standing = (
         table([node("n0")]),
         Counting(ResultScope.CLUSTER, LASTING_SKIP_FILTER),
-        ClassResults(),
+        PodClassResults(),
     )
     wish = class_of(made, pod())
     Pipeline([plugin]).find_nodes_that_pass_filters(wish, made, standing)

@@ -16,7 +16,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.framework.runtime.result_cache import CachedVerdict, ClassResults, ResultCache
+from batchsched.framework.runtime.result_cache import CachedVerdict, PodClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
 from tests.plugins.cluster import class_of, drawn_cases, land, named, node, pod, table, table_of, visitors_of
@@ -35,7 +35,7 @@ def said(pipeline: Any, wish: Any, made: Any, standing: Any, chosen: Any) -> Any
         scan.fit_error_message(),
         scan.plugins,
     ]
-    feasible = (standing or ClassResults()).feasible_node_indexes(scan.fits & chosen)
+    feasible = (standing or PodClassResults()).feasible_node_indexes(scan.fits & chosen)
     if len(feasible):
         found.append(pipeline.score(wish, feasible, made, scan.state, standing).tolist())
     return found
@@ -69,8 +69,8 @@ MOODY = Pipeline([Moody()])
 def test_cached_results_of_a_class_equal_new_ones_while_pods_come_and_go(case, data):
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
     classes = [class_of(made, one) for one in visitors[:2]]
-    standings = [ClassResults() for _ in classes]
-    moods, there = ClassResults(), list[Any]()
+    standings = [PodClassResults() for _ in classes]
+    moods, there = PodClassResults(), list[Any]()
     for step in range(data.draw(st.integers(1, 8))):
         for wish, standing in zip(classes, standings, strict=True):
             chosen = np.asarray([data.draw(st.sampled_from([True, True, False])) for _ in made.nodes])
@@ -104,7 +104,7 @@ def test_cached_results_equal_those_of_a_new_table_while_nodes_change(case, othe
         other = rebuilt(made)
         everyone = np.ones(len(made.nodes), np.bool_)
         for wish in data.draw(st.permutations(classes)):
-            found = said(DEFAULT, wish, made, standings.results_of_class(wish), everyone)
+            found = said(DEFAULT, wish, made, standings.results_of_pod_class(wish), everyone)
             assert found == said(DEFAULT, wish, other, None, everyone)
         change_nodes(made, standings, [*case.nodes, *other_case.nodes], data)
         if made.nodes and data.draw(st.booleans()):
@@ -186,7 +186,7 @@ def look(pipeline, made, wish, standing):
     ],
 )
 def test_a_plugin_is_called_again_after_a_placement_within_its_result_scope(kind, asked):
-    made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), ClassResults()
+    made, plugin, standing = table([node(f"n{at}") for at in range(16)]), kind(), PodClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     land(made, pod("a"), "n3")
@@ -206,7 +206,7 @@ def test_a_plugin_is_called_again_after_a_placement_within_its_result_scope(kind
 )
 def test_a_plugin_is_called_again_after_a_node_update_within_its_result_scope(kind, asked):
     there = [node(f"n{at}") for at in range(16)]
-    made, plugin, standing = table(there), kind(), ClassResults()
+    made, plugin, standing = table(there), kind(), PodClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     there[3] = node("n3", labels={"disk": "ssd"})
@@ -223,7 +223,7 @@ def test_a_plugin_without_a_signature_is_called_each_time():
         (),
         {"traits": Watched.traits, "filter": lambda _, *asked: plugin.filter(*asked)},
     )()
-    made, standing = table([node("n0"), node("n1")]), ClassResults()
+    made, standing = table([node("n0"), node("n1")]), PodClassResults()
     for _ in range(2):
         Pipeline([unsigned]).find_nodes_that_pass_filters(class_of(made, pod()), made, standing)
     assert traits_of(unsigned).result_scope is ResultScope.NODE_AND_ITS_PODS
@@ -231,7 +231,7 @@ def test_a_plugin_without_a_signature_is_called_each_time():
 
 
 def test_a_new_reason_on_a_changed_node_is_in_the_next_scan_only():
-    made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), ClassResults()
+    made, standing = table([node(f"n{at}", {"cpu": "1"}) for at in range(16)]), PodClassResults()
     wish = class_of(made, pod(requests={"cpu": "1"}))
     assert DEFAULT.find_nodes_that_pass_filters(wish, made, standing).fits.all()
     before = DEFAULT.find_nodes_that_pass_filters(wish, made, standing)
@@ -245,7 +245,7 @@ def test_a_new_reason_on_a_changed_node_is_in_the_next_scan_only():
 def test_a_scan_keeps_its_results_after_the_cache_is_updated():
     made, standing = (
         table([node(f"n{at}", {"cpu": "2"}) for at in range(16)], {"n0": [pod("b", {"cpu": "2"})]}),
-        ClassResults(),
+        PodClassResults(),
     )
     wish = class_of(made, pod(requests={"cpu": "1"}))
     before = DEFAULT.find_nodes_that_pass_filters(wish, made, standing)
@@ -276,7 +276,7 @@ class Breaking(Moody):
 
 @pytest.mark.parametrize("point, count", [("score", 1), ("normalize", 1), ("normalize", 2)])
 def test_scores_that_a_plugin_failed_to_compute_are_requested_again(point, count):
-    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), ClassResults()
+    made, plugin, standing = table([node(f"n{at}") for at in range(8)]), Breaking(), PodClassResults()
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     for at in range(count):
@@ -285,7 +285,7 @@ def test_scores_that_a_plugin_failed_to_compute_are_requested_again(point, count
     with pytest.raises(PluginError):
         look(pipeline, made, wish, standing)
     plugin.breaks = ""
-    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, ClassResults())
+    assert look(pipeline, made, wish, standing) == look(pipeline, made, wish, PodClassResults())
 
 
 class Large:
@@ -303,7 +303,7 @@ class Large:
 
 def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
     made = table([node(f"n{at}", {"cpu": "1"}) for at in range(4)])
-    breaking, results = Breaking(), ClassResults()
+    breaking, results = Breaking(), PodClassResults()
     pipeline, wish = Pipeline([Large(), breaking]), class_of(made, pod())
     every, some = np.arange(4, dtype=np.int32), np.arange(2, dtype=np.int32)
 
@@ -316,7 +316,7 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
     with pytest.raises(PluginError):
         total(some, results)
     breaking.breaks = ""
-    assert total(every, results) == total(every, ClassResults())
+    assert total(every, results) == total(every, PodClassResults())
 
 
 def test_verdicts_with_reasons_in_another_order_are_not_merged():
@@ -330,8 +330,8 @@ def test_least_recently_used_classes_are_evicted():
     made = table([node("n0")])
     standings = ResultCache(made, max_bytes=200)
     first, second, third = (class_of(made, pod()) for _ in range(3))
-    kept, lost = standings.results_of_class(first), standings.results_of_class(second)
-    assert standings.results_of_class(first) is kept
-    standings.results_of_class(third)
-    assert standings.results_of_class(first) is kept
-    assert standings.results_of_class(second) is not lost
+    kept, lost = standings.results_of_pod_class(first), standings.results_of_pod_class(second)
+    assert standings.results_of_pod_class(first) is kept
+    standings.results_of_pod_class(third)
+    assert standings.results_of_pod_class(first) is kept
+    assert standings.results_of_pod_class(second) is not lost

@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.framework.cycle_state import CycleState, StateKey
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.framework.runtime.result_cache import ClassResults
+from batchsched.framework.runtime.result_cache import PodClassResults
 from batchsched.framework.status import LASTING_SKIP, SKIP, SUCCESS
 from batchsched.framework.traits import PluginTraits, ResultScope
 from tests.plugins.cluster import class_of, node, pod, table
@@ -36,7 +36,11 @@ class Counting:
 
 
 def totals(plugin, *feasible):
-    made, pipeline, standing = table([node(f"n{at}") for at in range(4)]), Pipeline([plugin]), ClassResults()
+    made, pipeline, standing = (
+        table([node(f"n{at}") for at in range(4)]),
+        Pipeline([plugin]),
+        PodClassResults(),
+    )
     wish = class_of(made, pod())
     return [
         pipeline.score(

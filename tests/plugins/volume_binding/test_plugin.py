@@ -17,8 +17,8 @@ from batchsched.framework.status import SKIP, Code
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import BIND_CONFLICT
+from batchsched.ports.cluster import PersistentVolumeBinding as Given
 from batchsched.ports.cluster import SelectedNode
-from batchsched.ports.cluster import VolumeBinding as Given
 from tests.plugins.binder import Written
 from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
 from tests.plugins.storage import ZONE, claim, claiming, storage_class, stored, volume

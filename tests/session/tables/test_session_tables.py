@@ -180,7 +180,7 @@ def test_classes_that_differ_only_in_priority_share_cached_results():
     assert (low.priority, high.priority) == (0, 5)
     assert high.result_cache_class is low.result_cache_class
     assert tables.classes.class_of(pods.pods[2], 0).result_cache_class is not low.result_cache_class
-    assert tables.result_cache.results_of_class(high) is tables.result_cache.results_of_class(low)
+    assert tables.result_cache.results_of_pod_class(high) is tables.result_cache.results_of_pod_class(low)
 
 
 def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
