@@ -231,9 +231,9 @@ class RefusalEvidence:
       cause: the constraint that refuses it first.
       outbid: it would have fitted before this session's other gangs were placed.
       need: pods that it needs.
-      fits: pods of its minimum that fit on what is left, in the best domain if a level is required.
+      fits: pods of its minimum that fit on what is left, in the best domain if a level is required; 0 for a quota.
       level: its required level, NONE without one.
-      domain: the domain of that level that comes nearest.
+      domain: the domain of that level that comes nearest; NONE for a quota.
       quota: the quota that lacks something, or NONE.
       row: the plugin's row that refuses it, or NONE.
       missing: [R] the missing amounts: of the quota, of all nodes together, or for the pods that do not fit in the
@@ -371,10 +371,11 @@ class RefusalExplainer:
         cause: RefusalCause,
         change: Relaxation | None,
     ) -> RefusalEvidence:
-        counts = residual.fit_counts
         cause = _refine_cause(residual, cause)
         restored = isolated.to_whole_problem(change) if change is not None else None
         gap = residual.quota_gaps[0] if cause == RefusalCause.QUOTA else None
+        # A queue limit refuses a gang whatever the nodes have: counting on all nodes would be for nothing.
+        counts = residual.fit_counts if gap is None else None
         return RefusalEvidence(
             gang=isolated.gang,
             cause=cause,
@@ -383,9 +384,9 @@ class RefusalExplainer:
                 ResidualProblem(self._problem_before(isolated), self._budget)
             ),
             need=residual.needed_pod_count,
-            fits=int(counts.placed.sum(axis=1).max(initial=0)),
+            fits=int(counts.placed.sum(axis=1).max(initial=0)) if counts is not None else 0,
             level=int(residual.problem.gangs.required[0]),
-            domain=int(counts.domains[counts.best_domain_position]),
+            domain=int(counts.domains[counts.best_domain_position]) if counts is not None else NONE,
             quota=int(isolated.quotas[gap.quota]) if gap is not None else NONE,
             row=_first_row(restored) if cause == RefusalCause.ROW else NONE,
             missing=_missing_amounts(residual, cause),
