@@ -9,7 +9,6 @@ are written. If the Lease is lost, only Events are still written; the process ex
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -38,6 +37,7 @@ from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
+from batchsched.service.memory import release_memory_regularly, share_one_heap
 from batchsched.service.reload import ConfigReloader
 from batchsched.session.session import Session
 
@@ -47,22 +47,6 @@ EXIT_LEASE_LOST: Final = 1
 """Exit code after the Lease was lost."""
 GC_THRESHOLD_OBJECTS: Final = 20_000
 """Number of new objects after which the garbage collector checks the youngest generation."""
-MEMORY_RELEASE_SECONDS: Final = 60.0
-"""Seconds between two returns of free memory to the operating system."""
-
-
-def return_freed_memory_to_system() -> bool:
-    """Give memory that the process has freed back to the operating system, by `malloc_trim` of the C library.
-
-    Returns:
-      False if the C library has no `malloc_trim`; that of GNU has it.
-    """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
-        return False
-    trim(0)
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +86,7 @@ class ReplicaProcess:
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
         follow = asyncio.create_task(service.follow_cluster(), name="follow")
         leaving = asyncio.create_task(leave.wait(), name="leave")
-        releasing = asyncio.create_task(self._release_memory(), name="release memory")
+        releasing = asyncio.create_task(release_memory_regularly(self.clock), name="release memory")
         try:
             await _first_ended(leaving, follow, asyncio.create_task(service.wait_until_synced(), name="sync"))
             # The listed objects live as long as the process. Frozen objects are not scanned, which saves seconds.
@@ -139,17 +123,6 @@ class ReplicaProcess:
             await self.lease.release()
         await self._tell(service)
         return EXIT_OK
-
-    async def _release_memory(self) -> None:
-        """Return free memory to the operating system again and again.
-
-        Sessions and explanations run in threads, and each thread may have a heap of its own in the C library. After a
-        tenant submits large objects, each heap would keep its highest amount.
-        """
-        while True:
-            await self.clock.sleep(MEMORY_RELEASE_SECONDS)
-            if not await asyncio.to_thread(return_freed_memory_to_system):
-                return
 
     async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:
@@ -215,6 +188,7 @@ def run_scheduler(options: SchedulerOptions) -> int:
     """
     set_up_logging(options.log_format, options.verbosity)
     raise_descriptor_limit()
+    share_one_heap()
     configuration = BatchSchedulerConfiguration()
     if options.config is not None:
         configuration, warnings = load_with_warnings(options.config)

@@ -1,0 +1,52 @@
+"""Memory of the process: freed memory returns to the operating system, and threads share one heap of the C library."""
+
+import asyncio
+import ctypes
+from typing import Final
+
+from batchsched.ports.cluster import Clock
+
+MEMORY_RELEASE_SECONDS: Final = 60.0
+"""Seconds between two returns of free memory to the operating system."""
+_M_ARENA_MAX: Final = -8
+"""The parameter of `mallopt` that limits the number of heaps. Source: `malloc.h` of the GNU C library."""
+
+
+def share_one_heap() -> bool:
+    """Let all threads allocate from one heap of the C library. Call it before the first thread starts.
+
+    A thread with a heap of its own keeps free memory there that no other thread can use.
+
+    Returns:
+      False if the C library has no `mallopt`, or does not know the parameter; that of GNU does.
+    """
+    try:
+        set_parameter = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(set_parameter(_M_ARENA_MAX, 1))
+
+
+def return_freed_memory_to_system() -> bool:
+    """Give memory that the process has freed back to the operating system, by `malloc_trim` of the C library.
+
+    Returns:
+      False if the C library has no `malloc_trim`; that of GNU has it.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return False
+    trim(0)
+    return True
+
+
+async def release_memory_regularly(clock: Clock) -> None:
+    """Return free memory to the operating system again and again; end if the C library cannot.
+
+    After a tenant submits large objects, the heap would keep its highest amount.
+    """
+    while True:
+        await clock.sleep(MEMORY_RELEASE_SECONDS)
+        if not await asyncio.to_thread(return_freed_memory_to_system):
+            return
