@@ -179,7 +179,7 @@ class SlotCounter:
         self._domains: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
         self.demand = slots.demand
         self._free = np.array(room.free, np.int64)
-        self._kinds: dict[bytes, _KindsOfClasses] = {}
+        self._kinds: dict[bytes, _KindsOfPodClasses] = {}
         for device in slots.devices:
             with_device = self.demand[self.demand[:, device] > 0]
             for r in range(self.demand.shape[1]):
@@ -244,19 +244,21 @@ class SlotCounter:
           because a node's sum is bounded by both; the same over CPU and memory.
         """
         demand, free = self.demand[classes].T, self._free[:, nodes]
-        kinds = self._kinds_of_classes(classes)
+        kinds = self._kinds_of_pod_classes(classes)
         for group in (kinds.of_any_nodes, self._kinds_of_scarcest(kinds, demand @ most, free)):
             factors, right = group.count(demand), group.count(free).sum(axis=1)
             for kind in np.flatnonzero(factors @ most > right).tolist():
                 yield SlotCapacityRow(factors[kind], int(right[kind]), group.requests(kind))
 
-    def _kinds_of_classes(self, classes: IntArray) -> "_KindsOfClasses":
+    def _kinds_of_pod_classes(self, classes: IntArray) -> "_KindsOfPodClasses":
         key = classes.tobytes()
         if key not in self._kinds:
-            self._kinds[key] = _KindsOfClasses(self, classes)
+            self._kinds[key] = _KindsOfPodClasses(self, classes)
         return self._kinds[key]
 
-    def _kinds_of_scarcest(self, kinds: "_KindsOfClasses", requested: IntArray, free: IntArray) -> SlotKinds:
+    def _kinds_of_scarcest(
+        self, kinds: "_KindsOfPodClasses", requested: IntArray, free: IntArray
+    ) -> SlotKinds:
         """Return the kinds of slots of the two scarcest resources other than devices.
 
         A node may have one of the two left without the other; slots of one resource do not see that.
@@ -280,22 +282,35 @@ class SlotCounter:
         Returns:
           the value [F, J] of a pod of each of the classes [J], and the value [F, n] of each node.
         """
-        demand, free = self.demand[classes], [row[nodes] for row in self._free]
-        simple = [(r, size) for r in range(demand.shape[1]) for size in self.slot_sizes(r, classes)]
-        of_pods = [demand[:, r] // size for r, size in simple]
-        of_nodes = [free[r] // size for r, size in simple]
+        kinds = SlotKinds.from_requests(
+            [*self.sizes_of_one_resource(classes), *self.sizes_with_device(classes, len(classes))]
+        )
+        return kinds.count(self.demand[classes].T), kinds.count(self._free[:, nodes])
+
+    def sizes_of_one_resource(self, classes: IntArray) -> Iterator[tuple[tuple[int, int]]]:
+        """Yield each resource with each of its `slot_sizes` for the classes."""
+        for r in range(self.demand.shape[1]):
+            for size in self.slot_sizes(r, classes):
+                yield ((r, size),)
+
+    def sizes_with_device(
+        self, classes: IntArray, most: int
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Yield sizes of a device with amounts of another resource that pods of the classes request beside it.
+
+        Args:
+          classes: the classes.
+          most: the maximum number of amounts for one size of a device; of more amounts, some are chosen.
+        """
+        demand = self.demand[classes]
         for device in self.devices:
-            for size in np.unique(demand[demand[:, device] > 0, device]).tolist():
+            for size in _distinct(demand[demand[:, device] > 0, device]):
                 with_size = demand[demand[:, device] == size]
                 for r in range(demand.shape[1]):
-                    amounts = [] if r in self.devices else np.unique(with_size[:, r])[1:].tolist()
-                    of_pods += [np.minimum(demand[:, device] // size, demand[:, r] // a) for a in amounts]
-                    of_nodes += [np.minimum(free[device] // size, free[r] // a) for a in amounts]
-        count = len(of_pods)
-        return (
-            np.array(of_pods, np.int64).reshape(count, len(classes)),
-            np.array(of_nodes, np.int64).reshape(count, len(nodes)),
-        )
+                    if r not in self.devices:
+                        # The smallest amount restricts nothing: every such pod requests it.
+                        for amount in _evenly_spaced(_distinct(with_size[:, r])[1:], most):
+                            yield (device, size), (r, amount)
 
     def domains_with_enough_slots(
         self, members: GangPodClasses, need: int, level: int, cell: IntArray | None
@@ -342,7 +357,7 @@ class SlotCounter:
         return [domain for domain in domains if roomy[domain] or not narrow[domain]]
 
 
-class _KindsOfClasses:
+class _KindsOfPodClasses:
     """The kinds of slots for which rows are formed over pods of certain classes.
 
     Args:
@@ -352,15 +367,17 @@ class _KindsOfClasses:
 
     def __init__(self, supply: SlotCounter, classes: IntArray) -> None:
         self._supply, self._classes = supply, np.unique(classes)
-        resources = range(supply.demand.shape[1])
         demand = supply.demand[self._classes]
-        simple = [((r, size),) for r in resources for size in supply.slot_sizes(r, self._classes)]
-        composite = [pair for device in supply.devices for pair in self._with_device(device, demand)]
-        self.of_any_nodes = SlotKinds.from_requests([*simple, *composite])
+        self.of_any_nodes = SlotKinds.from_requests(
+            [
+                *supply.sizes_of_one_resource(self._classes),
+                *supply.sizes_with_device(self._classes, MAX_COMPOSITE_AMOUNTS),
+            ]
+        )
         """The kinds that do not depend on the nodes: of one resource, and of a device with another resource."""
         self.plain_resources = tuple(
             r
-            for r in resources
+            for r in range(demand.shape[1])
             if r not in supply.devices and len(_distinct(demand[demand[:, r] > 0, r])) > 1
         )
         """The resources other than devices of which the classes request different amounts."""
@@ -384,21 +401,6 @@ class _KindsOfClasses:
                 ]
             )
         return self._of_two[first, second]
-
-    def _with_device(
-        self, device: int, demand: IntArray
-    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Yield the kinds of slots of a device with a resource that pods [J, R] request together with it."""
-        for size in _distinct(demand[:, device]):
-            if not size:
-                continue
-            with_size = demand[demand[:, device] == size]
-            for r in range(demand.shape[1]):
-                amounts = _distinct(with_size[:, r])
-                if r in self._supply.devices or len(amounts) < 2:
-                    continue
-                for amount in _evenly_spaced(amounts[1:], MAX_COMPOSITE_AMOUNTS):
-                    yield (device, size), (r, amount)
 
 
 def _distinct(amounts: IntArray) -> list[int]:
