@@ -16,10 +16,11 @@ from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.explanation.protected_gangs import find_protection
 from batchsched.session.queue_report import report_pending_gangs
+from batchsched.session.tables.gang import EntitlementClass
 from batchsched.session.tables.session_tables import Pause, do_not_pause
 
 MAX_AHEAD: Final = 10
-SHARE_RANKS: Final = {"all": 0, "guarantee": 1, "fair": 2, "borrowing": 3}
+SHARE_RANKS: Final = {entitled.share_name: int(entitled) for entitled in EntitlementClass}
 SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 

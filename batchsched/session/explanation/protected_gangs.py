@@ -10,16 +10,16 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.preemption.eligibility import (
+    RECLAIMING_CLASSES,
     is_too_critical,
     list_non_preempting_priority_classes,
-    may_pod_preempt,
+    may_gang_preempt,
     reclaim_min_runtime_seconds,
 )
 from batchsched.session.preemption.protection import is_gang_protected, start_of_first_pod
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, PodGroupState
 
-_RECLAIMING_SHARES: Final = frozenset({"guarantee", "fair"})
-"""The entitlement classes that may reclaim, as a queue report names them."""
+_RECLAIMING_SHARES: Final = frozenset(entitled.share_name for entitled in RECLAIMING_CLASSES)
 
 
 def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
@@ -48,7 +48,9 @@ def find_protection(view: GangView, identity: str, share: str, profile: Profile,
         if run_time < reclaim_min_runtime_seconds(tables.queues, members.queue):
             return "ReclaimMinRuntime"
     # A gang inside the guarantee of its queue may evict protected gangs of other queues.
-    if (is_in_queue or share != "guarantee") and is_gang_protected(members, tables.queues, now):
+    if (is_in_queue or share != EntitlementClass.GUARANTEE.share_name) and is_gang_protected(
+        members, tables.queues, now
+    ):
         is_preemptible = members.group is None or members.group.spec.preemptible
         return "MinRuntime" if is_preemptible else "NotPreemptible"
     # Without the solver, the PostFilter plugins may exceed a budget, as in kube-scheduler.
@@ -57,9 +59,9 @@ def find_protection(view: GangView, identity: str, share: str, profile: Profile,
 
 def _may_evict(view: GangView) -> bool:
     """Return whether the refused gang may evict any pod."""
-    never_preempting = list_non_preempting_priority_classes(view.tables.snapshot)
-    return view.tables.pipeline.nominates_nodes and all(
-        may_pod_preempt(view.gang, pod, never_preempting) for pod in view.distinct_pods
+    tables = view.tables
+    return tables.pipeline.nominates_nodes and may_gang_preempt(
+        view.gang, list_non_preempting_priority_classes(tables.snapshot)
     )
 
 

@@ -84,6 +84,11 @@ def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
+def may_gang_preempt(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
+    """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
+    return all(may_pod_preempt(gang, pod, never_preempting) for part in gang.parts for pod in part.pods)
+
+
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
     """Return the decision's record of an evicted pod: its gang, the gang for which it is evicted, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
@@ -418,9 +423,7 @@ class EvictionRules:
 
     def may_preempt(self, gang: PendingGang) -> bool:
         """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
-        return all(
-            may_pod_preempt(gang, pod, self._never_preempting) for part in gang.parts for pod in part.pods
-        )
+        return may_gang_preempt(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
         """Return True if a pending gang may evict gangs of other queues: it is within the fair share of its queue."""
