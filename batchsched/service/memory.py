@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+from collections.abc import Callable
 from typing import Final
 
 from batchsched.ports.cluster import Clock
@@ -12,6 +13,15 @@ _M_ARENA_MAX: Final = -8
 """The parameter of `mallopt` that limits the number of heaps. Source: `malloc.h` of the GNU C library."""
 
 
+def _c_function(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library; None if the library does not have it."""
+    try:
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError):
+        return None
+    return function
+
+
 def share_one_heap() -> bool:
     """Let all threads allocate from one heap of the C library. Call it before the first thread starts.
 
@@ -20,11 +30,8 @@ def share_one_heap() -> bool:
     Returns:
       False if the C library has no `mallopt`, or does not know the parameter; that of GNU does.
     """
-    try:
-        set_parameter = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return False
-    return bool(set_parameter(_M_ARENA_MAX, 1))
+    set_parameter = _c_function("mallopt")
+    return set_parameter is not None and bool(set_parameter(_M_ARENA_MAX, 1))
 
 
 def return_freed_memory_to_system() -> bool:
@@ -33,9 +40,8 @@ def return_freed_memory_to_system() -> bool:
     Returns:
       False if the C library has no `malloc_trim`; that of GNU has it.
     """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):
+    trim = _c_function("malloc_trim")
+    if trim is None:
         return False
     trim(0)
     return True
