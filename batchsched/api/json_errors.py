@@ -11,7 +11,7 @@ import msgspec
 
 from batchsched.api.crd.validation import FieldError
 
-NOT_UTF8: Final = "contains bytes that are not UTF-8 text"
+_NOT_UTF8: Final = "contains bytes that are not UTF-8 text"
 MAX_MESSAGE_CHARACTERS: Final = 200
 """Maximum length of a message: users write the objects, and the decoder may quote a value."""
 _LOCATED: Final = re.compile(r"(?P<message>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>.*)`)?", re.DOTALL)
@@ -43,7 +43,7 @@ def find_field_error(error: Exception, field: str = "") -> FieldError:
     if isinstance(error, RecursionError):
         return FieldError(field, "is nested too deeply")
     if isinstance(error, UnicodeDecodeError):  # msgspec raises it for a string inside JSON
-        return FieldError(field, NOT_UTF8)
+        return FieldError(field, _NOT_UTF8)
     if not isinstance(error, msgspec.DecodeError):  # such as a number with too many digits
         return FieldError(field, _cut(str(error)))
     match = _LOCATED.fullmatch(str(error))

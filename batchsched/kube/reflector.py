@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.api.crd.validation import FieldError
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import MAX_MESSAGE_CHARACTERS, find_field_error
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import ApiResource, Connection
@@ -55,7 +55,6 @@ _MAX_CHECKS: Final = 3
 _FORBIDDEN: Final = 403
 _REFUSALS_UNTIL_FORBIDDEN: Final = 3
 """Consecutive refusals after which a permission counts as missing. A starting API server refuses until it has roles."""
-_MAX_ERROR_CHARACTERS: Final = 200
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 """Errors of an object that cannot be decoded. Any other error is a defect of batchsched."""
 _DETAIL: Final = logging.INFO - 2
@@ -531,7 +530,7 @@ def _failure_of(handle: Callable[[Any], None], item: Any) -> Exception | None:
 
 
 def _name_error(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:_MAX_ERROR_CHARACTERS]}"
+    return f"{type(error).__name__}: {str(error)[:MAX_MESSAGE_CHARACTERS]}"
 
 
 def _resource_version(raw: bytes) -> str:
