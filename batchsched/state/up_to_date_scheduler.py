@@ -28,8 +28,8 @@ from batchsched.state.store import ObjectChange, are_equal_for_scheduling
 GROUPS = "pod_groups"
 CLAIMS = "resource_claims"
 FOLLOWED = frozenset({PODS, GROUPS, NODES})
-MIN_FOLLOWED_CHANGES: Final = 100_000
-"""A scheduler follows at least this number of changes before it is replaced."""
+MIN_FOLLOWED_CHANGES: Final = 25_000
+"""A scheduler follows at least this number of changes before it is replaced; each spec of its own leaves 5 KB."""
 MAX_CHANGES_PER_POD: Final = 4
 """Changes for each pod of the cluster after which a scheduler is replaced; following them cost as much as that."""
 MIN_FOLLOWED_SPEC_BYTES: Final = 16 * 2**20
