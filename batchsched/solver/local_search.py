@@ -104,7 +104,7 @@ class PlacedPodCounts:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.cut_back_listeners.append(self.invalidate_after)
+        room.add_cut_back_listener(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
         """Mark the table as outdated if it includes undone changes of the packing: all after the first `length`.

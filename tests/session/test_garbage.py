@@ -24,6 +24,15 @@ def with_refusals() -> Snapshot:
     return cluster(nodes(2, gpu=8), *(gang(name, 2, requests=EIGHT) for name in ("first", "second")))
 
 
+def with_different_requests() -> Snapshot:
+    """More gangs of different requests than fit, so that all stages of the solver run."""
+    gangs = (
+        gang(f"g{number}", 1 + number % 3, requests={"cpu": 1 + number % 7, "gpu": 1 + number % 5})
+        for number in range(120)
+    )
+    return cluster(nodes(40, cpu=32, gpu=8), *gangs)
+
+
 def explain(snapshot: Snapshot) -> None:
     explain_refusals(DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot)))
 
@@ -50,6 +59,10 @@ def objects_in_cycles(action: Callable[[], object]) -> Counter[str]:
 @pytest.mark.parametrize("settings", [{}, {"solver": {"enabled": False}}])
 def test_session_is_freed_when_its_last_reference_ends(make, settings):
     assert not objects_in_cycles(lambda: schedule(make(), profile(**settings)))
+
+
+def test_large_session_of_the_solver_is_freed_when_its_last_reference_ends():
+    assert not objects_in_cycles(lambda: schedule(with_different_requests()))
 
 
 def test_sessions_that_verify_refusals_are_freed_when_the_explanation_ends():

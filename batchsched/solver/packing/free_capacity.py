@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -38,8 +39,7 @@ class FreeCapacity:
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[TrailEntry] = []
-        self.cut_back_listeners: list[Callable[[int], None]] = []
-        """Called after entries of the trail were removed, with the number of entries that are unchanged."""
+        self._cut_back_listeners: list[WeakMethod[Callable[[int], None]]] = []
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
@@ -240,8 +240,7 @@ class FreeCapacity:
         """Undo all changes of the packing since the call of `checkpoint` that returned this number."""
         while len(self.trail) > mark:
             self.apply_trail_entry(self.trail.pop(), -1)
-        for cut_back in self.cut_back_listeners:
-            cut_back(mark)
+        self._report_cut_back(mark)
 
     def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
         """Remove all placed pods of some gangs, and return the removed placements."""
@@ -263,9 +262,22 @@ class FreeCapacity:
             else:
                 kept.append(entry)
         self.trail[:] = kept
-        for cut_back in self.cut_back_listeners:
-            cut_back(unchanged)
+        self._report_cut_back(unchanged)
         return withdrawn
+
+    def add_cut_back_listener(self, listener: Callable[[int], None]) -> None:
+        """Call a method after entries of the trail are removed, with the number of entries that are unchanged.
+
+        The listener ends with its object.
+        """
+        # Weak: tables over the trail refer to this object, and a cycle would keep both until a full garbage collection.
+        self._cut_back_listeners.append(WeakMethod(listener))
+
+    def _report_cut_back(self, unchanged: int) -> None:
+        for reference in self._cut_back_listeners:
+            listener = reference()
+            if listener is not None:
+                listener(unchanged)
 
     def placements(self) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Return all placements as three sorted arrays [P]: pod classes, nodes and pod counts.

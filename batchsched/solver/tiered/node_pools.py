@@ -361,17 +361,18 @@ class _KindsOfPodClasses:
     """The kinds of slots for which rows are formed over pods of certain classes.
 
     Args:
-      supply: for the requests of the classes.
+      supply: for the requests of the classes; it is not kept, since it keeps this object.
       classes: [J] the classes.
     """
 
     def __init__(self, supply: SlotCounter, classes: IntArray) -> None:
-        self._supply, self._classes = supply, np.unique(classes)
-        demand = supply.demand[self._classes]
+        distinct = np.unique(classes)
+        self._demand = demand = supply.demand[distinct]
+        self._devices, self._smallest_sizes = supply.devices, supply.smallest_sizes
         self.of_any_nodes = SlotKinds.from_requests(
             [
-                *supply.sizes_of_one_resource(self._classes),
-                *supply.sizes_with_device(self._classes, MAX_COMPOSITE_AMOUNTS),
+                *supply.sizes_of_one_resource(distinct),
+                *supply.sizes_with_device(distinct, MAX_COMPOSITE_AMOUNTS),
             ]
         )
         """The kinds that do not depend on the nodes: of one resource, and of a device with another resource."""
@@ -386,17 +387,16 @@ class _KindsOfPodClasses:
     def of_two(self, first: int, second: int) -> SlotKinds:
         """Return the kinds of slots of two plain resources."""
         if (first, second) not in self._of_two:
-            demand = self._supply.demand[self._classes]
-            both = demand[(demand[:, [first, second]] > 0).all(axis=1)]
+            both = self._demand[(self._demand[:, [first, second]] > 0).all(axis=1)]
             # Pods with devices have slots of a device and another resource.
-            alone = both[~(both[:, self._supply.devices] > 0).any(axis=1)]
+            alone = both[~(both[:, self._devices] > 0).any(axis=1)]
             both = alone if len(alone) else both
             ratio, row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
             shapes = both[_evenly_spaced(row.tolist(), MAX_MEMORY_RATIOS)] if len(ratio) else both
             self._of_two[first, second] = SlotKinds.from_requests(
                 [
                     ((first, size), (second, max(1, size * int(shape[second]) // int(shape[first]))))
-                    for size in self._supply.smallest_sizes[first]
+                    for size in self._smallest_sizes[first]
                     for shape in shapes
                 ]
             )
