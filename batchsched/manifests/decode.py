@@ -7,6 +7,7 @@ dropped once no pod refers to it.
 
 import hashlib
 import sys
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
@@ -51,8 +52,10 @@ _MAX_CACHED_STATUSES: Final = 1024
 _MAX_CACHED_SPECS: Final = 16384
 _MAX_UNUSED_SPEC_BYTES: Final = 16 * 2**20
 """Bytes of JSON of new specs after which unused specs are dropped; decoded, they take up to four times that."""
+_PODS_BETWEEN_DROPS: Final = 4096
+"""Number of decoded pods after which unused specs are dropped, so that specs of deleted pods do not stay for hours."""
 _UNUSED_REFERENCE_COUNT: Final = 2
-"""Reference count of a spec that only the table refers to: the table's reference and that of the counting call."""
+"""Reference count of a spec that only `_canonical` refers to: that reference, and the one of the counting call."""
 
 
 class ObjectDecodeError(Exception):
@@ -83,6 +86,8 @@ class Decoder:
         self._canonical: dict[bytes, PodSpec] = {}
         self._new_spec_bytes = 0
         """Bytes of JSON of the specs that became canonical since unused ones were dropped."""
+        self._decoded_pods = 0
+        """The number of pods decoded since unused specs were dropped."""
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
@@ -133,24 +138,35 @@ class Decoder:
         )
 
     def _spec(self, raw: msgspec.Raw) -> PodSpec:
+        self._decoded_pods += 1
+        if (
+            self._decoded_pods >= _PODS_BETWEEN_DROPS
+            or len(self._specs) >= _MAX_CACHED_SPECS
+            or self._new_spec_bytes >= _MAX_UNUSED_SPEC_BYTES
+        ):
+            self._drop_unused_specs()
         key = hashlib.sha256(raw).digest()
         spec = self._specs.get(key)
         if spec is None:
-            if len(self._specs) >= _MAX_CACHED_SPECS or self._new_spec_bytes >= _MAX_UNUSED_SPEC_BYTES:
-                self._forget()
             spec = self._specs[key] = self._new_spec(raw)
         return spec
 
-    def _forget(self) -> None:
-        """Drop cached digests, and specs that no pod refers to.
+    def _drop_unused_specs(self) -> None:
+        """Drop the specs that no pod refers to, and their digests; of too many digests, all.
 
         Weak references would serve as well, but objects that support them are tracked by the garbage collector.
         """
-        self._specs.clear()
-        self._new_spec_bytes = 0
+        if len(self._specs) >= _MAX_CACHED_SPECS:
+            self._specs.clear()
+        self._decoded_pods = self._new_spec_bytes = 0
+        digest_counts = Counter(map(id, self._specs.values()))
+        unused: set[int] = set()
         for key in tuple(self._canonical):
-            if sys.getrefcount(self._canonical[key]) <= _UNUSED_REFERENCE_COUNT:
+            address = id(self._canonical[key])
+            if sys.getrefcount(self._canonical[key]) <= _UNUSED_REFERENCE_COUNT + digest_counts[address]:
+                unused.add(address)
                 del self._canonical[key]
+        self._specs = {digest: spec for digest, spec in self._specs.items() if id(spec) not in unused}
 
     def _new_spec(self, raw: msgspec.Raw) -> PodSpec:
         """Decode and validate a spec. Specs that differ only in fields that scheduling ignores become one value.

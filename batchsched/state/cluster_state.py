@@ -12,6 +12,7 @@ Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Pending pods are 
 about them.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
@@ -41,7 +42,9 @@ QUEUES: Final = "queues"
 NAMESPACES: Final = "namespaces"
 _KIND_OF_TYPE: Final = {kind.type: kind for kind in OBJECT_KINDS}
 
-MAX_CACHED_SPECS: Final = 16_384
+MIN_CACHED_SPECS: Final = 1024
+_UNUSED_REFERENCE_COUNT: Final = 2
+"""Reference count of a spec that only the cache refers to: that reference, and the one of the counting call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +75,32 @@ class AssumedPod:
 class BoundPodCache:
     """Creates copies of pods with a node in `spec.nodeName`, and caches their specs.
 
-    Equal pods on one node share a spec object, and with it all cached results.
+    Equal pods on one node share a spec object, and with it all cached results. Specs without a pod are dropped.
     """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
+        self._next_drop = MIN_CACHED_SPECS
+        """The number of cached specs at which those without a pod are dropped."""
 
     def bound_pod(self, pod: Pod, node: str) -> Pod:
         """Return a copy of a pod with the given node in `spec.nodeName`."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
         if specs is None:
-            if len(self._specs) >= MAX_CACHED_SPECS:
-                self._specs.clear()
+            if len(self._specs) >= self._next_drop:
+                self._drop_unused_specs()
             placed = msgspec.structs.replace(pod.spec, node_name=node)
             # The entry holds the first spec, so that no other spec can get its id.
             specs = self._specs[key] = (pod.spec, placed)
         return Pod(metadata=pod.metadata, spec=specs[1], status=pod.status)
+
+    def _drop_unused_specs(self) -> None:
+        for key in tuple(self._specs):
+            if sys.getrefcount(self._specs[key][1]) <= _UNUSED_REFERENCE_COUNT:
+                del self._specs[key]
+        # In proportion to the specs in use, so that an average call stays cheap.
+        self._next_drop = max(MIN_CACHED_SPECS, len(self._specs) * 5 // 4)
 
 
 class ClusterState:

@@ -32,9 +32,10 @@ MIN_FOLLOWED_CHANGES: Final = 25_000
 """A scheduler follows at least this number of changes before it is replaced; each spec of its own leaves 5 KB."""
 MAX_CHANGES_PER_POD: Final = 4
 """Changes for each pod of the cluster after which a scheduler is replaced; following them cost as much as that."""
-MIN_FOLLOWED_SPEC_BYTES: Final = 16 * 2**20
-"""A scheduler follows at least these bytes of JSON of new specs before it is replaced; it keeps all of these specs."""
-SPEC_BYTES_PER_POD: Final = 4096
+MIN_FOLLOWED_SPEC_BYTES: Final = 4 * 2**20
+"""A scheduler follows at least these bytes of JSON of new specs before it is replaced. It keeps all of these specs, and
+decoded they take up to four times as much."""
+SPEC_BYTES_PER_POD: Final = 512
 """Bytes of new specs for each pod of the cluster after which a scheduler is replaced."""
 
 

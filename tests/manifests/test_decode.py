@@ -53,6 +53,18 @@ def test_specs_that_no_pod_refers_to_are_dropped():
     assert len(decoder._statuses) <= 10
 
 
+def test_specs_of_deleted_pods_are_dropped_while_equal_pods_are_decoded(monkeypatch):
+    monkeypatch.setattr(decode, "_PODS_BETWEEN_DROPS", 20)
+    decoder = Decoder()
+    held = [pod(decoder, number) for number in range(3)]
+    for number in range(5):
+        pod(decoder, 10 + number)
+    for _ in range(40):
+        assert pod(decoder, 0).spec is held[0].spec
+    assert len(decoder._specs) == len(decoder._canonical) == len(held)
+    assert [pod(decoder, number).spec for number in range(3)] == [one.spec for one in held]
+
+
 def test_error_of_an_object_as_a_whole_names_no_field():
     error = ObjectDecodeError((FieldError("", "is not JSON"), FieldError("spec", "expected object")))
     assert str(error) == "is not JSON; spec: expected object"

@@ -10,7 +10,7 @@ from batchsched.api.core.metadata import KubernetesValue, ObjectMeta
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.state import cluster_state as assumption
+from batchsched.state import cluster_state
 from batchsched.state.cluster_state import BoundPodCache, ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
 from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told, with_payload
@@ -431,10 +431,14 @@ def test_equal_pods_on_one_node_share_a_spec():
     assert placements.bound_pod(one, "n1").node == "n1"
 
 
-def test_shared_specs_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(assumption, "MAX_CACHED_SPECS", 1)
+def test_shared_specs_are_kept_as_long_as_a_bound_pod_has_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster_state, "MIN_CACHED_SPECS", 4)
     one, placements = pod("a"), BoundPodCache()
-    assert [placements.bound_pod(one, f"n{at}").node for at in range(3)] == ["n0", "n1", "n2"]
+    held = placements.bound_pod(one, "n0")
+    for number in range(100):
+        assert placements.bound_pod(pod(f"p{number}"), "n1").node == "n1"
+    assert placements.bound_pod(one, "n0").spec is held.spec
+    assert len(placements._specs) <= 5
 
 
 def test_events_after_a_list_with_lower_versions_are_not_late():
