@@ -38,7 +38,7 @@ def build_allocations(
       solution: the devices.
       claims: the claims, in the order of the search.
       node: the name of the node.
-      configurations: the configuration of each claim, as `configure_claims` returns it for claims with these specs.
+      configurations: what `configurations_of_claims` returns for claims with these specs.
 
     Raises:
       AllocationError: a slice has a node selector with several terms.
@@ -57,7 +57,7 @@ def build_allocations(
     )
 
 
-def configure_claims(
+def configurations_of_claims(
     claims: Sequence[ClaimRequests], alternatives: UsedAlternatives, rules: DeviceRules
 ) -> tuple[ClaimConfiguration, ...]:
     """Return the configuration of the devices of each claim, which depends only on the alternatives that are used."""

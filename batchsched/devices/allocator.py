@@ -1,4 +1,4 @@
-"""Searches devices for the claims of a pod on one node, with the same result as kube-scheduler.
+"""Searches one node for devices for the claims of a pod, with the same result as kube-scheduler.
 
 The search goes through claims, requests and devices in their order, and takes the first complete solution. Of equal
 solutions the one with the earlier devices is found, so drivers influence the choice by the names of pools and slices.

@@ -198,8 +198,8 @@ class DeviceInventory:
         """True if several nodes may reach the devices of one ResourceSlice."""
         return bool(self._shared)
 
-    def pools_of_one_node(self) -> Iterable[tuple[DevicePoolKey, str]]:
-        """Yield each pool of devices that only one node can reach, with the name of the node."""
+    def pools_reached_by_one_node(self) -> Iterable[tuple[DevicePoolKey, str]]:
+        """Yield each pool that only one node can reach, together with the name of this node."""
         for key, slices in self._of_pool.items():
             name = slices[0].spec.node_name
             if not name or slices[0].spec.per_device_node_selection:
@@ -210,7 +210,7 @@ class DeviceInventory:
             ):
                 yield key, name
 
-    def whole_pool_slices_of(self, node: Node) -> Sequence[ResourceSlice] | None:
+    def slices_if_each_is_whole_pool(self, node: Node) -> Sequence[ResourceSlice] | None:
         """Return a node's ResourceSlices if each is a complete pool without counters; otherwise None.
 
         Most nodes are like that, and then the slices alone tell which devices the node reaches.
@@ -273,7 +273,7 @@ class DeviceInventory:
         return cached[1]
 
     def _gather(self, node: Node) -> tuple[DevicePool, ...]:
-        simple = self.whole_pool_slices_of(node)
+        simple = self.slices_if_each_is_whole_pool(node)
         if simple is not None and len(simple) == 1:
             # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
             return (DevicePool(pool_key(simple[0]), (self.devices_of_slice(simple[0]),)),)

@@ -1,4 +1,4 @@
-"""The ledger of devices: which devices are allocated to claims, and which pods of a session reserved them.
+"""The ledger of devices: which devices are allocated to claims, and which are reserved for pods of a session.
 
 Claims of the snapshot count by their `status.allocation`. A pod that passes Reserve assumes allocations for its claims;
 they count until the pod is rolled back, or until the snapshot shows them. Pods that share a claim share its assumed
@@ -145,19 +145,19 @@ class DeviceLedger:
         return self.uses.get(device, NO_USE)
 
     def assumed_allocation(self, claim: str) -> AllocationResult | None:
-        """Return the devices that pods of the session have reserved for a ResourceClaim; None if none are reserved."""
+        """Return the devices that are reserved for a ResourceClaim, but not allocated yet; None if there are none."""
         return self._assumed.get(claim)
 
-    def count_reserving_pods(self, claim: str) -> int:
-        """Return the number of pods that have reserved a ResourceClaim during the session."""
+    def count_pods_with_reservation(self, claim: str) -> int:
+        """Return the number of pods for which sessions have reserved a ResourceClaim."""
         return len(self._pods_of_claim.get(claim, ()))
 
-    def devices_reserved_by_pod(self, pod: str, uid: str = "") -> PodDevices | None:
-        """Return the devices that the pod `namespace/name` reserved; None if the pod reserved nothing."""
+    def devices_reserved_for_pod(self, pod: str, uid: str = "") -> PodDevices | None:
+        """Return the devices that are reserved for the pod `namespace/name`; None if there are none."""
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
     def list_reserved_devices(self) -> tuple[ReservedPodDevices, ...]:
-        """Return the devices that pods have reserved, sorted by pod, without those of claims that are allocated now."""
+        """Return the devices that are reserved for each pod, sorted by pod, without those of allocated claims."""
         return tuple(
             ReservedPodDevices(pod, self._without_allocated_claims(devices))
             for pod, devices in sorted(self._by_pod.items())
@@ -173,7 +173,7 @@ class DeviceLedger:
         """Return a separate ledger with only the reservations and claims of some pods; sessions do not change it."""
         excerpt = type(self)({})
         for pod in pods:
-            devices = self.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+            devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
             if devices is not None:
                 excerpt.claims.update({key: self.claims[key] for key in devices.claims if key in self.claims})
                 excerpt.assume(pod.key, devices)
@@ -207,7 +207,7 @@ class DeviceLedger:
             self._pods_of_claim[claim].add(holder)
 
     def assume(self, pod: str, devices: PodDevices) -> None:
-        """Record the devices that the pod `namespace/name` reserves; they count as used from now on."""
+        """Reserve devices for the pod `namespace/name`; they count as used from now on."""
         self._keep_apart(pod, devices.uid)
         self._by_pod[pod] = devices
         if devices.created is not None:
@@ -220,7 +220,7 @@ class DeviceLedger:
             self._pods_of_claim.setdefault(claim, set()).add(pod)
 
     def revert(self, pod: str, uid: str = "") -> None:
-        """Release the devices that a pod reserved, except those of claims that other pods of the session share."""
+        """Release the devices that are reserved for a pod, except those of claims that other pods share."""
         pod = self._holder(pod, uid)
         devices = self._by_pod.pop(pod, None)
         if devices is None:
@@ -341,11 +341,11 @@ class DeviceLedger:
         }
 
     def simulate_deletion_of_pod(self, pod: Pod) -> None:
-        """Count the devices as free that would be freed by the deletion of a pod; `undo_deletion_of_pod` undoes this.
+        """Count devices as free if the deletion of a pod would free them; `undo_deletion_of_pod` undoes this.
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
-        devices = self.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+        devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
         if devices is not None:
             self._withdrawn[pod.key] = devices
             self.revert(pod.key, pod.metadata.uid)
@@ -363,7 +363,7 @@ class DeviceLedger:
             self.assume(pod.key, devices)
 
     def simulate_deletion_of_consumer(self, uid: str) -> None:
-        """Count the devices as free of ResourceClaims that are reserved only for the pod with this UID."""
+        """Count devices as free if their ResourceClaims are reserved only for the pod with this UID."""
         self._withdrawn_consumers.add(uid)
         self._release_unused_claims(self._claims_of_consumer.get(uid, ()))
 
@@ -374,7 +374,7 @@ class DeviceLedger:
             if claim is None or allocation is None:
                 continue
             consumers = claim.status.reserved_for or ()
-            if not consumers or self.count_reserving_pods(key) or self._is_consumed(claim):
+            if not consumers or self.count_pods_with_reservation(key) or self._is_consumed(claim):
                 continue
             self._released[key] = claim
             self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
@@ -450,7 +450,7 @@ class DeviceLedger:
             consumers = tuple(
                 consumer for consumer in claim.status.reserved_for or () if consumer.uid != pod.metadata.uid
             )
-            is_used = bool(consumers) or self.count_reserving_pods(key) > 0
+            is_used = bool(consumers) or self.count_pods_with_reservation(key) > 0
             if not is_used:
                 self._count(claim.status.allocation, -1)
             status = ResourceClaimStatus(
@@ -525,7 +525,7 @@ class DeviceLedger:
         return known_claim is not None and known_claim.status.allocation is not None
 
     def _count(self, allocation: AllocationResult, sign: int) -> None:
-        for device, consumed, shared in used_devices(allocation):
+        for device, consumed, shared in devices_used_by_allocation(allocation):
             use = self.uses.get(device)
             if use is None:
                 use = self.uses[device] = DeviceUse()
@@ -544,13 +544,17 @@ def _is_pod(consumer: ResourceClaimConsumerReference) -> bool:
 
 
 def _are_equal_uses(allocation: AllocationResult, other: AllocationResult) -> bool:
-    return allocation is other or list(used_devices(allocation)) == list(used_devices(other))
+    return allocation is other or list(devices_used_by_allocation(allocation)) == list(
+        devices_used_by_allocation(other)
+    )
 
 
-def used_devices(allocation: AllocationResult) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
-    """Yield the devices in an allocation, the capacity consumed of each, and whether the device is shared.
+def devices_used_by_allocation(
+    allocation: AllocationResult,
+) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
+    """Yield each device that an allocation uses, the capacity that it consumes of it, and whether others may share it.
 
-    A device with admin access is not used up.
+    A device with admin access is left out: it is not used up.
 
     Source: `foreachAllocatedDevice` of kube-scheduler's plugins/dynamicresources.
     """

@@ -1,4 +1,4 @@
-"""Groups of nodes with equal devices for some claims, so that devices are searched once for each group.
+"""Groups of nodes with equal devices for some claims, so that one search for devices is enough for each group.
 
 A cluster has thousands of nodes and few kinds of them. Two nodes are in one group if their pools list devices with
 equal content in the same order, and the same of these devices are in use.
@@ -48,7 +48,9 @@ class NodesWithEqualDevices:
         """The number of changes of the ledger that are read."""
         self._index_of = {node.name: index for index, node in enumerate(nodes)}
         self._node_of_pool: dict[tuple[str, str], int] = {
-            key: self._index_of[name] for key, name in inventory.pools_of_one_node() if name in self._index_of
+            key: self._index_of[name]
+            for key, name in inventory.pools_reached_by_one_node()
+            if name in self._index_of
         }
         """Driver and name of a pool that one node alone reaches → index of the node."""
         self._shared_generation = 0
@@ -142,7 +144,7 @@ class NodesWithEqualDevices:
         return index is not None and self._nodes[index] is node
 
     def _content_number(self, node: Node, names: frozenset[str] | None) -> int:
-        simple = self._inventory.whole_pool_slices_of(node)
+        simple = self._inventory.slices_if_each_is_whole_pool(node)
         if simple is not None:
             key: Hashable = tuple(
                 [

@@ -190,7 +190,7 @@ def _with_level_wait(refusal: Refusal, tables: SessionTables) -> Refusal:
 
 def _claims_of(pod: str, uid: str, ledger: DeviceLedger) -> tuple[ClaimAssignment, ...]:
     """Return the claims that the pod `namespace/name` with this UID reserved, with the devices that they get."""
-    devices = ledger.devices_reserved_by_pod(pod, uid)
+    devices = ledger.devices_reserved_for_pod(pod, uid)
     if devices is None:
         return ()
     allocations = {reserved.claim: reserved.allocation for reserved in devices.allocations}

@@ -283,7 +283,7 @@ def _reserved(
     """Reserve the pod on a node and undo it; return what each claim without allocation would get."""
     index = cluster.table.index[node]
     one.reserve(case.pod, index, cluster.table, state)
-    reserved = cluster.table.device_ledger.devices_reserved_by_pod(case.pod.key)
+    reserved = cluster.table.device_ledger.devices_reserved_for_pod(case.pod.key)
     one.unreserve(case.pod, index, cluster.table, state)
     return {
         allocation.claim.rpartition("/")[2]: allocation.allocation

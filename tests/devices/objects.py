@@ -8,7 +8,7 @@ import msgspec
 from batchsched.api.core.device import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from batchsched.api.core.node import Node
 from batchsched.config.kubernetes_release import RELEASES, DeviceRules
-from batchsched.devices.allocation import build_allocations, configure_claims
+from batchsched.devices.allocation import build_allocations, configurations_of_claims
 from batchsched.devices.allocator import Allocator
 from batchsched.devices.inventory import DeviceInventory
 from batchsched.devices.ledger import DeviceLedger
@@ -105,7 +105,7 @@ def allocate(
     solution = allocator(slices, in_use, rules).find_devices(place, wanted)
     if solution is None:
         return None
-    configurations = configure_claims(wanted, solution.alternatives, rules)
+    configurations = configurations_of_claims(wanted, solution.alternatives, rules)
     return build_allocations(solution, claims, place.name, configurations)
 
 

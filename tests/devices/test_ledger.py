@@ -30,7 +30,7 @@ def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_clai
     ledger.assume("default/x", reserved())
     ledger.assume("default/y", reserved())
     assert ledger.use_of(GPU).exclusive == 1
-    assert ledger.count_reserving_pods("default/open") == 2
+    assert ledger.count_pods_with_reservation("default/open") == 2
     ledger.revert("default/x")
     assert ledger.use_of(GPU).exclusive == 1
     ledger.revert("default/y")
@@ -68,7 +68,7 @@ def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_p
     own.copy_reservations_of_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).is_free
     own.copy_reservations_of_other_profiles([other], lambda *_: False)
-    assert own.count_reserving_pods("default/open") == 0
+    assert own.count_pods_with_reservation("default/open") == 0
 
 
 def test_shares_of_a_device_add_up_and_are_released():
@@ -107,7 +107,7 @@ def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_p
         "default/x", PodDevices((ClaimAllocation("default/new", other),), ("default/new",), uid="new")
     )
     assert len(ledger.uses) == 2
-    assert ledger.devices_reserved_by_pod("default/x", "old") == replace(reserved(), uid="old")
+    assert ledger.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
     ledger.revert("default/x", "old")
     assert ledger.use_of(GPU).is_free
     assert len(ledger.uses) == 1
@@ -124,7 +124,7 @@ def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_pr
     later.copy_reservations_from(ledger, lambda _, uid: uid in in_flight)
     other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
     assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
-    assert later.devices_reserved_by_pod("default/x", "old") == replace(reserved(), uid="old")
+    assert later.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
     in_flight.remove("old")
     last = DeviceLedger({OPEN.key: OPEN})
     last.copy_reservations_from(later, lambda _, uid: uid in in_flight)
@@ -137,7 +137,7 @@ def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both(
     ledger = DeviceLedger({OPEN.key: OPEN})
     for uid in ("old", "new"):
         ledger.assume("default/x", replace(reserved(), uid=uid))
-    assert (ledger.use_of(GPU).exclusive, ledger.count_reserving_pods("default/open")) == (1, 2)
+    assert (ledger.use_of(GPU).exclusive, ledger.count_pods_with_reservation("default/open")) == (1, 2)
     ledger.revert("default/x", "new")
     assert ledger.use_of(GPU).exclusive == 1
     ledger.revert("default/x", "old")
@@ -161,7 +161,7 @@ def test_a_ledger_begins_with_what_pods_of_earlier_sessions_reserved():
     before.assume("default/x", reserved())
     now = DeviceLedger({OPEN.key: OPEN}, before.list_reserved_devices())
     assert now.use_of(GPU).exclusive == 1
-    assert now.devices_reserved_by_pod("default/x") == reserved()
+    assert now.devices_reserved_for_pod("default/x") == reserved()
 
 
 def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
@@ -171,7 +171,7 @@ def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
     assert ledger.use_of(GPU).exclusive == 1
     assert ledger.list_reserved_devices()[0].devices.allocations == ()
     assert (
-        ledger.devices_reserved_by_pod("default/x") == reserved()
+        ledger.devices_reserved_for_pod("default/x") == reserved()
     )  # its binding may fail, and then undoes the allocation
     ledger.revert("default/x")
     assert ledger.use_of(GPU).exclusive == 1
@@ -193,10 +193,10 @@ def test_a_bound_pod_keeps_its_reservation_until_its_claim_has_the_devices():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
     ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
-    assert ledger.devices_reserved_by_pod("default/x") is not None
+    assert ledger.devices_reserved_for_pod("default/x") is not None
     ledger.update_claims([allocated("open", "gpu-0")], ())
     ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
-    assert ledger.devices_reserved_by_pod("default/x") is None
+    assert ledger.devices_reserved_for_pod("default/x") is None
     assert ledger.use_of(GPU).exclusive == 1
 
 

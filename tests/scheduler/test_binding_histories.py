@@ -185,7 +185,7 @@ class History:
                 present = self.town.cache.get("pods", one.key)
                 if present is not None and present.metadata.uid == one.metadata.uid:
                     assert present.node == node, f"{one.key} is not assumed"
-                devices = cycle.reservations.devices.devices_reserved_by_pod(one.key, one.metadata.uid)
+                devices = cycle.reservations.devices.devices_reserved_for_pod(one.key, one.metadata.uid)
                 for allocated in devices.allocations if devices is not None else ():
                     names = {result.device for result in allocated.allocation.devices.results}
                     assert names <= {key.device for key in uses}, f"a device of {one.key} is freed early"

@@ -172,7 +172,7 @@ class History:
         if not assumed or self.session is None:
             return
         pod: Pod = self.cache.get("pods", self.rng.choice(assumed).pod)
-        devices = self.session.node_table.device_ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+        devices = self.session.node_table.device_ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
         for allocated in devices.allocations if devices is not None else ():
             found: ResourceClaim | None = self.cache.get("resource_claims", allocated.claim)
             if found is not None and found.status.allocation is None:

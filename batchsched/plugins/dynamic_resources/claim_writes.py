@@ -15,7 +15,7 @@ from batchsched.ports.claims import (
 
 async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
     """Write the allocations of a pod's ResourceClaims and reserve them for the pod; return False if it has none."""
-    devices = ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+    devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return False
     for reservation in claim_reservations(pod, devices, ledger):
@@ -35,7 +35,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
     Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
     come.
     """
-    devices = ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+    devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return
     if devices.created is not None:
@@ -75,7 +75,7 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
 
 def claims_with_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
     """Return the keys of a pod's ResourceClaims with devices that drivers must prepare before the pod is bound."""
-    devices = ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid)
+    devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return ()
     allocations = {

@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE
 from batchsched.devices.constraints import attribute_value
 from batchsched.devices.inventory import DeviceInventory, PoolDevice
-from batchsched.devices.ledger import DeviceKey, DeviceLedger, used_devices
+from batchsched.devices.ledger import DeviceKey, DeviceLedger, devices_used_by_allocation
 from batchsched.devices.node_groups import GROUP_FACTOR
 from batchsched.devices.requests import ResolvedDeviceRequest
 from batchsched.framework.constrain import RowRelief
@@ -126,7 +126,7 @@ class FreedDevices:
         self._freed: list[tuple[int, DeviceKey]] = [
             (unit, device)
             for unit, allocation in table.device_ledger.allocations_freed_by_evictions(units)
-            for device, _, _ in used_devices(allocation)
+            for device, _, _ in devices_used_by_allocation(allocation)
         ]
 
     @cached_property

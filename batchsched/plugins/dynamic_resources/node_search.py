@@ -11,7 +11,7 @@ from batchsched.api.core.device import MAX_SUB_REQUESTS, AllocationResult, Resou
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ClaimAllocation
-from batchsched.devices.allocation import ClaimConfiguration, build_allocations, configure_claims
+from batchsched.devices.allocation import ClaimConfiguration, build_allocations, configurations_of_claims
 from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
@@ -202,7 +202,7 @@ class DeviceSearch:
         used = frozenset(solution.alternatives.items())
         configurations = self._configurations.get(used)
         if configurations is None:
-            configurations = self._configurations[used] = configure_claims(
+            configurations = self._configurations[used] = configurations_of_claims(
                 self.claims, solution.alternatives, table.release.devices
             )
         return build_allocations(solution, claims, table.names[node], configurations)

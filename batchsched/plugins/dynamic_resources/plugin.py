@@ -199,7 +199,7 @@ class DynamicResources(
                 not nodes_with_access((pod_claim,), nodes, self._binding_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
-                and not handle.node_table.device_ledger.count_reserving_pods(pod_claim.key)
+                and not handle.node_table.device_ledger.count_pods_with_reservation(pod_claim.key)
             ):
                 return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (DEALLOCATED,)))
         reasons = (NOTHING_DEALLOCATED,) if handle.node_table.release.reports_no_claims else ()
@@ -272,7 +272,7 @@ class DynamicResources(
 
     @override
     def prepares(self, pod: Pod, table: NodeTable) -> bool:
-        return table.device_ledger.devices_reserved_by_pod(pod.key, pod.metadata.uid) is not None
+        return table.device_ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
