@@ -92,7 +92,7 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
     if config is not None:
         from batchsched.framework.runtime.registry import standard_registry
 
-        absent = standard_registry().ignored_plugins(profile)
+        absent = standard_registry().ignored_plugin_names(profile)
         if absent:
             warnings = (*warnings, f"{config}: not installed, and ignored: {', '.join(absent)}")
         print_warnings([f"warning: {line}" for line in warnings])

@@ -58,15 +58,15 @@ class GangPodCounts:
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
-    def first_lacking_subgroup(self) -> tuple[str, int]:
-        """Return the first subGroup with fewer existing pods than its minimum, together with the minimum."""
+    def lacking_subgroup_with_minimum(self) -> tuple[str, int]:
+        """Return the name and the minimum of the first subGroup that has fewer existing pods than this minimum."""
         return next(
             (name, least)
             for name, least in self.sub_minimum.items()
             if self.sub_existing.get(name, 0) < least
         )
 
-    def change_placed(self, pod: Pod, change: int) -> None:
+    def change_placed_counts(self, pod: Pod, change: int) -> None:
         """Add `change`, 1 or -1, to the numbers of placed pods of the gang and of the given pod's subGroup."""
         self.placed += change
         if self.sub_minimum:

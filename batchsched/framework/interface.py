@@ -152,7 +152,7 @@ class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if counts[i] pods of the pod class may be placed on nodes[i], for all i at the same time.
+        """Return True if each of `nodes` may get its number of pods of the class in `counts`, all at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
@@ -206,10 +206,10 @@ class CandidateNodesDryRun(Protocol):
         """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods in this dry run: pods[i] to the node at position rows[i] of `node_indexes`."""
+        """Add each pod to one node of this dry run; `rows` has the position of its node in `node_indexes`."""
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `node_indexes`."""
+        """Remove each pod from one node of this dry run; `rows` has the position of its node in `node_indexes`."""
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
@@ -349,7 +349,7 @@ class NominatedPodPlugin(Protocol):
     """
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
-        """Reserve what a nominated pod needs on its node, such as devices, as far as it is available."""
+        """Reserve what a nominated pod needs on its node, such as devices, as far as this is available."""
 
     def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
         """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""

@@ -31,7 +31,7 @@ class PodClass:
 
     @property
     def result_cache_class(self) -> "PodClass":
-        """The pod class under which plugin results are cached that are also valid for this pod class."""
+        """The class under which results for this class are cached: itself, or one that differs only in priority."""
         return self.kin or self
 
     def with_pod(self, pod: Pod) -> "PodClass":

@@ -88,14 +88,14 @@ class PipelineCandidateNodesDryRun:
         self._nonzero = table.nonzero_requested[self._nodes_of_rows]
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add pods in this dry run: pods[i] to the node at position rows[i] of `node_indexes`.
+        """Add each pod to one node of this dry run; `rows` has the position of its node in `node_indexes`.
 
         A number may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove pods in this dry run: pods[i] from the node at position rows[i] of `node_indexes`."""
+        """Remove each pod from one node of this dry run; `rows` has the position of its node in `node_indexes`."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -313,7 +313,7 @@ class PipelineNodeDryRun:
         return SUCCESS
 
 
-def protect_no_pod(_pod: Pod) -> bool:
+def no_pod_is_protected(_pod: Pod) -> bool:
     """Return False for every pod, so that no pod is protected from eviction. This is the default."""
     return False
 
@@ -327,7 +327,7 @@ class EvictionLimits:
       budgets: the current disruption budgets; None for those of the snapshot.
     """
 
-    spares: Callable[[Pod], bool] = protect_no_pod
+    spares: Callable[[Pod], bool] = no_pod_is_protected
     budgets: tuple[PodDisruptionBudget, ...] | None = None
 
 

@@ -73,7 +73,7 @@ class WaitingPods:
         """The pods of a gang that wait at Permit, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 
-    def discard(self, gang: str, pod: str) -> None:
+    def remove_pod(self, gang: str, pod: str) -> None:
         """Remove one pod `namespace/name` of a gang, if it waits at Permit."""
         self._gangs.get(gang, {}).pop(pod, None)
 

@@ -25,7 +25,7 @@ from batchsched.framework.interface import (
     SignaturePlugin,
 )
 from batchsched.framework.nodes.node_table import PODS, Nodes, NodeTable
-from batchsched.framework.plugin_support.device_objects import columns_served_by_devices
+from batchsched.framework.plugin_support.device_objects import mask_resources_served_by_devices
 from batchsched.framework.plugin_support.scores import (
     CPU_AND_MEMORY,
     MAX_UTILIZATION,
@@ -182,7 +182,7 @@ class NodeResourcesFit(
         short = amounts > allocatable - nodes.requested
         if short.any():
             # DynamicResources judges the nodes on which devices of a DeviceClass serve the resource.
-            short &= ~(columns_served_by_devices(nodes.table) & (allocatable == 0))
+            short &= ~(mask_resources_served_by_devices(nodes.table) & (allocatable == 0))
         if not short.any():
             return Verdict.accept(len(nodes))
         reasons, refused = [], []
@@ -202,7 +202,7 @@ class NodeResourcesFit(
         amounts = self._need(pod, table).amounts
         requested = amounts != NEVER
         free = table.allocatable[nodes] - table.requested[nodes]
-        requested = requested & ~(columns_served_by_devices(table) & (table.allocatable[nodes] == 0))
+        requested = requested & ~(mask_resources_served_by_devices(table) & (table.allocatable[nodes] == 0))
         pod_counts = counts[:, np.newaxis]
         return bool(
             ((pod_counts * np.where(requested, amounts, 0) <= free) | ~requested | (pod_counts == 0)).all()

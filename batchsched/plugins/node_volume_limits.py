@@ -115,7 +115,7 @@ class NodeVolumeLimits(
         # Equal pods mount the same volumes: if one fits on a node, all of them do.
         if not any(volume.may_count_against_attach_limit for volume in pod.pod.spec.volumes or ()):
             return True
-        return bool(self._judge(pod.pod, table.nodes_view(nodes[counts > 0])).feasible_mask.all())
+        return bool(self._judge(pod.pod, table.selected_nodes_view(nodes[counts > 0])).feasible_mask.all())
 
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
         storage = storage_objects(nodes.table)

@@ -21,7 +21,7 @@ from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import (
     controller_of,
-    default_label_keys,
+    default_selector_label_keys,
     default_selectors,
 )
 from batchsched.framework.pod_class import PodClass
@@ -60,7 +60,7 @@ class SelectorSpread(
 
     @override
     def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        return default_label_keys(snapshot)
+        return default_selector_label_keys(snapshot)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -74,9 +74,9 @@ class SelectorSpread(
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         selection = state.read(SELECTION)
-        if selection.matches_everything:
+        if selection.matches_all_labels:
             return np.zeros(len(nodes), np.int64)
-        return nodes.pod_table.count_selected(selection, terminating=False)[nodes.where]
+        return nodes.pod_table.count_selected_by_node(selection, terminating=False)[nodes.where]
 
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:

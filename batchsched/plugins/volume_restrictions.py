@@ -163,7 +163,7 @@ class VolumeRestrictions(
             return False
         if counts.max(initial=0) > 1 and any(not disk.shared for disk in disks):
             return False
-        return not _disks_in_use(table.nodes_view(nodes[counts > 0]), disks).any()
+        return not _disks_in_use(table.selected_nodes_view(nodes[counts > 0]), disks).any()
 
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:

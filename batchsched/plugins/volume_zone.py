@@ -107,7 +107,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         labelled = np.zeros(len(nodes), np.bool_)
         for key in SUCCESSOR:
-            labelled |= nodes.label_values(key)[0] >= 0
+            labelled |= nodes.label_indexes_and_values(key)[0] >= 0
         matching = np.ones(len(nodes), np.bool_)
         for requirement in state.read(REQUIREMENTS):
             matching &= _matching(requirement, nodes)
@@ -194,7 +194,7 @@ def _matching(requirement: ZoneRequirement, nodes: Nodes) -> BoolArray:
     own = _with_value(requirement.key, requirement.values, nodes)
     if SUCCESSOR[requirement.key] == requirement.key:
         return own
-    missing = nodes.label_values(requirement.key)[0] < 0
+    missing = nodes.label_indexes_and_values(requirement.key)[0] < 0
     matching: BoolArray = np.where(
         missing, _with_value(SUCCESSOR[requirement.key], requirement.values, nodes), own
     )
@@ -202,5 +202,5 @@ def _matching(requirement: ZoneRequirement, nodes: Nodes) -> BoolArray:
 
 
 def _with_value(key: str, permitted: frozenset[str], nodes: Nodes) -> BoolArray:
-    codes, values = nodes.label_values(key)
+    codes, values = nodes.label_indexes_and_values(key)
     return np.asarray([*(value in permitted for value in values), False], np.bool_)[codes]

@@ -131,7 +131,7 @@ class SessionRunner:
         self._workers = workers
         self.chooser = make_chooser(profile)
         """Chooses the candidate of the policy `auto`; None under other policies."""
-        self.has_external_plugins = bool(standard_registry().external_plugins(profile))
+        self.has_external_plugins = bool(standard_registry().external_plugin_names(profile))
         """Whether plugins of other packages are enabled, which may hang."""
         self.hung = False
         """Whether a plugin hung, so that the scheduler that follows the cluster must be rebuilt."""

@@ -280,7 +280,7 @@ class Statement:
             waiting, identity = self._tables.node_table.waiting, placement.gang.members.identity
             for placed in [one for one in placement.placed if one.pod.labels.get(SUB_GROUP_LABEL) in names]:
                 placement.placed.remove(placed)
-                waiting.discard(identity, placed.pod.key)
+                waiting.remove_pod(identity, placed.pod.key)
                 self._take_back(placed)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
@@ -421,7 +421,7 @@ class Statement:
             equal_pods = list(group)
             tables.node_table.add_pods(equal_pods, *tables.requests_and_nonzero(equal_pods[0][0]))
         for pod, node in pod_nodes:
-            count.change_placed(pod, 1)
+            count.change_placed_counts(pod, 1)
             placement.placed.append(PlacedPod(pod, node, pod_class, state))
         placement.state = phase_after(placement.state, PhaseChange.RESERVE)
 
@@ -458,7 +458,7 @@ class Statement:
             tables.pipeline.unreserve(placed.pod, placed.node, tables.node_table, placed.state)
         finally:
             tables.node_table.remove_pods([placed.pod])
-            tables.counts.gang_counts_of_pod(placed.pod).change_placed(placed.pod, -1)
+            tables.counts.gang_counts_of_pod(placed.pod).change_placed_counts(placed.pod, -1)
 
     def _roll_back(self, placement: GangPlacement) -> None:
         """Unreserve all pods of a gang, the last one first, and take them off the tables."""

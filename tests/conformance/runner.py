@@ -368,7 +368,9 @@ def _at(verdict: Verdict, node: int) -> tuple[str, tuple[str, ...]]:
 
 def _score(case: Case, one: Any, cluster: Cluster, state: CycleState) -> list[str]:
     feasible = case.expected.feasible or ()
-    nodes = cluster.table.nodes_view(np.asarray([cluster.table.index[name] for name in feasible], np.int32))
+    nodes = cluster.table.selected_nodes_view(
+        np.asarray([cluster.table.index[name] for name in feasible], np.int32)
+    )
     found = []
     name: str = one.name
     code = Code.SUCCESS

@@ -16,11 +16,11 @@ def complete(count: GangPodCounts) -> bool:
 def test_gang_is_complete_once_its_minimum_is_placed():
     count = GangPodCounts("team/g", minimum=2, existing=3)
     assert count.has_enough_pods
-    count.change_placed(member(), 1)
+    count.change_placed_counts(member(), 1)
     assert complete(count) is False
-    count.change_placed(member(), 1)
+    count.change_placed_counts(member(), 1)
     assert complete(count) is True
-    count.change_placed(member(), -1)
+    count.change_placed_counts(member(), -1)
     assert complete(count) is False
 
 
@@ -28,9 +28,9 @@ def test_every_subgroup_needs_its_own_minimum_too():
     count = GangPodCounts("team/g", minimum=2, existing=3, sub_minimum={"x": 1}, sub_existing={"x": 1})
     assert count.has_enough_pods
     for sub in ("", "unknown"):
-        count.change_placed(member(sub), 1)
+        count.change_placed_counts(member(sub), 1)
     assert complete(count) is False
-    count.change_placed(member("x"), 1)
+    count.change_placed_counts(member("x"), 1)
     assert complete(count) is True
     assert count.sub_placed == {"x": 1}
 

@@ -178,7 +178,7 @@ def judged_as_one_by_one(plugin: Any, world: World, data: st.DataObject) -> None
     _, one, state = asking(plugin, world, table)
     whole = plugin.filter(one, table.all_nodes_view(), state)
     chosen = np.asarray(data.draw(st.permutations(range(len(world.nodes)))), np.int32)
-    some = plugin.filter(one, table.nodes_view(chosen), state)
+    some = plugin.filter(one, table.selected_nodes_view(chosen), state)
     for place, at in enumerate(chosen.tolist()):
         alone = plugin.filter(one, table.node_view(at), state)
         assert alone.reasons_at(0) == whole.reasons_at(at) == some.reasons_at(place)

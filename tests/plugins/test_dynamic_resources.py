@@ -165,7 +165,7 @@ def test_devices_are_searched_again_after_a_node_was_added():
     made = NodeTable(snapshot, LEADING)
     refused = {"a": ("cannot allocate all claims",)}
     assert refusals(DynamicResources(), asking, made) == refused
-    made.replace_nodes([node("0"), *made.nodes])
+    made.replace_all_nodes([node("0"), *made.nodes])
     assert refusals(DynamicResources(), asking, made) == refused
 
 

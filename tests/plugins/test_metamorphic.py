@@ -107,7 +107,7 @@ def views(made: NodeTable, data: Any) -> Iterator[Any]:
     for at in places:
         yield made.node_view(at), [at]
     chosen = data.draw(st.lists(st.sampled_from(places), unique=True))
-    yield made.nodes_view(np.asarray(chosen, np.int32)), chosen
+    yield made.selected_nodes_view(np.asarray(chosen, np.int32)), chosen
 
 
 def judged(verdict: Verdict, at: int) -> Any:

@@ -204,5 +204,5 @@ def test_built_in_plugins_have_no_deadline():
     made = REGISTRY.create_pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
     assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.create_pipeline(chosen).plugins)
-    assert REGISTRY.external_plugins(chosen) == ("Hanging",)
+    assert REGISTRY.external_plugin_names(chosen) == ("Hanging",)
     assert is_builtin(load_plugin_classes()[0])

@@ -1,4 +1,4 @@
-"""The volumes and PersistentVolumeClaims that pods have reserved on their nodes, until they are bound."""
+"""The volumes and PersistentVolumeClaims that are reserved for pods until they are bound."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from batchsched.devices.ledger import ReservationTest, no_pod_is_bound
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeReservation:
-    """The volumes and PersistentVolumeClaims that one pod has reserved.
+    """The volumes and PersistentVolumeClaims that are reserved for one pod.
 
     Args:
       volumes: pairs of a volume and the claim, `namespace/name`, to which it will be bound.
@@ -25,7 +25,7 @@ class PodVolumeReservation:
 
 
 class AssumedVolumes:
-    """The volumes and PersistentVolumeClaims that pods have reserved.
+    """The volumes and PersistentVolumeClaims that are reserved for pods.
 
     Several pods may reserve the volume of one claim: pods that share the claim, or a deleted pod of a StatefulSet that
     is still being bound and the new pod of its name. The last of them releases it.
@@ -48,7 +48,7 @@ class AssumedVolumes:
         """Number of pods for each claim in `node_of`."""
 
     def assume(self, pod: Pod, reservation: PodVolumeReservation) -> None:
-        """Store the volumes and claims that a pod has reserved, in place of what it reserved before."""
+        """Record the volumes and claims that are reserved for a pod, in place of earlier ones."""
         self._assume(_identity(pod), reservation)
 
     def _assume(self, identity: tuple[str, str], reservation: PodVolumeReservation) -> None:
@@ -100,7 +100,7 @@ class AssumedVolumes:
         return is_reserved(*identity) or (is_bound(*identity) and self._is_pending(reservation))
 
     def _is_pending(self, reservation: PodVolumeReservation) -> bool:
-        """Return whether the snapshot shows something as free that a pod has reserved."""
+        """Return whether the snapshot shows something as free that is reserved for a pod."""
         return not (
             self._available_volumes.isdisjoint(volume for volume, _ in reservation.volumes)
             and self._unbound_claims.isdisjoint(claim for claim, _ in reservation.claims)
@@ -117,7 +117,7 @@ class AssumedVolumes:
         return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a separate copy of the volumes and claims that some pods have reserved."""
+        """Return a separate copy of the volumes and claims that are reserved for some pods."""
         excerpt = type(self)()
         for pod in pods:
             reservation = self._by_pod.get(_identity(pod))
@@ -126,11 +126,11 @@ class AssumedVolumes:
         return excerpt
 
     def get(self, pod: Pod) -> PodVolumeReservation:
-        """Return the volumes and PersistentVolumeClaims that a pod has reserved; an empty value if there are none."""
+        """Return the volumes and claims that are reserved for a pod; an empty value if there are none."""
         return self._by_pod.get(_identity(pod), PodVolumeReservation())
 
     def revert(self, pod: Pod) -> None:
-        """Release the volumes and claims that a pod has reserved, except those that other pods have reserved, too."""
+        """Release the volumes and claims that are reserved for a pod, unless they are reserved for others, too."""
         self._revert(_identity(pod))
 
     def _revert(self, identity: tuple[str, str]) -> None:

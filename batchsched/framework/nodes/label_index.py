@@ -52,8 +52,8 @@ class PodSelector:
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
-    def matches_everything(self) -> bool:
-        """True if the label selectors have no requirement, and so match all labels."""
+    def matches_all_labels(self) -> bool:
+        """True if the selector matches all labels, because it requires none; its namespaces may be limited."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
@@ -98,7 +98,7 @@ class LabelIndex:
             self._sets_with.setdefault(item, []).append(number)
         return number
 
-    def matching_label_sets(self, selection: PodSelector) -> IndexArray:
+    def matching_label_set_numbers(self, selection: PodSelector) -> IndexArray:
         """Return the numbers [k] of the label sets that a selector matches, ascending.
 
         Results are cached and extended.
@@ -175,10 +175,10 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Add pods to the groups of pods with the same namespace, labels and termination state.
+        """Count each pod in the group of its namespace, labels and termination state; return the groups' numbers.
 
         Returns:
-          The group of each pod, in the order of `pods`.
+          The number of each pod's group, in the order of `pods`.
         """
         numbers: list[int] = []
         number = self._latest
@@ -224,9 +224,10 @@ class PodLabelGroups:
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop the label groups that have no pods, if there are many of them.
+        """Drop the label groups without pods if there are many of them; return the new numbers of the groups.
 
-        Return the new number of each group [groups], -1 for dropped groups; or None if nothing was dropped.
+        Returns:
+          [groups] the new number of each group, -1 for dropped groups; None if nothing was dropped.
         """
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None
@@ -240,17 +241,17 @@ class PodLabelGroups:
         self._empty = 0
         return numbers
 
-    def matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
+    def mask_matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
         """Return an array [groups]: True for each label group for which `matches` returns True."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def selected_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
+    def mask_selected_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
         """Return an array [groups]: True for each label group with a namespace and labels that `selection` matches.
 
         If `terminating` is False, the mask is False for groups of terminating pods.
         """
         chosen = np.zeros(len(self._groups), np.bool_)
-        chosen[self._index.matching_label_sets(selection)] = True
+        chosen[self._index.matching_label_set_numbers(selection)] = True
         if not terminating:
             chosen[self._leaving] = False
         return chosen

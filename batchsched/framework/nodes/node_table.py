@@ -26,7 +26,7 @@ from batchsched.framework.waiting_pods import WaitingPods
 
 @dataclass(frozen=True, slots=True)
 class PodReservations:
-    """The volumes and devices that pods have reserved, in addition to the resources of their nodes."""
+    """The volumes and devices that are reserved for pods, in addition to the resources of their nodes."""
 
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
@@ -61,7 +61,7 @@ class PodReservations:
         self.devices.drop_outdated_reservations(is_reserved, is_bound)
 
     def revert(self, pod: Pod) -> None:
-        """Release the volumes and devices that a pod has reserved."""
+        """Release the volumes and devices that are reserved for a pod."""
         self.volumes.revert(pod)
         self.devices.revert(pod.key, pod.metadata.uid)
 
@@ -129,8 +129,8 @@ class NodeTable:
                 if resource in self.column:
                     self.allocatable[index, self.column[resource]] = amount
 
-    def replace_nodes(self, nodes: Sequence[Node]) -> IndexArray | None:
-        """Replace the Node objects of the node table by their current versions. Pods stay on their nodes.
+    def replace_all_nodes(self, nodes: Sequence[Node]) -> IndexArray | None:
+        """Replace the complete list of Node objects of the node table. Pods stay on their nodes.
 
         Args:
           nodes: all N nodes, including each node with pods. Resources that are not in the table are ignored.
@@ -217,7 +217,9 @@ class NodeTable:
             NodeArray,
             self._node_values.cached_array(
                 key,
-                lambda nodes: ask(self.all_nodes_view() if nodes is None else self.sorted_nodes_view(nodes)),
+                lambda nodes: ask(
+                    self.all_nodes_view() if nodes is None else self.selected_sorted_nodes_view(nodes)
+                ),
             ),
         )
 
@@ -324,8 +326,8 @@ class NodeTable:
         """
         return self._counted[pod.key]
 
-    def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's value of a label as an index [N], and the label values to which the indexes refer.
+    def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
+        """Return for each node [N] the index of its value of a label, and the distinct values of the label.
 
         The index is -1 if the node does not have the label.
         """
@@ -348,18 +350,18 @@ class NodeTable:
         """Return a read-only view of one node of the node table."""
         return Nodes(self, slice(node, node + 1), 1)
 
-    def nodes_view(self, nodes: IndexArray) -> "Nodes":
+    def selected_nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return a read-only view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
-    def sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return a read-only view of the given nodes, which are sorted by index and distinct.
+    def selected_sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
+        """Return a read-only view of nodes that are given by ascending indexes without repetition.
 
         For all nodes or one node, arrays are not copied.
         """
         if len(nodes) == len(self.nodes):
             return self.all_nodes_view()
-        return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.nodes_view(nodes)
+        return self.node_view(int(nodes[0])) if len(nodes) == 1 else self.selected_nodes_view(nodes)
 
 
 class Nodes:
@@ -427,12 +429,12 @@ class Nodes:
         """The pods on all nodes of the table, not only of the view."""
         return self.table.pod_table
 
-    def label_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's value of a label as an index [n], and the label values to which the indexes refer.
+    def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
+        """Return for each node [n] the index of its value of a label, and the distinct values of the label.
 
         The index is -1 if the node does not have the label.
         """
-        codes, values = self.table.label_values(key)
+        codes, values = self.table.label_indexes_and_values(key)
         return codes[self.where], values
 
     def mask_where(self, test: Callable[[Node], bool]) -> BoolArray:

@@ -256,16 +256,16 @@ class PodTable:
         """All pods with their nodes, in the order of their addition."""
         return iter(self._pods.values())
 
-    def count_matching(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
+    def count_matching_by_node(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """Return the number of pods on each node [N] for which `matches` returns True, given namespace and labels."""
-        return self._count_in(self._groups.matching_groups(matches))
+        return self._count_in(self._groups.mask_matching_groups(matches))
 
-    def count_selected(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
+    def count_selected_by_node(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
         """Return the number of pods on each node [N] that a pod selector matches by namespace and labels.
 
         Terminating pods count only if `terminating`.
         """
-        return self._count_in(self._groups.selected_groups(selection, terminating=terminating))
+        return self._count_in(self._groups.mask_selected_groups(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():

@@ -46,7 +46,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
     return owner if owner is not None and (owner.api_version, owner.kind) in WORKLOADS else None
 
 
-def default_label_keys(snapshot: Snapshot) -> frozenset[str]:
+def default_selector_label_keys(snapshot: Snapshot) -> frozenset[str]:
     """Return the pod label keys that occur in the selectors of all Services and controllers of the snapshot."""
     keys: set[str] = set()
     for service in snapshot.services:

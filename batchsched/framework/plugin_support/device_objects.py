@@ -54,15 +54,15 @@ def device_objects(table: NodeTable) -> DeviceObjects:
     return table.cached_value_of_cluster_objects(_OBJECTS, build_device_objects, DEVICE_KINDS)
 
 
-def columns_served_by_devices(table: NodeTable) -> BoolArray:
-    """Return a mask [R] of the extended resources that a DeviceClass serves on nodes without a device plugin."""
+def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
+    """Return a mask [R] of those extended resources that a DeviceClass serves on nodes without a device plugin."""
 
-    def mask_served_columns(_snapshot: object) -> BoolArray:
+    def mask_served_resources(_snapshot: object) -> BoolArray:
         served = classes_of_resources(table.cluster_objects.device_classes)
         return np.array([name in served for name in table.resources], np.bool_)
 
     return table.cached_value_of_cluster_objects(
-        "served resources", mask_served_columns, frozenset({"device_classes"})
+        "served resources", mask_served_resources, frozenset({"device_classes"})
     )
 
 

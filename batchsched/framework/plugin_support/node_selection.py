@@ -96,7 +96,7 @@ def _expression(table: NodeTable, expression: SelectorRequirement) -> BoolArray:
 
 
 def _by_value(nodes: Nodes, expression: SelectorRequirement) -> BoolArray:
-    codes, values = nodes.label_values(expression.key)
+    codes, values = nodes.label_indexes_and_values(expression.key)
     if expression.operator in ("In", "NotIn"):
         # The host name has one value for each node: look up the few named nodes instead of testing all values.
         value_indexes = [at for at, value in enumerate(values) if value in (expression.values or ())]

@@ -276,7 +276,9 @@ class Pipeline:
         """
         results = PodClassResults() if results is None else results
         nodes = table.all_nodes_view()
-        state, status, allowed, narrowing = self._prefiltering.run(pod, nodes, results, self.timings)
+        state, status, allowed, narrowing = self._prefiltering.run_prefilters(
+            pod, nodes, results, self.timings
+        )
         count = len(nodes)
         if not status.ok:
             return FilterResult(state, status, np.zeros(count, np.bool_), no_refusals(count))
@@ -299,7 +301,7 @@ class Pipeline:
                     raise
                 remaining = np.flatnonzero(fits).astype(np.int32)
                 verdict = (
-                    call(table.nodes_view(remaining)).expand_to_all_nodes(remaining, count)
+                    call(table.selected_nodes_view(remaining)).expand_to_all_nodes(remaining, count)
                     if len(remaining)
                     else Verdict.accept(count)
                 )
@@ -344,7 +346,7 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed.
         """
-        prefiltered = self._prefiltering.run(
+        prefiltered = self._prefiltering.run_prefilters(
             pod, table.all_nodes_view(), results or PodClassResults(), self.timings
         )
         return prefiltered.state, prefiltered.status
@@ -352,7 +354,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether each node nodes[i] has capacity for counts[i] equal pods, for all i at the same time.
+        """Return whether each of `nodes` may get its number of equal pods in `counts`, all at the same time.
 
         Return None if a Filter must be called for each pod.
         """

@@ -213,7 +213,7 @@ class Registry:
             outside.workers,
         )
 
-    def external_plugins(self, profile: Profile) -> tuple[str, ...]:
+    def external_plugin_names(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of the plugins from other packages that a profile enables."""
         multi = merge_multi_point([EnabledPlugin(name=name) for name in self.defaults], profile.plugins)
         return tuple(
@@ -222,7 +222,7 @@ class Registry:
             if name in self._classes and not is_builtin(self._classes[name])
         )
 
-    def ignored_plugins(self, profile: Profile) -> tuple[str, ...]:
+    def ignored_plugin_names(self, profile: Profile) -> tuple[str, ...]:
         """Return the names of kube-scheduler plugins that a profile mentions and batchsched ignores.
 
         batchsched does not have these plugins.

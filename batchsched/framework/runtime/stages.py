@@ -47,7 +47,7 @@ class PreFilterStage:
         self._plugins = tuple((one, plugin_name(one), lasting(one)) for one in plugins)
         self._fleeting = tuple(one for one in self._plugins if not one[2])
 
-    def run(
+    def run_prefilters(
         self, pod: PodClass, nodes: Nodes, results: PodClassResults, timings: PluginCallSampler
     ) -> PreFilterOutcome:
         """Call the PreFilter plugins for a pod class, and return their combined answer and cycle state.
@@ -142,7 +142,7 @@ class ScoreStage:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.sorted_nodes_view(feasible)
+        nodes = table.selected_sorted_nodes_view(feasible)
         self._prescore(asking, feasible, nodes, results)
         skipped = asking.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]

@@ -340,7 +340,7 @@ def search_devices_for_pod_class(
         if resources:
             claims = (*claims, build_extended_resource_claim(pod, resources, objects.class_of_resource))
         if claims:
-            view = nodes if where.all() else table.nodes_view(nodes.node_indexes[where])
+            view = nodes if where.all() else table.selected_nodes_view(nodes.node_indexes[where])
             searched.append((shared_device_search(table, claims).search_nodes(view), where))
     return searched
 

@@ -192,7 +192,7 @@ class DynamicResources(
         if class_claims.is_empty:
             reasons = (NOTHING_TO_DEALLOCATE,) if handle.node_table.release.reports_no_claims else ()
             return PostFilterAnswer(Status(Code.UNSCHEDULABLE, reasons))
-        nodes = handle.node_table.nodes_view(_nodes_without_claims(scan))
+        nodes = handle.node_table.selected_nodes_view(_nodes_without_claims(scan))
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (

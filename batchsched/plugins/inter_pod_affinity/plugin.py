@@ -176,7 +176,7 @@ class InterPodAffinity(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         for key, weights in state.read(PREFERRED_TERMS).by_key.items():
-            total += weights[nodes.label_values(key)[0]]
+            total += weights[nodes.label_indexes_and_values(key)[0]]
         return total
 
     @override
@@ -193,7 +193,7 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
     unlabelled = np.zeros(len(nodes), np.bool_)
     missing = np.zeros(len(nodes), np.bool_)
     for key in topology_keys(terms_state.affinity):
-        codes = nodes.label_values(key)[0]
+        codes = nodes.label_indexes_and_values(key)[0]
         unlabelled |= codes < 0
         missing |= terms_state.affinity_matches.counts_by_domain(key)[codes] <= 0
     if missing.any() and terms_state.allows_first_pod():
@@ -205,7 +205,7 @@ def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
     """[n] Return the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():
-        near |= counts[nodes.label_values(key)[0]] > 0
+        near |= counts[nodes.label_indexes_and_values(key)[0]] > 0
     return near
 
 

@@ -54,11 +54,11 @@ class AffinityCandidateIndex:
 
     def select_candidates(self, selection: PodSelector) -> list[CandidatePods]:
         """Return the candidates that match `selection`; each is the pending pods of one gang and pod class."""
-        return [self.batch.candidates[at] for at in self.index.matching_label_sets(selection)]
+        return [self.batch.candidates[at] for at in self.index.matching_label_set_numbers(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:
         """Return for each node [N] the index of its domain of a topology key; -1 if the node lacks the label."""
-        return self.table.label_values(key)[0]
+        return self.table.label_indexes_and_values(key)[0]
 
 
 def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[ConstraintRow]:
@@ -117,7 +117,7 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
         pod = candidate.pod_class.pod
         for term in resolve_terms(anti_affinity_of(pod).required, pod, candidates.table):
             tally = TermCounts(candidates.table)
-            counts = candidates.table.pod_table.count_selected(term.selection)
+            counts = candidates.table.pod_table.count_selected_by_node(term.selection)
             if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
@@ -222,7 +222,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     for terms, members in sets.values():
         affinity_matches = TermCounts(candidates.table)
         selection = combined_selector(terms)
-        counts = candidates.table.pod_table.count_selected(selection)
+        counts = candidates.table.pod_table.count_selected_by_node(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)
         matching = candidates.select_candidates(selection)
@@ -260,7 +260,7 @@ def _register_colocation(
     own = {one.index for one in members}
     split = {one.gang for one in candidates.batch.candidates if one.index not in own}
     split_subgroups = {one.subgroup for one in candidates.batch.candidates if one.index not in own}
-    finest = max(topology_keys(terms), key=lambda key: len(candidates.table.label_values(key)[1]))
+    finest = max(topology_keys(terms), key=lambda key: len(candidates.table.label_indexes_and_values(key)[1]))
     for gang in sorted({one.gang for one in members} - split):
         candidates.batch.gathered.setdefault(gang, finest)
     for subgroup in sorted({one.subgroup for one in members if one.gang in split} - split_subgroups - {NONE}):

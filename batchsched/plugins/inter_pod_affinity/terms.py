@@ -128,7 +128,9 @@ class TermCounts:
         """Return the counts [D+1] of the D domains of a topology key; the last is 0, for nodes without the label."""
         counts = self.by_key.get(key)
         if counts is None:
-            counts = self.by_key[key] = np.zeros(len(self.table.label_values(key)[1]) + 1, np.int64)
+            counts = self.by_key[key] = np.zeros(
+                len(self.table.label_indexes_and_values(key)[1]) + 1, np.int64
+            )
         return counts
 
     def add_pod_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
@@ -136,7 +138,7 @@ class TermCounts:
 
         Return True if one of the nodes with pods is in a domain.
         """
-        codes, values = self.table.label_values(key)
+        codes, values = self.table.label_indexes_and_values(key)
         sums = sum_by_domain(codes, counts, len(values))
         sums[-1] = 0
         if not sums.any():
@@ -150,7 +152,7 @@ class TermCounts:
         Return True if one of the pods is in a domain.
         """
         nodes, pods = group.pod_counts_by_node()
-        codes = self.table.label_values(key)[0][nodes]
+        codes = self.table.label_indexes_and_values(key)[0][nodes]
         inside = codes >= 0
         if not inside.any():
             return False
@@ -159,7 +161,7 @@ class TermCounts:
 
     def add_to_domain_of_node(self, key: str, node: int, by: int) -> None:
         """Add a number to the count of the topology domain that one node is in."""
-        code = int(self.table.label_values(key)[0][node])
+        code = int(self.table.label_indexes_and_values(key)[0][node])
         if code >= 0:
             self.counts_by_domain(key)[code] += by
 
@@ -254,12 +256,12 @@ def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
         TermCounts(table),
     )
     if affinity:
-        counts = table.pod_table.count_selected(combined_selector(affinity))
+        counts = table.pod_table.count_selected_by_node(combined_selector(affinity))
         for key in topology_keys(affinity):
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
         anti_affinity_matches.add_pod_counts(
-            term.topology_key, table.pod_table.count_selected(term.selection)
+            term.topology_key, table.pod_table.count_selected_by_node(term.selection)
         )
     for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         if not existing.is_anti_affinity or existing.preference is not None:
@@ -306,7 +308,7 @@ def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCou
     for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
         terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
-            counts = table.pod_table.count_selected(term.selection)
+            counts = table.pod_table.count_selected_by_node(term.selection)
             matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
     for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         weight = _score_weight(existing, hard_weight)

@@ -85,7 +85,7 @@ def nodes_with_topology_keys(table: NodeTable, constraints: tuple[SpreadConstrai
     """
     mask = np.ones(len(table.nodes), np.bool_)
     for constraint in constraints:
-        mask &= table.label_values(constraint.topology_key)[0] >= 0
+        mask &= table.label_indexes_and_values(constraint.topology_key)[0] >= 0
     return mask
 
 
@@ -96,9 +96,9 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
-    if constraint.selection.matches_everything:
+    if constraint.selection.matches_all_labels:
         return np.zeros(len(table.nodes), np.int64)
-    return table.pod_table.count_selected(constraint.selection, terminating=False)
+    return table.pod_table.count_selected_by_node(constraint.selection, terminating=False)
 
 
 def count_matching_pods_by_domain(
@@ -111,7 +111,7 @@ def count_matching_pods_by_domain(
     labelled = nodes_with_topology_keys(table, constraints)
     spreads = []
     for constraint in constraints:
-        codes, values = table.label_values(constraint.topology_key)
+        codes, values = table.label_indexes_and_values(constraint.topology_key)
         eligible = labelled & eligible_nodes(table, pod, constraint)
         seen = np.zeros(len(values), np.bool_)
         seen[codes[eligible]] = True
@@ -170,7 +170,7 @@ def compute_schedule_anyway_penalties(
 def _preference(
     table: NodeTable, pod: Pod, constraint: SpreadConstraint, fitting: BoolArray, labelled: BoolArray
 ) -> ScheduleAnywayConstraint:
-    codes, values = table.label_values(constraint.topology_key)
+    codes, values = table.label_indexes_and_values(constraint.topology_key)
     matching = matching_pod_counts(table, constraint)
     if constraint.topology_key == HOSTNAME_LABEL:
         # For the host name only the pods on the node count, whatever the inclusion policies.

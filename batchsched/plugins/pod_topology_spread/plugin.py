@@ -29,7 +29,7 @@ from batchsched.framework.interface import (
 )
 from batchsched.framework.nodes.label_index import PodSelector, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.default_selectors import controller_of, default_label_keys
+from batchsched.framework.plugin_support.default_selectors import controller_of, default_selector_label_keys
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
     selects_node,
@@ -126,7 +126,7 @@ class PodTopologySpread(
 
     @override
     def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
-        return default_label_keys(snapshot) if self._required or self._preferred else frozenset()
+        return default_selector_label_keys(snapshot) if self._required or self._preferred else frozenset()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
@@ -280,7 +280,7 @@ class SpreadHints:
         matches = []
         for constraint in self._constraints(pod):
             selection = PodSelector(label_selectors_of_constraint(constraint, pod.labels))
-            matches.append(not selection.matches_everything and selection.matches_labels(other.labels))
+            matches.append(not selection.matches_all_labels and selection.matches_labels(other.labels))
         return tuple(matches)
 
     def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

@@ -145,7 +145,7 @@ def _unlabelled(
     for keys, classes in of_keys.items():
         lacking = np.zeros(len(table.nodes), np.bool_)
         for key in keys:
-            lacking |= table.label_values(key)[0] < 0
+            lacking |= table.label_indexes_and_values(key)[0] < 0
         if lacking.any():
             yield exclusion_row(PLUGIN, UNLABELLED, batch, classes, lacking)
 
@@ -164,7 +164,7 @@ def _families(
         labelled = nodes_with_topology_keys(table, constraints) if constraints else None
         for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
-            if constraint.selection.matches_everything or labelled is None:
+            if constraint.selection.matches_all_labels or labelled is None:
                 continue
             eligible = labelled & eligible_nodes(table, pod, constraint)
             itself = constraint.selection.matches_labels(pod.labels)
@@ -176,11 +176,12 @@ def _families(
             )
             key = (identity, itself, eligible.tobytes(), labelled.tobytes())
             if key not in families:
-                codes = np.where(eligible, table.label_values(constraint.topology_key)[0], -1).astype(
-                    np.int32
-                )
+                codes = np.where(
+                    eligible, table.label_indexes_and_values(constraint.topology_key)[0], -1
+                ).astype(np.int32)
                 matching = tuple(
-                    batch.candidates[number] for number in index.matching_label_sets(constraint.selection)
+                    batch.candidates[number]
+                    for number in index.matching_label_set_numbers(constraint.selection)
                 )
                 families[key] = SharedSpreadConstraint(
                     constraint, codes, labelled & ~eligible, itself, matching
@@ -196,7 +197,7 @@ def _family_rows(
     inside = family.codes >= 0
     if not inside.any():
         return
-    size = len(table.label_values(family.constraint.topology_key)[1])
+    size = len(table.label_indexes_and_values(family.constraint.topology_key)[1])
     existing = sum_by_domain(
         family.codes, np.where(inside, matching_pod_counts(table, family.constraint), 0), size
     )[:-1]

@@ -152,7 +152,9 @@ class VolumeBinding(
         if claims.delayed and counts.sum() > 1:
             return False  # the first of them decides for the others: they are asked one by one
         return bool(
-            find_pod_volumes(claims, table.nodes_view(nodes[counts > 0])).verdict().feasible_mask.all()
+            find_pod_volumes(claims, table.selected_nodes_view(nodes[counts > 0]))
+            .verdict()
+            .feasible_mask.all()
         )
 
     @override

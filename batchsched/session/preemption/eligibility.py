@@ -230,18 +230,18 @@ class EvictionUnits:
         count = members.to_pod_counts()
         for pod in members.nonterminating_bound_pods:
             if pod.key in preference.evicted:
-                count.change_placed(pod, -1)
+                count.change_placed_counts(pod, -1)
         ranked = sorted(
             (preference.rank(pod, node), -pod.start_time(unknown=math.inf), pod.key, pod)
             for pod, node in staying
         )
         for *_, pod in ranked:
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
-            count.change_placed(pod, -1)
+            count.change_placed_counts(pod, -1)
             if count.has_minimum_placed and members.is_complete_without(pod, count):
                 surplus.add(pod.key)
             else:
-                count.change_placed(pod, 1)
+                count.change_placed_counts(pod, 1)
         return frozenset(surplus)
 
     def counts_against_queue(self, pod: Pod) -> bool:

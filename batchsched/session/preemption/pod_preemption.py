@@ -271,7 +271,7 @@ def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> boo
     count: GangPodCounts = members.to_pod_counts()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
-            count.change_placed(pod, -1)
+            count.change_placed_counts(pod, -1)
     return count.has_minimum_placed and all(
         members.is_complete_without(pod, count) for key, (pod, _) in members.bound.items() if key in leaving
     )

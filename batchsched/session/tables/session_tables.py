@@ -24,7 +24,7 @@ from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import LEADING, NodeTable
-from batchsched.framework.plugin_support.device_objects import DEVICE_KINDS, columns_served_by_devices
+from batchsched.framework.plugin_support.device_objects import DEVICE_KINDS, mask_resources_served_by_devices
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.result_cache import ResultCache
 from batchsched.framework.status import BoolArray, IntArray
@@ -250,7 +250,7 @@ class SessionTables:
                 for pod in tuple(table.pod_table.pods_on(index)):
                     self._detach_from_node(pod)
         # None means that the nodes are the same, in the same order: all indices stay valid.
-        source = table.replace_nodes(nodes)
+        source = table.replace_all_nodes(nodes)
         if source is not None:
             self.result_cache.clear()
             for members in self.gangs.values():
@@ -433,7 +433,7 @@ class SessionTables:
 
     def _unbounded_where_unaccounted(self, amounts: IntArray) -> IntArray:
         unbounded: BoolArray = self._unaccounted
-        served = columns_served_by_devices(self.node_table)
+        served = mask_resources_served_by_devices(self.node_table)
         if served.any():
             # Devices serve these resources on nodes that do not offer them; rows of DynamicResources count the devices.
             unbounded = unbounded | (served & (self.node_table.allocatable == 0))

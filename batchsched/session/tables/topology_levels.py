@@ -54,7 +54,7 @@ class TopologyLevels:
         for topology in sorted(snapshot.topologies, key=lambda topology: topology.name):
             wider = NONE
             for level in topology.spec.levels:
-                domains, values = table.label_values(level.node_label)
+                domains, values = table.label_indexes_and_values(level.node_label)
                 self._index[topology.name, level.name] = len(rows)
                 self._label_levels.setdefault(level.node_label, len(rows))
                 self.names.append((topology.name, level.name))
@@ -102,7 +102,7 @@ class TopologyLevels:
     def add_label_level(self, key: str, table: NodeTable) -> int:
         """Return the index of the topology level that a node label defines; add the level if it does not exist."""
         if ("", key) not in self._index:
-            domains, values = table.label_values(key)
+            domains, values = table.label_indexes_and_values(key)
             self._index["", key] = len(self.names)
             self.names.append(("", key))
             self.values.append(values)

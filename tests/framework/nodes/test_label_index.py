@@ -40,14 +40,14 @@ def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selectio
             index.add_label_set(namespace, labels)
         for one in selections:
             asked = [at for at, (namespace, labels) in enumerate(known) if one.matches(namespace, labels)]
-            assert index.matching_label_sets(one).tolist() == asked
+            assert index.matching_label_set_numbers(one).tolist() == asked
 
 
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():
     assert not PodSelector.from_selector(None).matches("n", {})
     assert PodSelector.from_selector(LabelSelector()).matches("n", {})
-    assert PodSelector.from_selector(LabelSelector()).matches_everything
-    assert not PodSelector.from_selector(None).matches_everything
+    assert PodSelector.from_selector(LabelSelector()).matches_all_labels
+    assert not PodSelector.from_selector(None).matches_all_labels
 
 
 def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():

@@ -43,7 +43,7 @@ def test_changed_node_object_is_recorded_as_a_change_and_a_move():
     nodes = [node(name) for name in "abc"]
     made = table(nodes)
     nodes[1] = node("b", labels={"disk": "ssd"})
-    assert made.replace_nodes(nodes) is None
+    assert made.replace_all_nodes(nodes) is None
     assert made.changes.nodes_changed_since(0).tolist() == [1]
     assert made.moves.nodes_changed_since(0).tolist() == [1]
 
@@ -75,13 +75,13 @@ def said(made: NodeTable) -> list:
         made.allocatable.tolist(),
         made.requested.tolist(),
         made.nonzero_requested.tolist(),
-        (made.label_values("disk")[0].tolist(), made.label_values("disk")[1]),
+        (made.label_indexes_and_values("disk")[0].tolist(), made.label_indexes_and_values("disk")[1]),
         nodes_matching_selector(made, DISKS).tolist(),
         untolerated_taint_counts(made, (), HARD).tolist(),
         made.cached_value("cpu", lambda table: sum(one.allocatable()["cpu"] for one in table.nodes)),
         [[pod.key for pod in made.pod_table.pods_on(at)] for at in range(len(made.names))],
         sorted((pod.key, at) for pod, at in made.pod_table.all_pods()),
-        made.pod_table.count_matching(lambda _: True).tolist(),
+        made.pod_table.count_matching_by_node(lambda _: True).tolist(),
     ]
 
 
@@ -95,7 +95,7 @@ def test_table_that_followed_its_nodes_equals_a_new_table(versions, asked):
         names = {one.name for one in nodes}
         for at in [at for at in there if at not in names]:
             followed.remove_pods([there.pop(at)])
-        followed.replace_nodes(nodes)
+        followed.replace_all_nodes(nodes)
         if nodes and nodes[0].name not in there:
             guest = there[nodes[0].name] = pod(f"on-{nodes[0].name}", requests={"cpu": "1"})
             land(followed, guest, nodes[0].name)

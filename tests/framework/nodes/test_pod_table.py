@@ -44,7 +44,7 @@ def test_counts_follow_added_and_removed_pods(moves):
                 for one, at in there.values()
                 if one.labels["app"] == app and (leaving or not one.terminating)
             )
-            assert table.count_selected(selection, terminating=leaving).tolist() == [
+            assert table.count_selected_by_node(selection, terminating=leaving).tolist() == [
                 asked[at] for at in range(4)
             ]
     grouped = Counter(
@@ -87,8 +87,8 @@ def test_adding_and_removing_pods_together_equals_one_by_one(social, before, aft
 def _seen(table: PodTable) -> list:
     chosen = [PodSelector.from_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
     return [
-        *(table.count_selected(one, terminating=True).tolist() for one in chosen),
-        *(table.count_selected(one, terminating=False).tolist() for one in chosen),
+        *(table.count_selected_by_node(one, terminating=True).tolist() for one in chosen),
+        *(table.count_selected_by_node(one, terminating=False).tolist() for one in chosen),
         [[one.key for one in table.pods_on(at)] for at in range(4)],
         [(one.key, at) for one, at in table.all_pods()],
         sorted(table.with_affinity),
@@ -124,8 +124,8 @@ def test_groups_without_pods_are_dropped_and_counts_stay_correct():
     again = nb.pod("again", {"app": "a", "id": "1"})
     table.add_pods([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
     selection = PodSelector.from_selector(LabelSelector(match_labels={"app": "a"}))
-    assert table.count_selected(selection).tolist() == [1, 1]
-    assert table.count_selected(selection, terminating=False).tolist() == [1, 1]
+    assert table.count_selected_by_node(selection).tolist() == [1, 1]
+    assert table.count_selected_by_node(selection, terminating=False).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.api.core.cluster_objects import ReplicaSet, ReplicationController, Service, StatefulSet
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.plugin_support.default_selectors import default_label_keys
+from batchsched.framework.plugin_support.default_selectors import default_selector_label_keys
 
 EXPRESSION = {"matchExpressions": [{"key": "b", "operator": "Exists"}]}
 
@@ -31,4 +31,4 @@ def selecting(kind: type, selector: Any) -> Any:
 def test_default_label_keys_are_those_of_all_services_and_workloads(field, kind, selector, keys):
     objects: dict[str, Any] = {field: (selecting(kind, selector),)}
     snapshot = Snapshot(**objects)
-    assert default_label_keys(snapshot) == keys
+    assert default_selector_label_keys(snapshot) == keys

@@ -101,7 +101,7 @@ def test_prefilter_with_a_lasting_skip_is_called_again_after_a_node_changed():
     )
     wish = class_of(made, pod())
     Pipeline([plugin]).find_nodes_that_pass_filters(wish, made, standing)
-    made.replace_nodes([node("n0", labels={"zone": "a"})])
+    made.replace_all_nodes([node("n0", labels={"zone": "a"})])
     Pipeline([plugin]).find_nodes_that_pass_filters(wish, made, standing)
     assert plugin.asked == 2
 

@@ -177,7 +177,7 @@ def test_unavailable_plugins_of_kube_scheduler_are_ignored_and_reported():
     }
     profile = Profile.model_validate(stated)
     assert plugin_names(REGISTRY.create_pipeline(profile).plugins) == DEFAULTS
-    assert REGISTRY.ignored_plugins(profile) == ("EBSLimits", "PodGroupPodsCount")
+    assert REGISTRY.ignored_plugin_names(profile) == ("EBSLimits", "PodGroupPodsCount")
 
 
 def test_an_unknown_name_is_refused_with_its_field():

@@ -124,7 +124,7 @@ def change_nodes(made: NodeTable, standings: ResultCache, versions: list[Node], 
         version = data.draw(st.sampled_from(versions))
         metadata = msgspec.structs.replace(version.metadata, name=f"n{number}")
         there[f"n{number}"] = msgspec.structs.replace(version, metadata=metadata)
-    if made.replace_nodes([there[name] for name in sorted(there)]) is not None:
+    if made.replace_all_nodes([there[name] for name in sorted(there)]) is not None:
         standings.clear()
 
 
@@ -210,7 +210,7 @@ def test_a_plugin_is_called_again_after_a_node_update_within_its_result_scope(ki
     pipeline, wish = Pipeline([plugin]), class_of(made, pod())
     look(pipeline, made, wish, standing)
     there[3] = node("n3", labels={"disk": "ssd"})
-    made.replace_nodes(there)
+    made.replace_all_nodes(there)
     look(pipeline, made, wish, standing)
     look(pipeline, made, wish, standing)
     assert (plugin.filtered, plugin.scored) == asked
@@ -311,7 +311,9 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
         return pipeline.score(wish, feasible, made, CycleState(), kept).tolist()
 
     total(every, results)
-    made.replace_nodes([node(f"n{at}", {"cpu": "7"}) if at in (0, 3) else made.nodes[at] for at in range(4)])
+    made.replace_all_nodes(
+        [node(f"n{at}", {"cpu": "7"}) if at in (0, 3) else made.nodes[at] for at in range(4)]
+    )
     breaking.breaks = "score"
     with pytest.raises(PluginError):
         total(some, results)

@@ -26,9 +26,9 @@ def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, 
         for gang, key in batch.gathered.items():
             own = [one.index for one in batch.candidates if one.gang == gang]
             there = placed[own].sum(axis=0) > 0
-            assert len(set(table.label_values(key)[0][there].tolist())) <= 1
+            assert len(set(table.label_indexes_and_values(key)[0][there].tolist())) <= 1
         for subgroup, key in batch.gathered_subgroups.items():
-            assert len(set(table.label_values(key)[0][placed[subgroup] > 0].tolist())) <= 1
+            assert len(set(table.label_indexes_and_values(key)[0][placed[subgroup] > 0].tolist())) <= 1
 
 
 NODES = (

@@ -72,7 +72,7 @@ def test_a_pod_without_delayed_claims_scores_nothing():
     line = scores_by_utilization([UtilizationShapePoint(utilization=0, score=10)])
     state, wish = CycleState(), class_of(made, claiming("x", "v"))
     VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
-    some = made.nodes_view(np.array([0, 2], np.int32))
+    some = made.selected_nodes_view(np.array([0, 2], np.int32))
     assert capacity_scores(find_pod_volumes(state.read(CLAIMS), some), some, line).tolist() == [0, 0]
 
 

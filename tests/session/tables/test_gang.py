@@ -58,7 +58,7 @@ def alone():
 
 def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
     counts = alone()
-    counts.gang_counts_of_pod(POD).change_placed(POD, 1)
+    counts.gang_counts_of_pod(POD).change_placed_counts(POD, 1)
     assert counts.gang_counts_of_pod(POD).placed == 1
     counts.invalidate_counts("pod/team/one")
     assert counts.gang_counts_of_pod(POD).placed == 0

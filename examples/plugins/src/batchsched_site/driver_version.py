@@ -81,7 +81,7 @@ class DriverVersion:
 
 
 def _versions(table: NodeTable, label: str) -> IntArray:
-    codes, values = table.label_values(label)
+    codes, values = table.label_indexes_and_values(label)
     numbers = [int(value) if value.isascii() and value.isdigit() else 0 for value in values]
     # A node without the label has code -1: the last entry.
     return np.array([*numbers, 0], np.int64)[codes]
