@@ -167,6 +167,7 @@ class VolumeRestrictions(
 
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
+        """Check again that no other pod uses a ReadWriteOncePod claim of the pod; record nothing."""
         for claim in _once_pod(pod, nodes):
             if any(user != pod.key for user in nodes.pod_table.claim_users.get(claim, ())):
                 return Status(Code.UNSCHEDULABLE, (CLAIM_IN_USE,))

@@ -1,7 +1,7 @@
 """DynamicResources: the devices of a pod's ResourceClaims are free on the node, and are allocated with the pod.
 
 `plugin` implements the extension points, `claims` finds the claims of a pod, `extended_resources` writes the claim for
-extended resources that a DeviceClass serves, `node_search` searches devices for groups of equal nodes, and `events`
+extended resources that a DeviceClass serves, `node_search` searches groups of equal nodes for devices, and `events`
 names what may help a refused pod.
 """
 

@@ -35,6 +35,6 @@ class DynamicResourcesArgs(StrictModel):
         return timeout
 
     @property
-    def binding_seconds(self) -> float:
+    def binding_timeout_seconds(self) -> float:
         """The binding timeout in seconds."""
         return parse_duration(self.binding_timeout)

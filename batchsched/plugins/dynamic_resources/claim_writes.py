@@ -73,7 +73,7 @@ def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> t
     )
 
 
-def claims_with_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
+def claims_with_binding_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:
     """Return the keys of a pod's ResourceClaims with devices that drivers must prepare before the pod is bound."""
     devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:

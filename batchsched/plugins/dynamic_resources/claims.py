@@ -61,8 +61,8 @@ class PodClassClaims:
         return not self.claims and not self.resources
 
     @cached_property
-    def needs_only_devices(self) -> bool:
-        """True if the pods use ResourceClaims, and none of these claims has an allocation yet."""
+    def has_only_unallocated_claims(self) -> bool:
+        """True if the pods use ResourceClaims without an allocation, and nothing else that needs devices."""
         return (
             not self.resources
             and bool(self.claims)

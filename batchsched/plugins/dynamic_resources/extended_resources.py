@@ -38,7 +38,9 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
     return tuple(name for name in _requested_resources(pod) if name in class_of_resource)
 
 
-def other_extended_resources(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+def resources_not_served_by_devices(
+    pod: Pod, class_of_resource: Mapping[str, DeviceClass]
+) -> tuple[str, ...]:
     """Return the extended resources that a pod requests and no DeviceClass serves, sorted by name."""
     return tuple(name for name in _requested_resources(pod) if name not in class_of_resource)
 

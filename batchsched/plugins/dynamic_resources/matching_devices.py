@@ -114,7 +114,7 @@ def _value(
 
 
 class FreedDevices:
-    """The devices that would become free if certain pods were evicted.
+    """The devices that the eviction of certain pods would free.
 
     Args:
       units: the pods that may be evicted together.
@@ -171,8 +171,8 @@ class FreedDevices:
             }
         )
 
-    def relief_by_any_device(self, amount: int) -> RowRelief:
-        """Return the given amount for each node and eviction unit, if the eviction of the unit frees a device there."""
+    def relief_where_any_device_is_freed(self, amount: int) -> RowRelief:
+        """Return `amount` as the relief of each eviction unit on each node where its eviction frees a device."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 
 

@@ -1,4 +1,4 @@
-"""Searches devices for the claims of a pod class on many nodes: once for each group of nodes with equal devices."""
+"""Searches nodes for devices for the claims of a pod class: once for each group of nodes with equal devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupSearchResult:
-    """The result of a search for the devices of one pod, which is valid for all nodes of one group of equal devices.
+    """The result of a search for devices for one pod, valid for all nodes of one group of nodes with equal devices.
 
     Args:
       reason: why devices cannot be allocated; "" if they can.
@@ -53,8 +53,8 @@ class NodeGroupSearchResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SearchResults:
-    """The results of a search for the devices of one pod on each of n nodes.
+class DeviceSearchResults:
+    """The results of a search of n nodes for devices for one pod.
 
     Args:
       reasons: the distinct reasons.
@@ -96,8 +96,8 @@ class DevicePositions:
             ),
         )
 
-    def devices_on_equal_node(self, candidates: Sequence[PoolDevice]) -> NodeDevices:
-        """Return the devices at the same positions in the device list of another node with equal devices."""
+    def to_node_devices(self, candidates: Sequence[PoolDevice]) -> NodeDevices:
+        """Return the devices at these positions in `candidates`, the device list of a node of the same group."""
         return NodeDevices(
             tuple(
                 tuple(
@@ -111,7 +111,7 @@ class DevicePositions:
 
 
 class DeviceSearch:
-    """Searches devices for the ResourceClaims of one pod on nodes; nodes with equal devices share one search.
+    """Searches nodes for devices for the ResourceClaims of one pod; nodes with equal devices share one search.
 
     Args:
       objects: the devices.
@@ -139,8 +139,8 @@ class DeviceSearch:
         self._groups: NodesWithEqualDevices | None = None
         self._generation = 0
 
-    def search_nodes(self, nodes: Nodes) -> SearchResults:
-        """Return the results of the device search for the given nodes.
+    def search_nodes(self, nodes: Nodes) -> DeviceSearchResults:
+        """Search the given nodes for devices, and return the results.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -148,7 +148,7 @@ class DeviceSearch:
         if len(nodes) == 1:
             outcome = self.search_node(nodes.first_node_index, nodes.table)
             refusal = np.array([0 if outcome.reason else -1], np.int64)
-            return SearchResults(
+            return DeviceSearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
             )
         groups = nodes_with_equal_devices(nodes.table)
@@ -170,10 +170,10 @@ class DeviceSearch:
         reasons = tuple(dict.fromkeys(item.reason for item in outcomes if item.reason))
         refused = np.array([reasons.index(item.reason) if item.reason else -1 for item in outcomes], np.int64)
         scores = np.array([item.score for item in outcomes], np.int64)
-        return SearchResults(reasons, refused[inverse], scores[inverse])
+        return DeviceSearchResults(reasons, refused[inverse], scores[inverse])
 
     def search_node(self, node: int, table: NodeTable) -> NodeGroupSearchResult:
-        """Return whether the ResourceClaims find devices on one node, given by its index in the node table.
+        """Search one node, given by its index in the node table, for devices, and return the result.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
@@ -224,13 +224,13 @@ class DeviceSearch:
                 solution, allocator.inventory.candidate_devices_of_node(place)
             )
             return solution
-        return places.devices_on_equal_node(allocator.inventory.candidate_devices_of_node(place))
+        return places.to_node_devices(allocator.inventory.candidate_devices_of_node(place))
 
-    def count_pods_with_devices(self, node: int, most: int, table: NodeTable) -> int:
-        """Return how many pods with ResourceClaims like those of this search find devices on one node together.
+    def count_pods_that_find_devices(self, node: int, most: int, table: NodeTable) -> int:
+        """Return how many pods with equal ResourceClaims get devices on one node at the same time, at most `most`.
 
         The pods are placed one after the other. All devices that the node can access must be accessible from this node
-        only. The count ends at `most`.
+        only.
 
         Raises:
           AllocationError, NodeRefused: as of the search.
@@ -292,7 +292,7 @@ class DeviceSearch:
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the device search for some ResourceClaims; ResourceClaims with equal specs share one search.
+    """Return the search for devices for some ResourceClaims; ResourceClaims with equal specs share one search.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -325,8 +325,8 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 
 def search_devices_for_pod_class(
     pod: Pod, class_claims: PodClassClaims, nodes: Nodes
-) -> list[tuple[SearchResults, BoolArray]]:
-    """Search devices for one of several equal pods; return results, each with a mask [n] of its nodes.
+) -> list[tuple[DeviceSearchResults, BoolArray]]:
+    """Search nodes for devices for one of several equal pods; return results, each with a mask [n] of its nodes.
 
     Nodes differ in the extended resources that they offer themselves.
 
@@ -335,7 +335,7 @@ def search_devices_for_pod_class(
     """
     table, objects = nodes.table, device_objects(nodes.table)
     searched = []
-    for resources, where in nodes_by_resources(class_claims.resources, nodes):
+    for resources, where in nodes_by_missing_resources(class_claims.resources, nodes):
         claims = class_claims.unallocated_claims
         if resources:
             claims = (*claims, build_extended_resource_claim(pod, resources, objects.class_of_resource))
@@ -345,8 +345,10 @@ def search_devices_for_pod_class(
     return searched
 
 
-def nodes_by_resources(resources: Sequence[str], nodes: Nodes) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes [n] by the requested extended resources that they do not offer, so that devices must serve these."""
+def nodes_by_missing_resources(
+    resources: Sequence[str], nodes: Nodes
+) -> list[tuple[tuple[str, ...], BoolArray]]:
+    """Group nodes by the requested extended resources that they do not offer; return each group as a mask [n]."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

@@ -53,7 +53,7 @@ from batchsched.framework.status import (
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from batchsched.plugins.dynamic_resources.claim_writes import (
-    claims_with_conditions,
+    claims_with_binding_conditions,
     undo_reservations,
     write_reservations,
 )
@@ -63,7 +63,7 @@ from batchsched.plugins.dynamic_resources.claims import (
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
 from batchsched.plugins.dynamic_resources.node_search import (
-    SearchResults,
+    DeviceSearchResults,
     search_devices_for_pod_class,
     shared_device_search,
 )
@@ -71,12 +71,12 @@ from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
     NOT_OFFERED,
     claims_of_pod_class,
+    find_devices_to_reserve,
     may_use_devices,
     nodes_have_devices_for_pods,
-    nodes_with_access,
+    nodes_reaching_allocated_devices,
     nodes_without_resources,
     preference_score,
-    reserved_devices,
 )
 from batchsched.plugins.dynamic_resources.rows import device_rows
 
@@ -126,7 +126,7 @@ class DynamicResources(
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self.args = args or DynamicResourcesArgs()
-        self._binding_seconds = self.args.binding_seconds
+        self._binding_timeout_seconds = self.args.binding_timeout_seconds
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -149,7 +149,7 @@ class DynamicResources(
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         class_claims = state.read(CLAIMS)
-        if len(nodes) == 1 and class_claims.needs_only_devices:
+        if len(nodes) == 1 and class_claims.has_only_unallocated_claims:
             return _verdict_about_node(class_claims, nodes)
         reasons: list[str] = []
         refused: list[BoolArray] = []
@@ -166,7 +166,9 @@ class DynamicResources(
                 if mask.any():
                     reasons.append(reason)
                     refused.append(mask)
-        unavailable = ~nodes_with_access(class_claims.claims, nodes, self._binding_seconds)
+        unavailable = ~nodes_reaching_allocated_devices(
+            class_claims.claims, nodes, self._binding_timeout_seconds
+        )
         for mask in refused:
             unavailable &= ~mask
         if unavailable.any():
@@ -178,7 +180,7 @@ class DynamicResources(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if each nodes[i] has devices for counts[i] pods; False also if pods must be judged one by one."""
+        """Return True if each of `nodes` has devices for its number of pods; False also if only `filter` can tell."""
         try:
             return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
         except (ResourceClaimRefused, NodeRefused, AllocationError):
@@ -196,7 +198,7 @@ class DynamicResources(
         for pod_claim in class_claims.claims:
             reserved = pod_claim.claim.status.reserved_for or ()
             if (
-                not nodes_with_access((pod_claim,), nodes, self._binding_seconds).all()
+                not nodes_reaching_allocated_devices((pod_claim,), nodes, self._binding_timeout_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
                 and not handle.node_table.device_ledger.count_pods_with_reservation(pod_claim.key)
@@ -244,7 +246,7 @@ class DynamicResources(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
-            devices = reserved_devices(pod, node, nodes, self._binding_seconds)
+            devices = find_devices_to_reserve(pod, node, nodes, self._binding_timeout_seconds)
         except (ResourceClaimRefused, NodeRefused) as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         except AllocationError as error:
@@ -260,7 +262,7 @@ class DynamicResources(
     @override
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
         try:
-            devices = reserved_devices(pod, node, nodes, self._binding_seconds)
+            devices = find_devices_to_reserve(pod, node, nodes, self._binding_timeout_seconds)
         except (ResourceClaimRefused, NodeRefused, AllocationError):
             return  # its devices are in use, or the Filter refuses the pod
         if devices is not None:
@@ -279,8 +281,10 @@ class DynamicResources(
         ledger = cycle.reservations.devices
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
-        claims = claims_with_conditions(pod, ledger)
-        if claims and not await cycle.binder.claim_binder.wait_for_devices(claims, self._binding_seconds):
+        claims = claims_with_binding_conditions(pod, ledger)
+        if claims and not await cycle.binder.claim_binder.wait_for_devices(
+            claims, self._binding_timeout_seconds
+        ):
             return Status(
                 Code.UNSCHEDULABLE, (f"the devices of {', '.join(claims)} are not prepared for binding",)
             )
@@ -317,7 +321,9 @@ def _nodes_without_claims(scan: FilterResult) -> IndexArray:
     return np.flatnonzero(unavailable).astype(np.int32)
 
 
-def _search(pod: Pod, class_claims: PodClassClaims, nodes: Nodes) -> list[tuple[SearchResults, BoolArray]]:
+def _search(
+    pod: Pod, class_claims: PodClassClaims, nodes: Nodes
+) -> list[tuple[DeviceSearchResults, BoolArray]]:
     try:
         return search_devices_for_pod_class(pod, class_claims, nodes)
     except AllocationError as error:

@@ -1,4 +1,4 @@
-"""What a pod reserves on its node: allocations of its claims, and of the claim for its extended resources."""
+"""What is reserved for a pod on its node: allocations of its claims, and of the claim for its extended resources."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -33,14 +33,14 @@ from batchsched.plugins.dynamic_resources.claims import (
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     extended_claim_key,
-    other_extended_resources,
     request_mappings,
     requests_extended_resource,
+    resources_not_served_by_devices,
     resources_served_by_devices,
 )
 from batchsched.plugins.dynamic_resources.node_search import (
     NOT_ENOUGH,
-    nodes_by_resources,
+    nodes_by_missing_resources,
     shared_device_search,
 )
 
@@ -48,13 +48,18 @@ NOT_OFFERED: Final = "cannot fit resource"
 NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 
 
-def nodes_with_access(claims: Sequence[PodClaim], nodes: Nodes, binding_seconds: float) -> BoolArray:
-    """Return a mask [n]: True for nodes that can access the devices of all those ResourceClaims that are allocated."""
+def nodes_reaching_allocated_devices(
+    claims: Sequence[PodClaim], nodes: Nodes, binding_timeout_seconds: float
+) -> BoolArray:
+    """Return a mask [n] of the nodes that can reach all devices allocated to the claims.
+
+    If the preparation of the devices failed or timed out, no node is in the mask.
+    """
     usable = np.ones(len(nodes), np.bool_)
     for pod_claim in claims:
         if pod_claim.allocation is None:
             continue
-        if device_preparation_failed(pod_claim.claim, nodes.table.now, binding_seconds):
+        if device_preparation_failed(pod_claim.claim, nodes.table.now, binding_timeout_seconds):
             return np.zeros(len(nodes), np.bool_)
         selector = pod_claim.allocation.node_selector
         if selector is not None:
@@ -107,12 +112,12 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
         if pod_claim.allocation is None:
             check_claim_requests(pod_claim.claim, objects.classes)
     served = resources_served_by_devices(pod, objects.class_of_resource)
-    other_resources = other_extended_resources(pod, objects.class_of_resource) if served else ()
+    other_resources = resources_not_served_by_devices(pod, objects.class_of_resource) if served else ()
     return PodClassClaims(claims, served, other_resources)
 
 
 def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-    """Return whether each nodes[i] has devices for counts[i] pods of a class at the same time, given one of its pods.
+    """Return True if each of `nodes` has devices for its number of pods in `counts`, all equal to the given pod.
 
     The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.
 
@@ -121,20 +126,22 @@ def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, c
     """
     class_claims = claims_of_pod_class(pod, table)
     if (
-        not class_claims.needs_only_devices
+        not class_claims.has_only_unallocated_claims
         or not all(pod_claim.own for pod_claim in class_claims.claims)
         or device_objects(table).allocator.inventory.has_shared_slices
     ):
         return False
     search = shared_device_search(table, class_claims.unallocated_claims)
     return all(
-        search.count_pods_with_devices(node, count, table) >= count
+        search.count_pods_that_find_devices(node, count, table) >= count
         for node, count in zip(nodes.tolist(), counts.tolist(), strict=True)
     )
 
 
-def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: float) -> PodDevices | None:
-    """Return the devices that a pod reserves on a node; None if the pod uses no devices.
+def find_devices_to_reserve(
+    pod: Pod, node: int, table: NodeTable, binding_timeout_seconds: float
+) -> PodDevices | None:
+    """Return the devices to reserve for a pod on a node; None if the pod uses no devices.
 
     Raises:
       ResourceClaimRefused: a claim cannot be used on the node, or devices are missing.
@@ -147,11 +154,11 @@ def reserved_devices(pod: Pod, node: int, table: NodeTable, binding_seconds: flo
         return None
     if served and ledger.find_extended_claim(pod) is not None:
         raise ResourceClaimRefused("cannot schedule extended resource claim")
-    _check_use(pod, claims, node, table, binding_seconds)
+    _check_use(pod, claims, node, table, binding_timeout_seconds)
     to_allocate = {pod_claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None}
     resources: tuple[str, ...] = ()
     if served:
-        ((resources, _),) = nodes_by_resources(served, table.node_view(node))
+        ((resources, _),) = nodes_by_missing_resources(served, table.node_view(node))
     created = _created_claim(pod, resources, objects.class_of_resource) if resources else None
     # A pod may name a claim several times.
     keys = tuple(dict.fromkeys([pod_claim.key for pod_claim in claims]))
@@ -190,7 +197,7 @@ def _new_allocations(
 
 
 def _check_use(
-    pod: Pod, claims: Sequence[PodClaim], node: int, table: NodeTable, binding_seconds: float
+    pod: Pod, claims: Sequence[PodClaim], node: int, table: NodeTable, binding_timeout_seconds: float
 ) -> None:
     """Check that allocated claims can be used from a node (given by its index), and may get one more consumer.
 
@@ -198,7 +205,10 @@ def _check_use(
       ResourceClaimRefused: they cannot.
     """
     allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
-    if allocated and not nodes_with_access(allocated, table.node_view(node), binding_seconds)[0]:
+    if (
+        allocated
+        and not nodes_reaching_allocated_devices(allocated, table.node_view(node), binding_timeout_seconds)[0]
+    ):
         raise ResourceClaimRefused(NOT_AVAILABLE)
     ledger = table.device_ledger
     for pod_claim in claims:

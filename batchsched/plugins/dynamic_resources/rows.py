@@ -36,7 +36,7 @@ from batchsched.plugins.dynamic_resources.extended_resources import (
 from batchsched.plugins.dynamic_resources.matching_devices import FreedDevices, MatchingDeviceValues
 from batchsched.plugins.dynamic_resources.node_search import (
     NOT_ENOUGH,
-    nodes_by_resources,
+    nodes_by_missing_resources,
     search_devices_for_pod_class,
 )
 from batchsched.plugins.dynamic_resources.reservation import claims_of_pod_class
@@ -165,7 +165,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
         if pod_claim.own and pod_claim.allocation is None
     ]
     served = resources_served_by_devices(pod, objects.class_of_resource)
-    patterns = nodes_by_resources(served, nodes) if served else []
+    patterns = nodes_by_missing_resources(served, nodes) if served else []
     # Where some nodes offer the resource themselves, a row would forbid pods there that need no device.
     if len(patterns) == 1 and patterns[0][0]:
         claims.append(build_extended_resource_claim(pod, patterns[0][0], objects.class_of_resource))
@@ -277,5 +277,5 @@ def _eviction_rows(
             EVERY_NODE,
             {candidate.index: 1},
             limit,
-            freed.relief_by_any_device(candidate.count),
+            freed.relief_where_any_device_is_freed(candidate.count),
         )

@@ -108,7 +108,7 @@ def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingP
 
 
 def all_terms_match(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
-    """Return True if every affinity term matches a pod; False if there are no terms."""
+    """Return True if every one of the affinity terms matches the given pod; False if there are no terms."""
     return bool(terms) and all(term.selection.matches(pod.namespace, pod.labels) for term in terms)
 
 

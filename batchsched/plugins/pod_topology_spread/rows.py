@@ -77,8 +77,8 @@ class DomainCounts:
     existing: IntArray
     landable: BoolArray
 
-    def largest_global_minimum(self, pods: int) -> int:
-        """Return the most matching pods that the emptiest domain can have after `pods` more matching pods are placed.
+    def reachable_global_minimum(self, pods: int) -> int:
+        """Return the number of matching pods that the emptiest domain can reach if `pods` more are placed.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -87,8 +87,8 @@ class DomainCounts:
         level = water_level(self.existing[self.seen & self.landable], pods)
         return min(level, int(closed.min())) if len(closed) else level
 
-    def smallest_global_minimum(self, pods: int, skew: int) -> int:
-        """Return how many matching pods the emptiest domain must have so that maxSkew permits `pods` more of them.
+    def required_global_minimum(self, pods: int, skew: int) -> int:
+        """Return the number of matching pods that the emptiest domain needs for `pods` more to respect maxSkew.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """
@@ -228,7 +228,7 @@ def _upper(
     """
     enough = int(levels.seen.sum()) >= family.constraint.min_domains
     coming = sum(one.count for one in family.matching) - int(family.itself)
-    limit = family.constraint.max_skew + (levels.largest_global_minimum(coming) if enough else 0)
+    limit = family.constraint.max_skew + (levels.reachable_global_minimum(coming) if enough else 0)
     count = sum(one.count for one in family.members)
     closed = np.where(levels.existing > limit, 0, count)
     right = np.clip(limit - levels.existing, 0, count) if family.itself else closed
@@ -275,9 +275,9 @@ def _lower(
     own[family.codes[fitting & (family.codes >= 0)]] = True
     reach = DomainCounts(levels.seen, levels.existing, own)
     placed = sum(one.count for one in members)
-    level = reach.smallest_global_minimum(placed, family.constraint.max_skew)
+    level = reach.required_global_minimum(placed, family.constraint.max_skew)
     if family.constraint.max_skew == 1 and len(members) == len(family.matching):
-        level = max(level, reach.largest_global_minimum(placed))
+        level = max(level, reach.reachable_global_minimum(placed))
     if level >= UNLIMITED:
         return
     right = domains.row_limits(np.maximum(0, level - levels.existing), 0)

@@ -238,7 +238,7 @@ def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
 
 
 def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
-    """Return the volumes and claims that a pod reserves on its node.
+    """Return the volumes and claims to reserve for a pod on its node.
 
     They include those that other pods have reserved for the same claims: the binding of these pods may fail.
     """

@@ -139,6 +139,6 @@ def test_the_smallest_global_minimum_is_the_first_at_which_all_pods_fit(existing
     everywhere = np.ones(len(existing), np.bool_)
     counts = DomainCounts(everywhere, np.asarray(existing), everywhere)
     fit = lambda least: sum(max(0, least + skew - one) for one in existing)  # noqa: E731
-    least = counts.smallest_global_minimum(pods, skew)
+    least = counts.required_global_minimum(pods, skew)
     assert fit(least) >= pods
     assert pods == 0 or fit(least - 1) < pods
