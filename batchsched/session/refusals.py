@@ -427,7 +427,9 @@ def _refusal(
         return Refusal(
             pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)
         )
-    proof = explainer.search_gang(number) if evidence.cause in (*ROOM_CAUSES, RefusalCause.ROW) else None
+    proof = (
+        explainer.search_for_placement(number) if evidence.cause in (*ROOM_CAUSES, RefusalCause.ROW) else None
+    )
     if proof is not None and evidence.cause in ROOM_CAUSES and evidence.fits >= evidence.need:
         evidence = replace(evidence, cause=RefusalCause.STRUCTURE)
     return Refusal(

@@ -17,7 +17,11 @@ from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.relaxation.explain import GangProblems, IsolatedGangProblem, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
-from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
+from batchsched.solver.tree_search import (
+    SEARCH_EFFORT,
+    find_gangs_needing_exact_search,
+    find_placement_or_proof,
+)
 
 MAX_COMPLETED_GANGS: Final = 8
 """Maximum gangs that are solved exactly in a session."""
@@ -34,7 +38,7 @@ MAX_EXAMINED_GANGS: Final = 32
 
 
 def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
-    """Add to a solution those refused gangs with several pod classes that fit in the remaining capacity.
+    """Add to a solution those refused gangs with several pod classes or a tree that fit in the remaining capacity.
 
     Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. A gang of a single class
     is not tried: for such a gang, the greedy finds a placement if there is one.
@@ -47,7 +51,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
     # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
     cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
-    searched = find_gangs_to_search(problem)
+    searched = find_gangs_needing_exact_search(problem)
     several = (classes_of_gang > 1) | searched
     refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
@@ -56,7 +60,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
         gang_problems = gang_problems or GangProblems(problem_of_refused_gangs(problem, solution))
         isolated = gang_problems.isolate(gang)
         if searched[gang] and searches < MAX_SEARCHED_GANGS and units > 0:
-            search = search_gang(isolated.problem, min(SEARCH_EFFORT, units), seed)
+            search = find_placement_or_proof(isolated.problem, min(SEARCH_EFFORT, units), seed)
             searches, units = searches + 1, units - search.effort
             solution = replace(
                 solution,
@@ -89,10 +93,10 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     """Place the only gang of a problem by the greedy algorithm, or, if that fails, by an exact search."""
     solution = solve_greedy(problem)
-    if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_to_search(problem)[0]:
+    if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_needing_exact_search(problem)[0]:
         return solution
     isolated = GangProblems(replace(problem, cuts=())).isolate(0)
-    search = search_gang(isolated.problem, SEARCH_EFFORT, seed)
+    search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)
     return (
         solution
         if search.solution is None

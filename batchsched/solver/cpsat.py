@@ -115,7 +115,7 @@ def maximise(
 
 def _ceiling(model: LinearModel, weights: IntArray) -> int:
     """Upper bound of the objective by the variables' bounds alone."""
-    lower, upper = model.bounds()
+    lower, upper = model.variable_bounds()
     reach = np.maximum(np.abs(lower), np.abs(upper)).astype(np.float64)
     if float(np.abs(weights).astype(np.float64) @ reach) >= HIGHEST:
         raise SolverFault("the objective could reach 2^62 or more: scale its weights down")
@@ -227,7 +227,7 @@ def linear_relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
     of_row = np.repeat(np.arange(model.row_count), np.diff(starts))
     reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variable_count)
     sides = np.where(duals > 0, high, np.where(duals < 0, low, 0.0))
-    lower, upper = (side.astype(np.float64) for side in model.bounds())
+    lower, upper = (side.astype(np.float64) for side in model.variable_bounds())
     return float(np.sum(np.maximum(reduced * lower, reduced * upper)) + duals @ sides)
 
 
@@ -243,7 +243,7 @@ def _linear_program(model: LinearModel, costs: FloatArray) -> MPModelProto:
     """The linear relaxation of a model: maximise Σ costs·x [V]."""
     proto = MPModelProto()
     proto.maximize = True
-    lower, upper = model.bounds()
+    lower, upper = model.variable_bounds()
     low, high = _row_sides(model)
     add_variable = proto.variable.add
     for bottom, top, cost in zip(lower.tolist(), upper.tolist(), costs.tolist(), strict=True):
@@ -279,7 +279,7 @@ def _proto(model: LinearModel) -> cp_sat.CpModelProto:
 
 
 def _write_variables(model: LinearModel, written: _Written) -> None:
-    lower, upper = model.bounds()
+    lower, upper = model.variable_bounds()
     proto = written.proto
     for index in sorted(i for i in model.moved_variables if i < written.variables):
         domain = proto.variables[index].domain

@@ -152,7 +152,7 @@ def optimize_secondary_objectives(climb: _Incumbent) -> None:
     climb.improve(objective, ceiling, climb.step_time_limit(0.75))
     climb.fix_objective(objective, slack)
     climb.values, objective = add_packing_objective(climb.model, climb.values)
-    _, upper = climb.model.bounds()
+    _, upper = climb.model.variable_bounds()
     climb.improve(
         objective, int(np.maximum(objective, 0) @ upper), climb.step_time_limit(1.0, _MAX_SCORE_EFFORT)
     )

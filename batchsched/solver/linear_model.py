@@ -142,7 +142,7 @@ class LinearModel:
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
     ) -> None:
         """Set the lower and upper bounds [n] of the variables with these indices [n]."""
-        low, high = self.bounds()
+        low, high = self.variable_bounds()
         # Callers may hold the arrays that `bounds` returned.
         low, high = low.copy(), high.copy()
         low[indices], high[indices] = lower, upper
@@ -155,7 +155,7 @@ class LinearModel:
         self.row_upper[row] = min(int(upper), HIGHEST)
         self.moved_rows.add(row)
 
-    def bounds(self) -> tuple[IntArray, IntArray]:
+    def variable_bounds(self) -> tuple[IntArray, IntArray]:
         """Return the lower and the upper bounds of all variables, [V] each."""
         if len(self._lower) != 1:
             empty = np.zeros(0, np.int64)
@@ -186,7 +186,7 @@ class LinearModel:
 
     def is_satisfied_by(self, values: NDArray[np.integer]) -> bool:
         """Tell whether these values of the variables [V] satisfy all bounds and constraints of the model."""
-        lower, upper = self.bounds()
+        lower, upper = self.variable_bounds()
         if np.any(values < lower) or np.any(values > upper):
             return False
         starts, columns, coefficients = self.matrix()
@@ -203,7 +203,7 @@ class LinearModel:
         Raises:
           SolverFault: a row's sum could reach 2^62, or a variable's lower bound exceeds its upper bound.
         """
-        lower, upper = self.bounds()
+        lower, upper = self.variable_bounds()
         if np.any(lower > upper):
             raise SolverFault(
                 f"variable {int(np.argmax(lower > upper))} has a lower bound above its upper one"

@@ -22,7 +22,7 @@ from batchsched.solver.problem import (
     Problem,
     Sense,
     count_pods_that_fit,
-    group_positions,
+    positions_by_group,
 )
 from batchsched.solver.tree_rows import TreeRows
 
@@ -200,7 +200,7 @@ class NodeModel(LinearModel):
     def _share(self) -> None:
         """On every node the pods request at most what is free."""
         problem = self.problem
-        for node, columns in enumerate(group_positions(self.nodes, len(problem.nodes.free))):
+        for node, columns in enumerate(positions_by_group(self.nodes, len(problem.nodes.free))):
             asks = problem.classes.demand[self.classes[columns]]
             # Resources that all pods together do not exhaust need no row.
             tight = asks.T @ self.upper[columns] > problem.nodes.free[node]

@@ -109,7 +109,7 @@ def find_unplaceable_pod_classes(problem: Problem) -> BoolArray:
 
 
 def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray) -> BoolArray:
-    """Return a mask [G] of the gangs with too few pods that fit on some node to reach their minimum."""
+    """Return a mask [G] of the gangs that cannot reach their minimum with the pods that fit on some node."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
     beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < count_required_pods(problem)

@@ -433,8 +433,8 @@ class Problem:
         )
 
 
-def group_positions(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return for each group number below `groups` the positions in an array of group numbers that have it, ascending.
+def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
+    """Return for each group the ascending positions of its items, given the group number of each item in `labels`.
 
     Negative labels belong to no group.
     """

@@ -100,7 +100,7 @@ def is_limited_by_quotas_only(packing: Packing) -> bool:
     for class_index in left_out.tolist():
         gang = int(problem.classes.gang[class_index])
         if not packing.taken[gang]:
-            if room.quotas.admits_gang(gang) and room.quotas.may_admit_minimum(gang):
+            if room.quotas.allows_one_more_running_gang(gang) and room.quotas.may_admit_minimum(gang):
                 return False
         elif room.quotas.count_admitted_pods(gang, room.slots.needs[class_index], 1):
             return False

@@ -45,7 +45,7 @@ class RepackingMove:
 
 
 class RepackingSearch:
-    """Finds new placements, on a few nodes at a time, of the pods that this session has placed there, by CP-SAT."""
+    """Places the pods of this session on a few nodes again by CP-SAT, so that more pods fit on these nodes."""
 
     def __init__(self, packing: Packing, budget: CpSatBudget) -> None:
         self._packing, self._budget = packing, budget

@@ -57,7 +57,7 @@ def solve_small_session(
         planned = steps.solve_by_tiers(units, telemetry)
         spent += units
         if not steps.is_proved_optimal() and planned.any() and 2 * spent <= budget.deterministic:
-            steps.place_planned(planned, spent)
+            steps.place_planned_gangs(planned, spent)
             spent *= 2
     while not steps.is_finished() and 2 * spent <= budget.deterministic:
         # The proof starts from what the search has found.
@@ -102,7 +102,7 @@ class _Steps:
         floors = BaselineSolutions(best, (placed,))
         budget = replace(self._budget, deterministic=units, gap=0.0)
         stage = TieredStage(problem, problem, budget, self._seed, floors, telemetry)
-        self._adopt(stage.run(), exact=False)
+        self._adopt(stage.solve(), exact=False)
         self._ceiling = self.best
         return stage.planned_gangs()
 
@@ -112,7 +112,7 @@ class _Steps:
         self._adopt(searched, exact=False)
         self._ceiling = self.best
 
-    def place_planned(self, planned: BoolArray, units: float) -> None:
+    def place_planned_gangs(self, planned: BoolArray, units: float) -> None:
         """Place the gangs of a plan, given as a mask [G], by CP-SAT; stop at the first tier that does not fit."""
         spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
         answer = place_planned_gangs(self._problem, planned, spending)

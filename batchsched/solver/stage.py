@@ -195,7 +195,7 @@ def _solved(
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
     rounds, units = split_budget_for_rounds_and_improvement(budget)
     stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
-    answer = stage.run()
+    answer = stage.solve()
     improvable = not (problem.rows or admissible.cuts)
     if improvable and answer.gap > budget.gap and _pairs(problem) <= MAX_PLANNED_PAIRS:
         with telemetry.time_stage("plan"):

@@ -60,7 +60,7 @@ class TreeRows:
         self._model, self._problem, self._tree = model, problem, tree
         self._classes, self._nodes = counts
         self._taken = taken
-        self._upper = model.bounds()[1]
+        self._upper = model.variable_bounds()[1]
         self._open: list[tuple[SubgroupTreeNode, int]] = []
         self._choices: list[tuple[SubgroupTreeNode, IntArray, IntArray]] = []
         self.slices: list[SliceColumns] = []

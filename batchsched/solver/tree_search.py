@@ -55,7 +55,7 @@ class GangSearchResult:
     guard: bool = False
 
 
-def find_gangs_to_search(problem: Problem) -> BoolArray:
+def find_gangs_needing_exact_search(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
     searched = mask_gangs_with_tree_rules(problem)
     parts = problem.subgroups
@@ -63,8 +63,8 @@ def find_gangs_to_search(problem: Problem) -> BoolArray:
     return searched
 
 
-def search_gang(problem: Problem, units: float, seed: int) -> GangSearchResult:
-    """Search exactly for a placement of a gang, given the problem of this gang alone, without cuts.
+def find_placement_or_proof(problem: Problem, units: float, seed: int) -> GangSearchResult:
+    """Find a placement of a gang, or the proof that there is none, given the problem of this gang alone without cuts.
 
     Args:
       problem: the gang on what is free.

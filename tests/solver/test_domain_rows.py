@@ -108,7 +108,7 @@ def test_a_search_for_domains_leaves_the_bounds_of_the_model_as_they_were(proble
     packing = Packing(problem)
     model = TieredModel(packing, build_pools(packing), solve_greedy(problem))
     solver = TierSolver(model, CpSatBudget(2.0, 30.0, 0), chooses_domains=True)
-    before = [side.copy() for side in model.bounds()]
+    before = [side.copy() for side in model.variable_bounds()]
     solver.maximise_tiers(model.variable_values_of_solution(solve_greedy(problem)), [])
     # The search closes and opens variables; afterwards the model is as it was.
-    assert all((old == new).all() for old, new in zip(before, model.bounds(), strict=True))
+    assert all((old == new).all() for old, new in zip(before, model.variable_bounds(), strict=True))

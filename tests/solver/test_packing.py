@@ -12,7 +12,7 @@ from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import QuotaLedger
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, Sense, group_positions
+from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, Sense, positions_by_group
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import one_gang, problem_of, problems
 
@@ -194,7 +194,7 @@ def test_classes_are_sorted_by_size_and_parts_with_a_required_level_come_first()
 
 
 def test_grouping_keeps_the_order_and_leaves_no_owner_out():
-    assert [group.tolist() for group in group_positions(np.array([1, -1, 0, 1], np.int32), 3)] == [
+    assert [group.tolist() for group in positions_by_group(np.array([1, -1, 0, 1], np.int32), 3)] == [
         [2],
         [0, 3],
         [],

@@ -270,7 +270,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
     values = aggregate.variable_values_of_solution(solve_greedy(problem))
     assert violated(aggregate, values) == []
     transport = PoolTransport(aggregate)
-    everything = aggregate.bounds()[1]
+    everything = aggregate.variable_bounds()[1]
     for gang in range(len(problem.gangs.need)):
         some = everything.copy()
         some[aggregate.y[gang]] = 0
@@ -284,7 +284,7 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
 @given(problems(extras=False))
 def test_a_choice_that_does_not_fit_is_cut(problem: Problem):
     aggregate = model(problem, relaxed=True)
-    everything = aggregate.bounds()[1]
+    everything = aggregate.variable_bounds()[1]
     before = aggregate.row_count
     split, fits = PoolTransport(aggregate).split_over_pools(everything)
     if split.short > 0 and not fits:
@@ -295,7 +295,7 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     problem = problem_of([[4], [4]], [{"pods": 8, "demand": [1]}])
     aggregate = model(problem)
     transport = PoolTransport(aggregate)
-    values = aggregate.bounds()[1]
+    values = aggregate.variable_bounds()[1]
     assert transport.split_over_pools(values)[1]
     transport.reduce_pool_capacity(0, np.array([1.0]))
     kept = transport.reset_to_original_limits()
@@ -404,7 +404,9 @@ def test_a_shortfall_of_the_placement_is_reported():
 def run(problem: Problem, budget: SolverBudget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    return TieredStage(problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()).run()
+    return TieredStage(
+        problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()
+    ).solve()
 
 
 def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
@@ -471,9 +473,9 @@ def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
         problem, problem, SolverBudget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry()
     )
     full = rounds._full.aggregate
-    before = [side.copy() for side in full.bounds()]
+    before = [side.copy() for side in full.variable_bounds()]
     assert rounds._choose() is not None
-    assert [side.tolist() for side in full.bounds()] == [side.tolist() for side in before]
+    assert [side.tolist() for side in full.variable_bounds()] == [side.tolist() for side in before]
 
 
 def test_elastic_pods_of_a_high_tier_keep_their_domain_although_a_lower_gang_needs_it():

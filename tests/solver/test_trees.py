@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlices, SolverBudget
 from batchsched.solver.stage import solve
-from batchsched.solver.tree_search import search_gang
+from batchsched.solver.tree_search import find_placement_or_proof
 from batchsched.solver.verify import verify_solution
 from tests.solver.tree_instances import legal, placements, random_tree
 
@@ -52,7 +52,7 @@ def test_search_finds_a_placement_or_proves_that_there_is_none(seed, running):
     problem = random_tree(seed, running=running)
     if problem.gangs.need[0] == 0:
         return
-    search = search_gang(problem, 1.0, 0)
+    search = find_placement_or_proof(problem, 1.0, 0)
     assert search.proved == (search.solution is None)
     assert (search.solution is not None) == feasible(problem)
     if search.solution is not None:

@@ -74,7 +74,7 @@ def improve_solution(
     shared = SharedSearchInput(problem, seed)
     steps = SequentialStepSolver(shared) if workers is None else ParallelStepSolver(shared, workers)
     try:
-        search.run(steps)
+        search.solve_steps(steps)
     finally:
         steps.discard_results()
     return search.solution
@@ -147,7 +147,7 @@ class _Search:
         self._schedule = _Schedule(tiers, _all_turns(tiers))
         self._max_idle = IDLE_TURNS * tiers * max(1.0, units)
 
-    def run(self, steps: StepSolver) -> None:
+    def solve_steps(self, steps: StepSolver) -> None:
         """Solve steps of the improvement until the budget is spent or no step improves the solution."""
         first = self._first_step()
         if first is not None:

@@ -72,7 +72,7 @@ class QuotaLedger:
                 if r < len(remaining) and remaining[r] < UNLIMITED:
                     remaining[r] -= amount * pods
 
-    def admits_gang(self, gang: int) -> bool:
+    def allows_one_more_running_gang(self, gang: int) -> bool:
         """Tell whether a gang's queue and all ancestors may have one more running gang.
 
         A gang with running members is counted already.
@@ -200,7 +200,7 @@ class RowLedger:
                     result.append((self.domains[i], lack))
         return result
 
-    def is_satisfied(self, gang: int) -> bool:
+    def rows_of_gang_are_satisfied(self, gang: int) -> bool:
         """Tell whether all plugin constraints that name the gang or its pods are satisfied."""
         for i in self.touching.get(gang, ()):
             over = self.left_side[i] - self.right[i]

@@ -11,7 +11,7 @@ from batchsched.solver.objective import count_required_pods, max_tier_values, ti
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.tree_packing import TreePlacer
-from batchsched.solver.problem import NONE, IntArray, Problem, Solution, group_positions
+from batchsched.solver.problem import NONE, IntArray, Problem, Solution, positions_by_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class Packing:
         self._members: dict[int, GangPodClasses] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         gangs = len(problem.gangs.need)
-        self._classes_of = [own.tolist() for own in group_positions(problem.classes.gang, gangs)]
-        self._parts_of = [own.tolist() for own in group_positions(problem.subgroups.gang, gangs)]
+        self._classes_of = [own.tolist() for own in positions_by_group(problem.classes.gang, gangs)]
+        self._parts_of = [own.tolist() for own in positions_by_group(problem.subgroups.gang, gangs)]
         self.trees = GangTrees(problem)
 
     def checkpoint(self) -> int:
@@ -165,7 +165,7 @@ class Packing:
         if self.taken[gang] or not problem.gangs.allowed[gang]:
             return None
         # The cheap tests first: most refusals of a full cluster are decided without a look at the nodes.
-        if not room.quotas.admits_gang(gang) or not room.quotas.may_admit_minimum(gang):
+        if not room.quotas.allows_one_more_running_gang(gang) or not room.quotas.may_admit_minimum(gang):
             return None
         members = self.pod_classes_of_gang(gang)
         need = self.needs[gang]
@@ -174,7 +174,9 @@ class Packing:
         mark = room.checkpoint()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
         room.count_gang_as_placed(gang)
-        if self._place_minimum(gang, members) and (not room.rows.rows or room.rows.is_satisfied(gang)):
+        if self._place_minimum(gang, members) and (
+            not room.rows.rows or room.rows.rows_of_gang_are_satisfied(gang)
+        ):
             self.taken[gang] = True
             return room.trail[mark:]
         self._forget(gang)
@@ -220,7 +222,7 @@ class Packing:
             got = self.room.place_up_to(class_index, want, cell)
         else:
             got = self._surplus_where_most_fit(gang, part, class_index, want, check)
-        if check and self.room.rows.rows and got and not self.room.rows.is_satisfied(gang):
+        if check and self.room.rows.rows and got and not self.room.rows.rows_of_gang_are_satisfied(gang):
             self.room.roll_back_to(mark)
             return 0
         return got
@@ -415,7 +417,7 @@ class Packing:
         """Return the nodes of a topology domain, ascending."""
         if level not in self._nodes_of:
             ids = self.problem.nodes.levels[level]
-            self._nodes_of[level] = group_positions(ids, int(ids.max(initial=-1)) + 1)
+            self._nodes_of[level] = positions_by_group(ids, int(ids.max(initial=-1)) + 1)
         domains = self._nodes_of[level]
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 

@@ -307,7 +307,7 @@ class TreePlacer:
 
     def _keeps_rows(self) -> bool:
         rows = self._packing.room.rows
-        return not rows.rows or rows.is_satisfied(self._gang)
+        return not rows.rows or rows.rows_of_gang_are_satisfied(self._gang)
 
     def _nodes_of(self, node: SubgroupTreeNode, cell: IntArray | None) -> IntArray | None:
         """The nodes of the chosen domain of a subtree; if there is none, the domain that takes the most is chosen."""

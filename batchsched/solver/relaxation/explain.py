@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
     ProblemQuotas,
     Solution,
     UsedDomains,
-    group_positions,
+    positions_by_group,
 )
 from batchsched.solver.relaxation.budget import (
     WORK_PER_EFFORT,
@@ -50,7 +50,11 @@ from batchsched.solver.relaxation.search import (
     find_smallest_change,
     propose_change_families,
 )
-from batchsched.solver.tree_search import SEARCH_EFFORT, find_gangs_to_search, search_gang
+from batchsched.solver.tree_search import (
+    SEARCH_EFFORT,
+    find_gangs_needing_exact_search,
+    find_placement_or_proof,
+)
 
 
 def problem_of_refused_gangs(problem: Problem, solution: Solution) -> Problem:
@@ -153,7 +157,9 @@ class GangProblems:
         """Classes and subgroups by gang: one pass over the problem for all gangs that are explained."""
         problem = self._problem
         gangs = len(problem.gangs.need)
-        return group_positions(problem.classes.gang, gangs), group_positions(problem.subgroups.gang, gangs)
+        return positions_by_group(problem.classes.gang, gangs), positions_by_group(
+            problem.subgroups.gang, gangs
+        )
 
     @cached_property
     def _unscored(self) -> Problem:
@@ -331,21 +337,21 @@ class RefusalExplainer:
                 break
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
-    def search_gang(self, gang: int, seed: int = 0) -> SearchEvidence | None:
-        """Search exactly for a placement of a refused gang; return None if the greedy algorithm suffices.
+    def search_for_placement(self, gang: int, seed: int = 0) -> SearchEvidence | None:
+        """Search for a placement of a refused gang by an exact model; return None if the greedy algorithm suffices.
 
         It suffices for a gang with one pod class and no plugin constraints. For a gang without a tree of subgroups and
         without levels of these, return None also if the search proves nothing.
         """
         isolated = self._after.isolate(gang)
         problem = isolated.problem
-        is_tree = bool(find_gangs_to_search(problem)[0])
+        is_tree = bool(find_gangs_needing_exact_search(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
         if not needs_search or not self._problem.gangs.allowed[gang]:
             return None
         if self._budget.is_spent():
             return SearchEvidence(proved=False) if is_tree else None
-        search = search_gang(problem, SEARCH_EFFORT, seed)
+        search = find_placement_or_proof(problem, SEARCH_EFFORT, seed)
         self._budget.spend(WORK_PER_EFFORT * search.effort + WORK_PER_VARIABLE * search.variables)
         proved = search.proved
         if not proved and not is_tree:

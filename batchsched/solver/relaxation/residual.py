@@ -46,7 +46,7 @@ _BUDGET: Final = SolverBudget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """The numbers of pods of a gang's minimum that fit in each of D topology domains, for each of its C pod classes.
+    """How many pods of a gang's minimum fit, for each topology domain [D] and each of its pod classes [C].
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.

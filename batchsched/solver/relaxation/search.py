@@ -66,8 +66,8 @@ class ChangeFamily:
     steps: int = 1
     fixed: int = 0
 
-    def change_of_size(self, size: int) -> Relaxation:
-        """Return the change of a given size, such as 3 more nodes for size 3."""
+    def build_change(self, size: int) -> Relaxation:
+        """Return the change of this family that has the given size, such as 3 more nodes for size 3."""
         if size == self.steps:
             return combine_changes(*self.parts)
         return combine_changes(
@@ -120,23 +120,23 @@ def find_smallest_change(family: ChangeFamily, admits: AdmissionVerifier) -> Rel
     halved as long as its half admits too: at least half of the result then does not.
     """
     low, high = 0, family.start
-    if not admits(family.change_of_size(high)):
-        if high >= family.limit or not admits(family.change_of_size(family.limit)):
+    if not admits(family.build_change(high)):
+        if high >= family.limit or not admits(family.build_change(family.limit)):
             return None
         low, high = high, min(2 * high, family.limit)
-        while not admits(family.change_of_size(high)):
+        while not admits(family.build_change(high)):
             low, high = high, min(2 * high, family.limit)
     # Invariant of the search: `high` admits the gang and `low` does not.
     # The start is a good guess: its predecessor decides most searches at once.
-    if low == 0 and high > 1 and not admits(family.change_of_size(high - 1)):
+    if low == 0 and high > 1 and not admits(family.build_change(high - 1)):
         low = high - 1
     while high - low > 1:
         middle = (low + high) // 2
-        if admits(family.change_of_size(middle)):
+        if admits(family.build_change(middle)):
             high = middle
         else:
             low = middle
-    smallest = _drop_parts(family.change_of_size(high), admits)
+    smallest = _drop_parts(family.build_change(high), admits)
     while (smaller := halve_change(smallest)) is not None and admits(smaller):
         smallest = smaller
     return smallest

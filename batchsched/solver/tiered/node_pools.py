@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.packing.limits import RowLedger
 from batchsched.solver.packing.packing import GangPodClasses, Packing
-from batchsched.solver.problem import BoolArray, IndexArray, IntArray, Problem, group_positions
+from batchsched.solver.problem import BoolArray, IndexArray, IntArray, Problem, positions_by_group
 
 MAX_SPLIT_POOLS: Final = 64
 """Pools are split along a row's partition as long as there are at most this many."""
@@ -75,7 +75,7 @@ def build_pools(packing: Packing) -> NodePools:
         finer = _number(np.stack([labels, problem.nodes.free[:, r]], axis=1))
         if int(finer.max(initial=0)) < MAX_FREE_POOLS:
             labels = finer
-    nodes = group_positions(labels, int(labels.max(initial=-1)) + 1)
+    nodes = positions_by_group(labels, int(labels.max(initial=-1)) + 1)
     along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
     return NodePools(labels.astype(np.int32), nodes, along, kinds, fit)
 
@@ -126,7 +126,7 @@ class SlotCapacityRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotKinds:
-    """Slots of F kinds: requests of one size of a resource or, after those, of sizes of two resources together.
+    """F kinds of slots: first requests of one size of one resource, then requests of two resources together.
 
     Args:
       resource, size: [F] the resource, and the size of a request.
@@ -151,7 +151,7 @@ class SlotKinds:
         pair = kind - (len(self.size) - len(self.second))
         return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
 
-    def count(self, amounts: IntArray) -> IntArray:
+    def count_fitting_slots(self, amounts: IntArray) -> IntArray:
         """Return how many slots of each kind fit into each of the given amounts [R, n]: floor(amount / size), [F, n].
 
         For two resources it is the minimum of both.
@@ -246,7 +246,7 @@ class SlotCounter:
         demand, free = self.demand[classes].T, self._free[:, nodes]
         kinds = self._kinds_of_pod_classes(classes)
         for group in (kinds.of_any_nodes, self._kinds_of_scarcest(kinds, demand @ most, free)):
-            factors, right = group.count(demand), group.count(free).sum(axis=1)
+            factors, right = group.count_fitting_slots(demand), group.count_fitting_slots(free).sum(axis=1)
             for kind in np.flatnonzero(factors @ most > right).tolist():
                 yield SlotCapacityRow(factors[kind], int(right[kind]), group.requests(kind))
 
@@ -272,9 +272,11 @@ class SlotCounter:
         scarcest = sorted(
             kinds.plain_resources, key=lambda r: -float(requested[r]) / max(1.0, float(total[r]))
         )
-        return kinds.of_two(*sorted(scarcest[:2])) if len(scarcest) > 1 else NO_SLOT_KINDS
+        return (
+            kinds.slot_kinds_of_two_resources(*sorted(scarcest[:2])) if len(scarcest) > 1 else NO_SLOT_KINDS
+        )
 
-    def slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
+    def evaluate_slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many slots of F kinds a pod of each class uses, and how many of them each node has.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
@@ -285,7 +287,9 @@ class SlotCounter:
         kinds = SlotKinds.from_requests(
             [*self.sizes_of_one_resource(classes), *self.sizes_with_device(classes, len(classes))]
         )
-        return kinds.count(self.demand[classes].T), kinds.count(self._free[:, nodes])
+        return kinds.count_fitting_slots(self.demand[classes].T), kinds.count_fitting_slots(
+            self._free[:, nodes]
+        )
 
     def sizes_of_one_resource(self, classes: IntArray) -> Iterator[tuple[tuple[int, int]]]:
         """Yield each resource with each of its `slot_sizes` for the classes."""
@@ -296,7 +300,7 @@ class SlotCounter:
     def sizes_with_device(
         self, classes: IntArray, most: int
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Yield sizes of a device with amounts of another resource that pods of the classes request beside it.
+        """Yield pairs of a device size and an amount of another resource that pods of the classes request with it.
 
         Args:
           classes: the classes.
@@ -350,7 +354,7 @@ class SlotCounter:
         nodes = packing.nodes_in_domains(level, tight, cell)
         masks = packing.problem.kinds.mask[np.unique(packing.problem.classes.kind[classes])]
         nodes = nodes[masks[:, nodes].any(axis=0)]
-        factors, held = self.slot_functions(classes, nodes)
+        factors, held = self.evaluate_slot_functions(classes, nodes)
         supply = np.zeros((len(roomy), len(factors)), np.int64)
         np.add.at(supply, packing.problem.nodes.levels[level][nodes], held.T)
         narrow: BoolArray = np.any(supply < factors @ pods, axis=1)
@@ -382,25 +386,25 @@ class _KindsOfPodClasses:
             if r not in supply.devices and len(_distinct(demand[demand[:, r] > 0, r])) > 1
         )
         """The resources other than devices of which the classes request different amounts."""
-        self._of_two: dict[tuple[int, int], SlotKinds] = {}
+        self._kinds_of_two_resources: dict[tuple[int, int], SlotKinds] = {}
 
-    def of_two(self, first: int, second: int) -> SlotKinds:
+    def slot_kinds_of_two_resources(self, first: int, second: int) -> SlotKinds:
         """Return the kinds of slots of two plain resources."""
-        if (first, second) not in self._of_two:
+        if (first, second) not in self._kinds_of_two_resources:
             both = self._demand[(self._demand[:, [first, second]] > 0).all(axis=1)]
             # Pods with devices have slots of a device and another resource.
             alone = both[~(both[:, self._devices] > 0).any(axis=1)]
             both = alone if len(alone) else both
             ratio, row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
             shapes = both[_evenly_spaced(row.tolist(), MAX_MEMORY_RATIOS)] if len(ratio) else both
-            self._of_two[first, second] = SlotKinds.from_requests(
+            self._kinds_of_two_resources[first, second] = SlotKinds.from_requests(
                 [
                     ((first, size), (second, max(1, size * int(shape[second]) // int(shape[first]))))
                     for size in self._smallest_sizes[first]
                     for shape in shapes
                 ]
             )
-        return self._of_two[first, second]
+        return self._kinds_of_two_resources[first, second]
 
 
 def _distinct(amounts: IntArray) -> list[int]:

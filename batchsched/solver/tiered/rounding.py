@@ -108,7 +108,7 @@ class EjectingPlacer:
         # The local search knows no minimum below all pods and chooses no domains.
         if members.levelled or members.pods != packing.needs[gang] or not problem.gangs.allowed[gang]:
             return False
-        if not room.quotas.admits_gang(gang) or room.rows.touching.get(gang):
+        if not room.quotas.allows_one_more_running_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.checkpoint()
         room.count_gang_as_placed(gang)
@@ -439,7 +439,7 @@ def _begin(packing: Packing, gang: int) -> bool:
     """Count a selected gang against gang limits and rows before its pods are placed."""
     if packing.taken[gang]:
         return True
-    if not packing.room.quotas.admits_gang(gang):
+    if not packing.room.quotas.allows_one_more_running_gang(gang):
         return False
     packing.room.count_gang_as_placed(gang)
     packing.taken[gang] = True
@@ -528,4 +528,4 @@ def _holds(packing: Packing, gang: int) -> bool:
     for part in packing.pod_classes_of_gang(gang).parts:
         if sum(placed[c] for c in part.classes) < part.need:
             return False
-    return packing.room.rows.is_satisfied(gang)
+    return packing.room.rows.rows_of_gang_are_satisfied(gang)

@@ -98,7 +98,7 @@ class TieredStage:
             (problem.gangs.preferred != NONE).any() or (problem.subgroups.preferred != NONE).any()
         )
 
-    def run(self) -> Solution:
+    def solve(self) -> Solution:
         """Choose and place gangs in rounds until the gap is small, all pods fit, no round helps or the budget ends."""
         self.run_rounds()
         if self._rounds and not self._bounded:
@@ -226,7 +226,7 @@ class TieredStage:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
         # The bounds are restored below: the model is used again in the next round.
-        lower, upper = (side.copy() for side in full.bounds())
+        lower, upper = (side.copy() for side in full.variable_bounds())
         chosen = top.values[self._loose.aggregate.y]
         most = np.maximum(np.minimum(chosen, upper[y]), lower[y])
         full.set_variable_bounds(y, np.minimum(chosen, upper[y]) if whole else lower[y], most)

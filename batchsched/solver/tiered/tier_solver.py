@@ -188,7 +188,7 @@ class TierSolver:
         reserve = self._budget.remaining * (1 - ROUND_SHARE)
         ascent = _Ascent(hint, self._no_pods(), list(floors), ceiling, reserve, np.zeros(tiers))
         # The bounds are restored below: the model is used again.
-        lower, upper = (side.copy() for side in aggregate.bounds())
+        lower, upper = (side.copy() for side in aggregate.variable_bounds())
         every = np.concatenate(self._variables)
         # A row of a plugin may need pods of a lower tier; otherwise they only take room.
         if not aggregate.problem.rows:
@@ -321,8 +321,8 @@ class TierSolver:
         if values is None:
             return choice
         closed = self._switches[values[self._switches] == 0]
-        upper = model.bounds()[1][closed].copy()
-        lower = model.bounds()[0][closed].copy()
+        upper = model.variable_bounds()[1][closed].copy()
+        lower = model.variable_bounds()[0][closed].copy()
         model.set_variable_bounds(closed, lower, lower)
         fitting = self._cut_until_fitting(objective, values)
         model.set_variable_bounds(closed, lower, upper)
@@ -338,7 +338,7 @@ class TierSolver:
         objective = np.zeros(aggregate.variable_count, np.int64)
         objective[aggregate.y] = 1
         now = int(objective @ values)
-        if now >= int((aggregate.bounds()[1][aggregate.y]).sum()):
+        if now >= int((aggregate.variable_bounds()[1][aggregate.y]).sum()):
             return values, split
         answer = self._maximise(objective, values, MAX_TIE_EFFORT)
         if answer.values is None or answer.objective <= now:

@@ -26,7 +26,7 @@ from batchsched.solver.problem import (
     FloatArray,
     IntArray,
     Sense,
-    group_positions,
+    positions_by_group,
 )
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.node_pools import pools_by_domain
@@ -203,7 +203,7 @@ class PoolTransport:
         # Without an upper limit that could be reached, the dual of a shortage belongs to its lot's row alone.
         most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
         short = model.add_variables(np.zeros(lots, np.int64), most)
-        for columns, shortage in zip(group_positions(self.lot, lots), short.tolist(), strict=True):
+        for columns, shortage in zip(positions_by_group(self.lot, lots), short.tolist(), strict=True):
             model.add_sum(np.append(columns, shortage), 0, 0)
         size = np.array([aggregate.packing.room.slots.dominant_share(c) for c in self._first.tolist()])
         cost = np.zeros(model.variable_count)

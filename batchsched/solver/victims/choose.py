@@ -49,7 +49,7 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
-        price = np.maximum(price, eviction_cost_per_additional_pod(search_input, c))
+        price = np.maximum(price, eviction_cost_bounds_by_node(search_input, c))
     gaining = np.flatnonzero(gain > 0)
     order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
     return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
@@ -108,8 +108,8 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
     return units
 
 
-def eviction_cost_per_additional_pod(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each of S nodes a lower bound of the eviction cost with which one more pod of a pod class fits.
+def eviction_cost_bounds_by_node(search_input: VictimSearchInput, class_index: int) -> FloatArray:
+    """Return for each node [S] a lower bound of the cost of evictions after which one more pod of a class fits there.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -138,7 +138,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
     lacking = int(search_input.count[class_index] - search_input.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = eviction_cost_per_additional_pod(search_input, class_index)
+    price = eviction_cost_bounds_by_node(search_input, class_index)
     # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
@@ -233,7 +233,7 @@ def choose_victims(
     if budget.exact and mask_gangs_with_tree_rules(problem.pending)[0]:
         return _choose_for_tree(problem, budget, search, greedy)
     bounds = (
-        [search.search_cheaper_set_exactly(search_input, least) for least, _, search_input in ranked]
+        [search.search_for_cheaper_set(search_input, least) for least, _, search_input in ranked]
         if budget.exact
         else [0]
     )
@@ -324,7 +324,7 @@ class _Search:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def search_cheaper_set_exactly(self, search_input: VictimSearchInput, least: float) -> int:
+    def search_for_cheaper_set(self, search_input: VictimSearchInput, least: float) -> int:
         """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any sufficient set.
 
         The bound is at most the cost of the best set.

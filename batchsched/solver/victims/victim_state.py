@@ -20,7 +20,7 @@ from batchsched.solver.problem import (
     Problem,
     VictimProblem,
     count_pods_that_fit,
-    group_positions,
+    positions_by_group,
 )
 
 
@@ -92,7 +92,7 @@ class VictimSearchInput:
             ever[:, sites],
             problem.unit[inside],
             site,
-            group_positions(site, len(sites)),
+            positions_by_group(site, len(sites)),
             freed,
             _fits(pending, (problem.free + evictable)[nodes] - freed) * mask[:, nodes],
             minimum,
@@ -134,17 +134,17 @@ class VictimState:
         self._free = problem.free[search_input.sites].copy()
         self.fit = search_input.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
-        self._shares = group_positions(search_input.unit, problem.unit_count)
+        self._shares = positions_by_group(search_input.unit, problem.unit_count)
         self._limits = [
-            entries.tolist() for entries in group_positions(problem.limit_unit, problem.unit_count)
+            entries.tolist() for entries in positions_by_group(problem.limit_unit, problem.unit_count)
         ]
         self._needs = [
             problem.bond_with[bonds].tolist()
-            for bonds in group_positions(problem.bond_unit, problem.unit_count)
+            for bonds in positions_by_group(problem.bond_unit, problem.unit_count)
         ]
         self._upon = [
             problem.bond_unit[bonds].tolist()
-            for bonds in group_positions(problem.bond_with, problem.unit_count)
+            for bonds in positions_by_group(problem.bond_with, problem.unit_count)
         ]
 
     @property

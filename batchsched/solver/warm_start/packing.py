@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.solver.greedy import fill_packing
 from batchsched.solver.local_search import LocalSearch
 from batchsched.solver.packing.packing import Packing, SubgroupPodClasses
-from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem, group_positions
+from batchsched.solver.problem import NONE, BoolArray, IntArray, Problem, positions_by_group
 from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.rounding import (
     EjectingPlacer,
@@ -26,7 +26,7 @@ class WarmStartPlacements:
     def __init__(self, problem: Problem, start: WarmStart) -> None:
         self._problem = problem
         self._nodes, self._counts = start.nodes.astype(np.int64), start.counts.astype(np.int64)
-        self._of_class = group_positions(start.classes, len(problem.classes.count))
+        self._of_class = positions_by_group(start.classes, len(problem.classes.count))
         gangs = len(problem.gangs.need)
         self.planned = np.zeros(gangs, np.bool_)
         """The gangs [G] with a placement."""
@@ -118,7 +118,7 @@ class _PlanPlacement:
         packing = self._packing
         for gang in self._in_precedence(gangs):
             if not packing.taken[gang]:
-                if not packing.room.quotas.admits_gang(gang):
+                if not packing.room.quotas.allows_one_more_running_gang(gang):
                     self._lost.add(gang)
                     continue
                 packing.room.count_gang_as_placed(gang)
@@ -191,12 +191,12 @@ class _PlanPlacement:
         packing, problem = self._packing, self._problem
         slots = packing.room.slots
 
-        def size(class_index: int) -> tuple[int, float, int]:
+        def largest_first(class_index: int) -> tuple[int, float, int]:
             device = slots.device_of[class_index]
             devices = int(slots.demand[class_index, device]) if device >= 0 else 0
             return -devices, -slots.dominant_share(class_index), class_index
 
-        for class_index in sorted(self._missing, key=size):
+        for class_index in sorted(self._missing, key=largest_first):
             gang, missing = int(problem.classes.gang[class_index]), self._count_pods_left(class_index)
             cell, is_chosen = self._cell(class_index)
             if gang in self._lost or not is_chosen or missing <= 0:

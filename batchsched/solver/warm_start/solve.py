@@ -70,7 +70,7 @@ def solve_from_start(
     steps.place_plan_around_start()
     if steps.best.gap > budget.gap and not problem.rows:
         steps.improve_in_one_step()
-    if not steps.is_proved():
+    if not steps.is_proved_optimal():
         steps.compare_with_baselines()
     solution = steps.with_total_effort()
     near = solution.gap <= max(budget.gap, GAP_FACTOR * start.gap + budget.gap)
@@ -91,8 +91,8 @@ class _Steps:
             packing = self._placements.place_pods(self._placements.pods, moving=False)
             self.best = packing.to_solution("aggregated")
 
-    def is_proved(self) -> bool:
-        """Whether the solution is proved to be optimal: the objective of each tier is equal to its upper bound."""
+    def is_proved_optimal(self) -> bool:
+        """Tell whether the solution is proved to be optimal: each tier's objective is equal to its upper bound."""
         return compare_tier_values(self.best.bound, self.best.objective) == 0
 
     def with_total_effort(self) -> Solution:

@@ -212,14 +212,14 @@ def test_the_levels_of_subgroups_are_tried_although_the_gang_itself_states_none(
         sub_pinned=np.array([-1], np.int32),
     )
     kinds = propose_change_families(ResidualProblem(problem), (np.arange(2),), (-1, 0))
-    tried = [family.change_of_size(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
+    tried = [family.build_change(1) for family in kinds if family.cause is RefusalCause.TOPOLOGY]
     assert tried == [RelaxedLevel(0, 0, subgroup=0), RelaxedLevel(0, -1, subgroup=0)]
 
 
 def test_more_nodes_are_also_tried_with_no_level_binding():
     problem = problem_of([[1]], [{"pods": 2, "demand": [1], "required": 0}], levels=[[0]])
     kinds = propose_change_families(ResidualProblem(problem), (np.arange(1),), (-1,))
-    tried = [family.change_of_size(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
+    tried = [family.build_change(1) for family in kinds if family.cause is RefusalCause.CAPACITY]
     loose = [
         change
         for change in tried
