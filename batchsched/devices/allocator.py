@@ -417,7 +417,7 @@ class _Search:
         self, claim: int, request: ResolvedDeviceRequest, device: PoolDevice, added: list[AttributeConstraint]
     ) -> bool:
         for constraint in self._constraints[claim]:
-            if not constraint.add(request, device):
+            if not constraint.add_if_allowed(request, device):
                 return False
             added.append(constraint)
         return True

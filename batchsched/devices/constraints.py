@@ -32,7 +32,7 @@ class AttributeConstraint:
         self._distinct = distinct
         self._values: list[AttributeValue] = []
 
-    def add(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
+    def add_if_allowed(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         """Return whether the constraint allows a further device for a request, and if so, record the device."""
         if not self._concerns(request):
             return True
@@ -72,7 +72,7 @@ class LastDistinctConstraint(AttributeConstraint):
         self._last_by_request: dict[str, AttributeValue] = {}
 
     @override
-    def add(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
+    def add_if_allowed(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         if not self._concerns(request):
             return True
         value = attribute_value(device, self._attribute)

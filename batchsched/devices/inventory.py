@@ -361,7 +361,7 @@ def pool_key(resource_slice: ResourceSlice) -> DevicePoolKey:
 def is_accessible_from_node(
     node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool:
-    """Return whether a ResourceSlice or a device is accessible from a node, by its three fields that name nodes."""
+    """Return whether a ResourceSlice or device is accessible from a node, given its three fields that select nodes."""
     if node_name:
         return node.name == node_name
     if all_nodes:

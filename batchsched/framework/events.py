@@ -129,13 +129,13 @@ class ClusterEvent:
         )
 
     @property
-    def wildcard(self) -> bool:
+    def is_wildcard(self) -> bool:
         """True if the event may help all refused pods, whichever plugin refused them."""
         return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
         """Return True if a plugin that registered this `ClusterEvent` is to be called for the change `event`."""
-        return self.wildcard or (self.resource is event.resource and bool(self.action & event.action))
+        return self.is_wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(EventResource.ANY, Action.ALL, "UnschedulableTimeout")

@@ -163,7 +163,7 @@ class QueueingHints:
 
         Source: `isPodWorthRequeuing` of kube-scheduler's scheduling queue.
         """
-        if not entity.blocking_plugins or occurrence.event.wildcard:
+        if not entity.blocking_plugins or occurrence.event.is_wildcard:
             return True
         pods = tuple(entity.pod_by_template().values()) if pod is None else (pod,)
         return any(

@@ -269,7 +269,7 @@ class _Written:
 
 def _proto(model: LinearModel) -> cp_sat.CpModelProto:
     """Return the model as CP-SAT's proto, brought up to date; the same object every time."""
-    model.check_integer()
+    model.check_limits_of_cpsat()
     written = model.written
     if not isinstance(written, _Written):
         written = model.written = _Written()

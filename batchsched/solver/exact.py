@@ -44,7 +44,7 @@ class _Incumbent:
         """Return the CP-SAT time that the next step may use: a share of the remaining time, at most `most`."""
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
-    def improve(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
+    def improve_and_bound(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
         """Search for a better solution than the best one so far; return a proved upper bound of the objective.
 
         The result is None if no time is left for the search.
@@ -127,7 +127,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
         ceiling = int(most * scale) + slack
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.step_time_limit(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
-    bound = climb.improve(objective, ceiling, allowance)
+    bound = climb.improve_and_bound(objective, ceiling, allowance)
     worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
     # The next tiers may not cost this one anything, apart from the rounding of its weights.
     climb.fix_objective(objective, slack)
@@ -149,11 +149,11 @@ def optimize_secondary_objectives(climb: _Incumbent) -> None:
     climb.values, objective, slack = add_preference_objective(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
-    climb.improve(objective, ceiling, climb.step_time_limit(0.75))
+    climb.improve_and_bound(objective, ceiling, climb.step_time_limit(0.75))
     climb.fix_objective(objective, slack)
     climb.values, objective = add_packing_objective(climb.model, climb.values)
     _, upper = climb.model.variable_bounds()
-    climb.improve(
+    climb.improve_and_bound(
         objective, int(np.maximum(objective, 0) @ upper), climb.step_time_limit(1.0, _MAX_SCORE_EFFORT)
     )
 

@@ -91,7 +91,7 @@ class SubgroupTreeNode:
             yield from child.iterate_subtree()
 
     @property
-    def started_slices(self) -> dict[int, int]:
+    def started_slice_counts(self) -> dict[int, int]:
         """The number of topology slices with running pods in each domain, also of incomplete slices."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 

@@ -197,7 +197,7 @@ class LinearModel:
             always[row] = values[switch] == 1 if switch >= 0 else values[~switch] == 0
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
-    def check_integer(self) -> None:
+    def check_limits_of_cpsat(self) -> None:
         """Raise an error if CP-SAT would reject the model, because a bound is wrong or a sum could overflow.
 
         Raises:

@@ -135,7 +135,7 @@ class TreeRows:
         model, size = self._model, node.slice_size
         columns = self._columns_of(node.classes)
         place = self._problem.nodes.levels[node.slice_level][self._nodes[columns]]
-        started, gaps = node.started_slices, node.missing_slice_pod_counts
+        started, gaps = node.started_slice_counts, node.missing_slice_pod_counts
         domains = np.unique(np.concatenate([place, list(started)])).astype(np.int64)
         most = sum(node.counts) // size
         room = np.array([int(self._upper[columns[place == d]].sum()) // size for d in domains], np.int64)
@@ -215,7 +215,7 @@ class TreeRows:
     def _set_slices(self, part: SliceColumns, values: IntArray) -> None:
         columns = self._columns_of(part.node.classes)
         place = self._problem.nodes.levels[part.node.slice_level][self._nodes[columns]]
-        started, gaps = part.node.started_slices, part.node.missing_slice_pod_counts
+        started, gaps = part.node.started_slice_counts, part.node.missing_slice_pod_counts
         completed = values[columns].sum() > 0
         heights = []
         for d, count, flag in zip(

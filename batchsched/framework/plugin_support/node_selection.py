@@ -114,7 +114,7 @@ def _field(nodes: Nodes, field: SelectorRequirement) -> BoolArray:
     return nodes.mask_where(lambda node: field.matches({FIELD_NAME: node.name}))
 
 
-def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
+def taint_set_indexes_and_sets(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...], ...]]:
     """Return for each node [N] the index of its set of taints, and the distinct sets to which the indexes refer.
 
     A set may belong to no node any more.
@@ -123,11 +123,11 @@ def taint_groups(table: NodeTable) -> tuple[IndexArray, tuple[tuple[Taint, ...],
         "taint groups", lambda _: {}
     )
 
-    def taint_group_indexes(nodes: Nodes) -> IndexArray:
+    def taint_set_indexes(nodes: Nodes) -> IndexArray:
         numbers = (group_numbers.setdefault(node.taints, len(group_numbers)) for node in nodes.node_objects)
         return np.fromiter(numbers, np.int32, len(nodes))
 
-    return table.cached_array("taint groups", taint_group_indexes), tuple(group_numbers)
+    return table.cached_array("taint groups", taint_set_indexes), tuple(group_numbers)
 
 
 def untolerated_taint_counts(
@@ -136,7 +136,7 @@ def untolerated_taint_counts(
     """Return for each node [N] how many of its taints have one of the given effects and are not tolerated."""
 
     def count_untolerated_taints(nodes: Nodes) -> IntArray:
-        codes, groups = taint_groups(table)
+        codes, groups = taint_set_indexes_and_sets(table)
         counts = [len(untolerated_taints(taints, tolerations, effects)) for taints in groups]
         return np.asarray(counts, np.int64)[codes[nodes.where]]
 

@@ -55,7 +55,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
 
 
 def has_prebind_writes(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
-    """Return whether a PreBind plugin writes something for these pods, to be undone if they are not bound.
+    """Return whether a PreBind plugin writes something for these pods that must be undone if they are not bound.
 
     Raises:
       PluginError: a plugin failed.

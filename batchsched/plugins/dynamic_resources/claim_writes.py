@@ -54,7 +54,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
 
 
 def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return the reservations of a pod's existing ResourceClaims to be written, in the order of the pod's spec."""
+    """Return the reservations to write for a pod's existing ResourceClaims, in the order of the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(

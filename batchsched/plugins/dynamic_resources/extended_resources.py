@@ -57,7 +57,7 @@ def _containers(pod: Pod) -> Iterator[Container]:
 
 
 def _names_any_resource(pod: Pod, resources: Mapping[str, DeviceClass]) -> bool:
-    """Return whether a container of a pod requests one of some resources, if only the amount 0."""
+    """Return whether a container of a pod requests one of some resources, even if only the amount 0."""
     for containers in (pod.spec.containers, pod.spec.init_containers or ()):
         for container in containers:
             requests = container.resources.requests if container.resources is not None else None
@@ -67,7 +67,7 @@ def _names_any_resource(pod: Pod, resources: Mapping[str, DeviceClass]) -> bool:
 
 
 def requests_extended_resource(pod: Pod) -> bool:
-    """Return whether a pod requests an extended resource that a DeviceClass could serve, if only the amount 0."""
+    """Return whether a pod requests an extended resource that a DeviceClass could serve, even if only the amount 0."""
     # The quantities are not parsed: this is asked for each new pod spec, and only the names matter.
     resources = (pod.spec.resources, *(container.resources for container in _containers(pod)))
     return any(

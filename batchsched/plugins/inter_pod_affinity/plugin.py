@@ -47,9 +47,9 @@ from batchsched.plugins.inter_pod_affinity.terms import (
     TermCounts,
     affinity_of,
     anti_affinity_of,
-    count_required_terms,
+    count_pods_matching_required_terms,
     no_pod_has_affinity,
-    sum_preferred_terms,
+    sum_preferred_term_weights,
     topology_keys,
 )
 
@@ -119,7 +119,7 @@ class InterPodAffinity(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP_FILTER
-        terms_state = count_required_terms(nodes.table, pod.pod)
+        terms_state = count_pods_matching_required_terms(nodes.table, pod.pod)
         if (
             not terms_state.affinity
             and not terms_state.anti_affinity
@@ -166,7 +166,7 @@ class InterPodAffinity(
             return SKIP
         if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP
-        tally = sum_preferred_terms(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
+        tally = sum_preferred_term_weights(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
         if tally is None:
             return SKIP
         state.write(PREFERRED_TERMS, tally)

@@ -240,7 +240,7 @@ def no_pod_has_affinity(table: NodeTable, pod: Pod) -> bool:
     )
 
 
-def count_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
+def count_pods_matching_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
     """Return the required affinity terms of a pending pod, with the numbers of existing pods that match, by domain.
 
     Existing pods with anti-affinity to the pending pod are counted, too.
@@ -292,7 +292,7 @@ def combined_selector(terms: tuple[AffinityTerm, ...]) -> PodSelector:
     return PodSelector(selectors, namespaces)
 
 
-def sum_preferred_terms(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
+def sum_preferred_term_weights(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
     """Return for each topology domain the sum of the weights of the preferred affinity terms that match pods in it.
 
     Terms of the pending pod and of existing pods count.

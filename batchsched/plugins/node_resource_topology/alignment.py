@@ -20,7 +20,7 @@ Amounts = tuple[int, ...]
 
 
 def zones_with_free_amounts(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
-    """Return a mask [n, Z]: True for each NUMA zone, of n nodes with Z zones, with enough free amounts for requests.
+    """Return a mask [n, Z] of the NUMA zones with enough free amounts for requests, for n nodes with Z zones each.
 
     Args:
       requests: [K] amounts.

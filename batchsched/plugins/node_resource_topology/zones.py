@@ -178,7 +178,7 @@ class ZoneTable:
         return entry[1]
 
     def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned demands of pods on a node that are not Running: its zones do not count them yet."""
+        """Return the aligned demands of those pods on a node that its zones do not count yet: they are not Running."""
         generation = table.moves.generation
         if generation != self._since:
             for moved in table.moves.nodes_changed_since(self._since).tolist():

@@ -236,7 +236,7 @@ class TreePlacer:
         if slices <= 0:
             return True
         division = distribute_slices_over_domains(
-            slices, self._slices_that_fit(node, slices, cell), node.started_slices
+            slices, self._slices_that_fit(node, slices, cell), node.started_slice_counts
         )
         if division is None:
             return False

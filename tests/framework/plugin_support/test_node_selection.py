@@ -10,7 +10,7 @@ from batchsched.framework.plugin_support.node_selection import (
     nodes_matching_selector,
     nodes_matching_term,
     nodes_with_labels,
-    taint_groups,
+    taint_set_indexes_and_sets,
     untolerated_taint_counts,
 )
 from tests.plugins.cluster import node, pod, table
@@ -75,7 +75,7 @@ SOFT = {"key": "k", "value": "v", "effect": "PreferNoSchedule"}
 
 def test_nodes_with_equal_taints_are_one_group():
     made = table([node("a", taints=[HARD]), node("b"), node("c", taints=[HARD])])
-    codes, groups = taint_groups(made)
+    codes, groups = taint_set_indexes_and_sets(made)
     assert codes.tolist() == [0, 1, 0]
     assert [len(taints) for taints in groups] == [1, 0]
 
