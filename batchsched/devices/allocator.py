@@ -135,7 +135,7 @@ class Allocator:
         try:
             search = _Search(self, node, claims, budget or self.new_budget(node))
             if search.choose_devices():
-                return search.solution()
+                return search.chosen_devices()
         except SearchBudgetExceeded as error:
             raise NodeRefused(f"node {node.name}: {SEARCH_ENDED}") from error
         except InvalidCapacityRequest as error:
@@ -215,7 +215,7 @@ class _Search:
                 f"and devices they are {depth}; at most {MAX_SEARCH_DEPTH} are supported"
             )
 
-    def solution(self) -> NodeDevices:
+    def chosen_devices(self) -> NodeDevices:
         """Return the devices that a successful search has chosen."""
         return NodeDevices(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
@@ -396,7 +396,7 @@ class _Search:
         added: list[AttributeConstraint] = []
         if not request.tolerates(device) or not self._satisfies_constraints(claim, request, device, added):
             for constraint in reversed(added):
-                constraint.remove(request)
+                constraint.remove_last_device(request)
             if takes_counters:
                 self._count_counters(device, -1)
             if must and request.tolerates(device):
@@ -407,7 +407,7 @@ class _Search:
             return None
         if not has_capacity(device, request.capacity, self._used_capacity(device)):
             for constraint in reversed(added):
-                constraint.remove(request)
+                constraint.remove_last_device(request)
             if takes_counters:
                 self._count_counters(device, -1)
             return None
@@ -447,7 +447,7 @@ class _Search:
             for name, amount in chosen.consumed.items():
                 own.consumed[name] -= amount
         for constraint in reversed(self._constraints[claim]):
-            constraint.remove(chosen.request)
+            constraint.remove_last_device(chosen.request)
         if step.has_counters:
             self._count_counters(device, -1)
 

@@ -47,7 +47,7 @@ class AttributeConstraint:
         self._values.append(value)
         return True
 
-    def remove(self, request: ResolvedDeviceRequest) -> None:
+    def remove_last_device(self, request: ResolvedDeviceRequest) -> None:
         """Forget the last device that was recorded for a request."""
         if self._concerns(request):
             self._values.pop()
@@ -82,7 +82,7 @@ class LastDistinctConstraint(AttributeConstraint):
         return True
 
     @override
-    def remove(self, request: ResolvedDeviceRequest) -> None:
+    def remove_last_device(self, request: ResolvedDeviceRequest) -> None:
         if self._concerns(request):
             self._last_by_request.pop(request.parent or request.name, None)
 

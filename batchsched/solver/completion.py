@@ -58,7 +58,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     gang_problems, solved, searches, units = None, 0, 0, MAX_SEARCH_EFFORT
     for gang in order[:MAX_EXAMINED_GANGS].tolist():
         gang_problems = gang_problems or GangProblems(problem_of_refused_gangs(problem, solution))
-        isolated = gang_problems.isolate(gang)
+        isolated = gang_problems.isolate_gang(gang)
         if searched[gang] and searches < MAX_SEARCHED_GANGS and units > 0:
             search = find_placement_or_proof(isolated.problem, min(SEARCH_EFFORT, units), seed)
             searches, units = searches + 1, units - search.effort
@@ -95,7 +95,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     solution = solve_greedy(problem)
     if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_needing_exact_search(problem)[0]:
         return solution
-    isolated = GangProblems(replace(problem, cuts=())).isolate(0)
+    isolated = GangProblems(replace(problem, cuts=())).isolate_gang(0)
     search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)
     return (
         solution

@@ -223,7 +223,7 @@ def linear_relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
         duals[np.isfinite(low) | np.isfinite(high)] = vertex.duals
     # A dual of the wrong sign is a rounding error; on an infinite side it would make the bound infinite.
     duals = np.where((duals > 0) & np.isinf(high) | (duals < 0) & np.isinf(low), 0.0, duals)
-    starts, columns, coefficients = model.matrix()
+    starts, columns, coefficients = model.constraint_matrix()
     of_row = np.repeat(np.arange(model.row_count), np.diff(starts))
     reduced = costs - np.bincount(columns, coefficients * duals[of_row], minlength=model.variable_count)
     sides = np.where(duals > 0, high, np.where(duals < 0, low, 0.0))
@@ -248,7 +248,7 @@ def _linear_program(model: LinearModel, costs: FloatArray) -> MPModelProto:
     add_variable = proto.variable.add
     for bottom, top, cost in zip(lower.tolist(), upper.tolist(), costs.tolist(), strict=True):
         add_variable(lower_bound=bottom, upper_bound=top, objective_coefficient=cost)
-    starts, columns, coefficients = model.matrix()
+    starts, columns, coefficients = model.constraint_matrix()
     ends, names, factors = starts.tolist(), columns.tolist(), coefficients.tolist()
     add_row = proto.constraint.add
     for begin, end, bottom, top in zip(ends, ends[1:], low.tolist(), high.tolist(), strict=False):
@@ -298,7 +298,7 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
         domain = proto.constraints[row].linear.domain
         domain.clear()
         domain.extend([model.row_lower[row], model.row_upper[row]])
-    starts, columns, coefficients = model.matrix()
+    starts, columns, coefficients = model.constraint_matrix()
     first = int(starts[written.rows])
     ends = (starts[written.rows :] - first).tolist()
     names, factors = columns[first:].tolist(), coefficients[first:].tolist()

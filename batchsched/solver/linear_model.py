@@ -163,7 +163,7 @@ class LinearModel:
             self._upper = [np.concatenate([empty, *self._upper])]
         return self._lower[0], self._upper[0]
 
-    def matrix(self) -> tuple[IntArray, IntArray, IntArray]:
+    def constraint_matrix(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return all constraints as a sparse matrix: row starts [M + 1], columns [Z] and coefficients [Z]."""
         empty = np.zeros(0, np.int64)
         if len(self._columns) > 1:
@@ -189,7 +189,7 @@ class LinearModel:
         lower, upper = self.variable_bounds()
         if np.any(values < lower) or np.any(values > upper):
             return False
-        starts, columns, coefficients = self.matrix()
+        starts, columns, coefficients = self.constraint_matrix()
         # Sums of rows by differences of one running sum: rows may be empty, which `reduceat` cannot express.
         sums = np.diff(np.concatenate([[0], np.cumsum(coefficients * values[columns])])[starts])
         row_lower, row_upper, always = self.row_bounds()
@@ -208,7 +208,7 @@ class LinearModel:
             raise SolverFault(
                 f"variable {int(np.argmax(lower > upper))} has a lower bound above its upper one"
             )
-        starts, columns, coefficients = self.matrix()
+        starts, columns, coefficients = self.constraint_matrix()
         reach = np.maximum(np.abs(lower), np.abs(upper)).astype(np.float64)
         terms = np.abs(coefficients).astype(np.float64) * reach[columns]
         sums = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[starts])

@@ -164,7 +164,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
     )
     kept = np.flatnonzero(floor.taken & chosen.gangs.allowed & ~other)
     made = Packing(chosen)
-    made.reinstate(packing.withdraw(set(kept.tolist())))
+    made.reinstate_gangs(packing.withdraw_gangs(set(kept.tolist())))
     fill_packing(made)
     return made
 

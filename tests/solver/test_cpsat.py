@@ -164,14 +164,14 @@ def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
 
 def test_rows_are_returned_as_they_were_added():
     model = LinearModel()
-    assert model.matrix()[0].tolist() == [0]
+    assert model.constraint_matrix()[0].tolist() == [0]
     model.add_variables(np.zeros(3, np.int64), np.ones(3, np.int64))
     model.add_row(np.array([2]), np.array([7]), upper=3)
     starts = np.array([0, 2, 3])
     model.add_rows(
         starts, np.array([0, 1, 2]), np.array([1, 2, 3]), np.array([0, -(2**63)]), np.array([5, 2**63 - 1])
     )
-    starts, columns, coefficients = model.matrix()
+    starts, columns, coefficients = model.constraint_matrix()
     assert starts.tolist() == [0, 1, 3, 4]
     assert columns.tolist() == [2, 0, 1, 2]
     assert coefficients.tolist() == [7, 1, 2, 3]

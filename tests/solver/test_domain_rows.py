@@ -22,7 +22,7 @@ def rows_of(problem: Problem) -> list[RivalRow]:
     packing = Packing(problem)
     supply = SlotCounter(packing)
     return list(
-        DomainRowBuilder(packing, supply, CandidateDomains(packing, supply, None).containments).rows()
+        DomainRowBuilder(packing, supply, CandidateDomains(packing, supply, None).containments).rival_rows()
     )
 
 

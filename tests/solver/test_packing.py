@@ -47,7 +47,7 @@ def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, dat
     chosen = data.draw(st.integers(0, gangs - 1))
     packing.place_gang(chosen)
     held = repr(state(packing))
-    packing.reinstate(packing.withdraw({chosen}))
+    packing.reinstate_gangs(packing.withdraw_gangs({chosen}))
     assert repr(state(packing)) == held
 
 
@@ -161,7 +161,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     room = FreeCapacity(problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 1, "demand": [1]}]))
     room.place_up_to(0, 2)
     room.place_up_to(1, 1)
-    gone = room.withdraw({0})
+    gone = room.withdraw_gangs({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
         room.apply_trail_entry(entry)

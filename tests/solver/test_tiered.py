@@ -256,7 +256,7 @@ def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
 
 
 def violated(aggregate: TieredModel, values: np.ndarray) -> list[int]:
-    starts, columns, coefficients = aggregate.matrix()
+    starts, columns, coefficients = aggregate.constraint_matrix()
     lower, upper, _ = aggregate.row_bounds()
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     left = np.bincount(rows, coefficients * values[columns], minlength=len(starts) - 1)

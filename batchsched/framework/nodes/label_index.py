@@ -141,7 +141,7 @@ class LabelGroup:
     labels: dict[str, str]
     terminating: bool
 
-    def contains(self, pod: Pod) -> bool:
+    def contains_pod(self, pod: Pod) -> bool:
         """Return True if a pod belongs to this label group: namespace, labels and `terminating` are equal."""
         return (
             pod.labels == self.labels
@@ -200,7 +200,7 @@ class PodLabelGroups:
     def _group_of(self, pod: Pod) -> int:
         """Return the group of a pod; a new one if there is none."""
         number = self._latest
-        if number >= len(self._groups) or not self._groups[number].contains(pod):
+        if number >= len(self._groups) or not self._groups[number].contains_pod(pod):
             labels = tuple(sorted(pod.labels.items()))
             number = self._latest = self._find(pod.namespace, labels, terminating=pod.terminating)
         return number

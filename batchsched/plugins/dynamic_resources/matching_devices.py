@@ -150,7 +150,7 @@ class FreedDevices:
                     places.append((unit, node, position))
         return tuple(places)
 
-    def relief(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
+    def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
         """Return by how much each eviction unit, if it is evicted, raises `count_device_sets` on each node.
 
         Args:

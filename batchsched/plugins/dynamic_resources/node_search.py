@@ -67,7 +67,7 @@ class DeviceSearchResults:
     scores: IntArray
 
     @property
-    def fits(self) -> BoolArray:
+    def feasible_mask(self) -> BoolArray:
         """A mask [n] of the nodes that have devices for all ResourceClaims of the pod."""
         return self.refused < 0
 

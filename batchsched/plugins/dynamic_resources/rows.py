@@ -94,7 +94,7 @@ class DeviceDemand:
         """
         devices = MatchingDeviceValues.from_alternatives(self.alternatives, table)
         if devices is not None:
-            relief = freed.relief(devices, 1, self.sharers) if freed is not None else None
+            relief = freed.relief_of_device_sets(devices, 1, self.sharers) if freed is not None else None
             yield DeviceLimit(self.devices, self.sharers * devices.count_device_sets(table, 1), relief)
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
@@ -109,7 +109,7 @@ class DeviceDemand:
                     for index, counts in requests.items()
                     if (parts := sum(count // size for count in counts))
                 }
-                relief = freed.relief(valued, size) if freed is not None else None
+                relief = freed.relief_of_device_sets(valued, size) if freed is not None else None
                 yield DeviceLimit(coefficients, valued.count_device_sets(table, size), relief)
 
 
@@ -269,7 +269,7 @@ def _eviction_rows(
             continue
         accepted = np.ones(len(nodes), np.bool_)
         for searched, where in results:
-            accepted[where] = searched.fits
+            accepted[where] = searched.feasible_mask
         limit = accepted * candidate.count
         yield pod_limit_row(
             plugin,

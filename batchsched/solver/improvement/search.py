@@ -101,7 +101,7 @@ class _Schedule:
     proved: int = NO_TIER
 
     @property
-    def tier(self) -> int:
+    def next_tier(self) -> int:
         """The highest tier of the gangs that the next step of the improvement places again."""
         return self.turns[0]
 
@@ -118,7 +118,7 @@ class _Schedule:
 
     def after_gain(self) -> "_Schedule":
         """Return the schedule of tiers after a step that improved the solution: all lower tiers are next."""
-        below = range(self.tier + 1, self.tiers)
+        below = range(self.next_tier + 1, self.tiers)
         turns = (*below, *self.after_step_without_gain().turns)
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
@@ -183,7 +183,7 @@ class _Search:
 
     def _next_step(self, schedule: _Schedule) -> SearchStep | None:
         """The step of the next turn; None if it cannot gain."""
-        tier, number = schedule.tier, schedule.step
+        tier, number = schedule.next_tier, schedule.step
         neighbourhood = self._selection.choose_neighbourhood(
             tier, number, self.solution, takes_all_gangs=schedule.next_step_takes_all_gangs
         )

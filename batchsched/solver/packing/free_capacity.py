@@ -242,7 +242,7 @@ class FreeCapacity:
             self.apply_trail_entry(self.trail.pop(), -1)
         self._report_cut_back(mark)
 
-    def withdraw(self, gangs: set[int]) -> list[TrailEntry]:
+    def withdraw_gangs(self, gangs: set[int]) -> list[TrailEntry]:
         """Remove all placed pods of some gangs, and return the removed placements."""
         return self._withdraw(lambda entry: entry.gang in gangs)
 

@@ -100,7 +100,7 @@ class Packing:
     least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
 
     Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `checkpoint` and
-    `roll_back_to` bracket attempts; `withdraw` and `reinstate` take whole gangs out and put them back.
+    `roll_back_to` bracket attempts; `withdraw_gangs` and `reinstate_gangs` take whole gangs out and put them back.
     """
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
@@ -129,18 +129,18 @@ class Packing:
                 self._forget(entry.gang)
         self.room.roll_back_to(mark)
 
-    def withdraw(self, gangs: set[int]) -> "WithdrawnGangs":
-        """Remove all pods of some gangs from their nodes; `reinstate` puts them back while the capacity is free."""
+    def withdraw_gangs(self, gangs: set[int]) -> "WithdrawnGangs":
+        """Remove all pods of some gangs from their nodes; return what `reinstate_gangs` needs to put them back."""
         # The domains must be read before `_forget` drops them.
         domains = {g: d for g, d in self.domain_of.items() if g in gangs}
         parts = {subgroup for g in gangs for subgroup in self._parts_of[g]}
         inner = {s: d for s, d in self.domain_of_subgroup.items() if s in parts}
         for g in sorted(gangs):
             self._forget(g)
-        return WithdrawnGangs(self.room.withdraw(gangs), domains, inner)
+        return WithdrawnGangs(self.room.withdraw_gangs(gangs), domains, inner)
 
-    def reinstate(self, withdrawn: "WithdrawnGangs") -> None:
-        """Put the gangs that `withdraw` has removed back on the same nodes."""
+    def reinstate_gangs(self, withdrawn: "WithdrawnGangs") -> None:
+        """Put the gangs that `withdraw_gangs` has removed back on the same nodes."""
         for entry in withdrawn.entries:
             self.room.apply_trail_entry(entry)
             if entry.class_index < 0:

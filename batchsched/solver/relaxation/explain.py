@@ -182,7 +182,7 @@ class GangProblems:
             quotas=ProblemQuotas(),
         )
 
-    def isolate(self, gang: int) -> IsolatedGangProblem:
+    def isolate_gang(self, gang: int) -> IsolatedGangProblem:
         """Return the problem of one gang alone: its pod classes, queue limits and plugin constraints, and all nodes."""
         problem = self._problem
         classes, subgroups = (owned[gang] for owned in self._owned)
@@ -316,7 +316,7 @@ class RefusalExplainer:
 
     def explain_gang(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
-        isolated = self._after.isolate(gang)
+        isolated = self._after.isolate_gang(gang)
         residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
@@ -343,7 +343,7 @@ class RefusalExplainer:
         It suffices for a gang with one pod class and no plugin constraints. For a gang without a tree of subgroups and
         without levels of these, return None also if the search proves nothing.
         """
-        isolated = self._after.isolate(gang)
+        isolated = self._after.isolate_gang(gang)
         problem = isolated.problem
         is_tree = bool(find_gangs_needing_exact_search(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
@@ -366,7 +366,7 @@ class RefusalExplainer:
 
     def fits_without_plugins_and_level(self, gang: int) -> bool:
         """Tell whether a refused gang fits if plugin constraints and its required level are ignored."""
-        problem = self._after.isolate(gang).problem
+        problem = self._after.isolate_gang(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()
 
@@ -403,7 +403,7 @@ class RefusalExplainer:
     def _problem_before(self, isolated: IsolatedGangProblem) -> Problem:
         """The gang's own problem before this session's other gangs were placed."""
         if isolated.problem.rows:
-            return self._before.isolate(isolated.gang).problem
+            return self._before.isolate_gang(isolated.gang).problem
         # Without rows only what placements use differs.
         whole, own = self._problem, isolated.problem
         free, gangs = whole.quotas.free[isolated.quotas], whole.quotas.gangs[isolated.quotas]

@@ -84,7 +84,7 @@ class DomainRowBuilder:
             np.bool_,
         )
 
-    def rows(self) -> Iterator[RivalRow]:
+    def rival_rows(self) -> Iterator[RivalRow]:
         """Yield the constraints of all topology levels that some choice of gangs could violate."""
         fits: dict[int, BoolArray] = {}
         # The innermost level first: an outer domain holds an inner gang only if one of its own domains does.

@@ -266,7 +266,7 @@ class TieredModel(LinearModel):
         self._whole_rows()
         self._domain_rows()
         self.rival_rows: tuple[RivalRow, ...] = (
-            tuple(DomainRowBuilder(packing, self.supply, self._domains.containments).rows())
+            tuple(DomainRowBuilder(packing, self.supply, self._domains.containments).rival_rows())
             if other is None
             else other.rival_rows
         )

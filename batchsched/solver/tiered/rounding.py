@@ -63,12 +63,12 @@ class EjectingPlacer:
             if len(ejected) >= MAX_EJECTED_GANGS:
                 break
             ejected += gangs
-            withdrawn.append(self._packing.withdraw(set(gangs)))
+            withdrawn.append(self._packing.withdraw_gangs(set(gangs)))
             if self._try_place(gang):
                 return ejected
         # In reverse, so that every gang finds the room that it left.
         for gangs_withdrawn in reversed(withdrawn):
-            self._packing.reinstate(gangs_withdrawn)
+            self._packing.reinstate_gangs(gangs_withdrawn)
         return None
 
     def place_elastic_pods_with_ejection(self, gang: int) -> list[int]:
@@ -90,13 +90,13 @@ class EjectingPlacer:
                 if not packing.room.waiting[class_index]:
                     break
                 in_doubt += gangs
-                withdrawn.append(packing.withdraw(set(gangs)))
+                withdrawn.append(packing.withdraw_gangs(set(gangs)))
                 if packing.place_elastic_pods(gang):
                     ejected += in_doubt
                     withdrawn, in_doubt = [], []
             # No pod was placed since these were removed, so their room is still free.
             for gangs_withdrawn in reversed(withdrawn):
-                packing.reinstate(gangs_withdrawn)
+                packing.reinstate_gangs(gangs_withdrawn)
         return ejected
 
     def _try_place(self, gang: int) -> bool:
@@ -285,7 +285,7 @@ def round_to_nodes(
         if placed < order.pods:
             placed += search.place_by_moving(order.class_index, order.pods - placed, order.cell)
         if placed < order.pods and aggregate.rigid[order.gang]:
-            packing.withdraw({order.gang})
+            packing.withdraw_gangs({order.gang})
             # Gangs with domains are placed first: other domains may still hold the gang, since few pods are placed yet.
             if order.cell is not None and packing.place_gang(order.gang) is not None:
                 elsewhere.add(order.gang)
@@ -419,7 +419,7 @@ def withdraw_broken_gangs(packing: Packing, gangs: list[int]) -> set[int]:
     """
     failed: set[int] = set()
     while broken := {g for g in gangs if g not in failed and not _holds(packing, g)}:
-        packing.withdraw(broken)
+        packing.withdraw_gangs(broken)
         failed |= broken
     return failed
 

@@ -79,7 +79,7 @@ class PoolTransport:
         rows.add_variables(np.zeros(len(self.lot), np.int64), self._upper)
         self._add_level_rows(rows)
         self._add_plugin_rows(rows)
-        starts, self._column, factors = rows.matrix()
+        starts, self._column, factors = rows.constraint_matrix()
         self._row, self._factor = (
             np.repeat(np.arange(rows.row_count), np.diff(starts)),
             factors.astype(np.float64),

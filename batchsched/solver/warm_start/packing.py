@@ -205,7 +205,7 @@ class _PlanPlacement:
             if placed < missing and search is not None:
                 placed += search.place_by_moving(class_index, missing - placed, cell)
             if placed < missing and packing.pod_classes_of_gang(gang).pods == packing.needs[gang]:
-                packing.withdraw({gang})
+                packing.withdraw_gangs({gang})
                 self._lost.add(gang)
         self._missing = []
 
