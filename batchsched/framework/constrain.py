@@ -124,7 +124,7 @@ def exclusion_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Sum up numbers of nodes by topology domain [D+1]; the last sum is that of the nodes without a domain.
+    """Sum up one number for each node by topology domain [D+1]; the last sum is that of nodes without a domain.
 
     `codes` [N] has the domain of each node, -1 for none.
     """

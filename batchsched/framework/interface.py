@@ -152,7 +152,7 @@ class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if each of `nodes` may get its number of pods of the class in `counts`, all at the same time.
+        """Return True if each of `nodes` may get as many pods of the class as `counts` states, all at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.

@@ -79,7 +79,7 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """Return for each of n nodes how evenly its resources are used: [0, n] without the pod, and [1, n] with the pod.
+    """Return how evenly the resources of n nodes are used [2, n]: in row 0 without the pod, in row 1 with it.
 
     The balance is 100 less the standard deviation of the used fractions in percent.
 

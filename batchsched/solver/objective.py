@@ -125,7 +125,7 @@ def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray
 
 
 def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
-    """Return the objective of each tier [T]: the sum, over its placed pods, of the weight of one pod of their class.
+    """Return the objective of each tier [T]: the sum of the weights of its placed pods.
 
     Args:
       problem: the problem.

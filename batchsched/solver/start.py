@@ -42,7 +42,7 @@ class CapacityPrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmStart:
-    """The start of a solve: placements, capacity prices and gap of an earlier solve, with the indexes of its problem.
+    """What a solve starts from: placements, capacity prices and gap of an earlier one, with the indexes of its problem.
 
     Args:
       classes, nodes, counts: [P] planned placements, one triple for each class and node; they need not fit.

@@ -42,7 +42,7 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber_nodes(self, numbers: list[int]) -> None:
-        """Update the node indexes of this group's pod counts: node i becomes node numbers[i]."""
+        """Update the node indexes of this group's pod counts; `numbers` has the new index of each node."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
@@ -164,7 +164,7 @@ class AffinityGroups:
                 self._index.remove_term(term)
 
     def renumber_nodes(self, numbers: list[int]) -> None:
-        """Update the node indexes of all affinity groups: node i becomes node numbers[i]."""
+        """Update the node indexes of all affinity groups; `numbers` has the new index of each node."""
         for group in self._groups.values():
             group.renumber_nodes(numbers)
 

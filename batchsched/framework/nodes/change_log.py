@@ -61,7 +61,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber_nodes(self, numbers: list[int], size: int) -> None:
-        """Update the node indexes of the log: node i becomes node numbers[i], or NO_NODE if it was removed.
+        """Update the node indexes of the log; `numbers` has the new index of each node, NO_NODE for removed nodes.
 
         NO_NODE stays NO_NODE.
         """
@@ -142,7 +142,7 @@ class NodeValueCache:
         self._values.pop(key, None)
 
     def reindex(self, source: IndexArray) -> None:
-        """Reorder all cached arrays for new node indexes: node j had index source[j], or is new if source[j] is -1.
+        """Reorder all cached arrays for new node indexes; `source` has each node's former index, -1 for new nodes.
 
         New nodes are also in the log of changes, so their entries are computed before use.
         """
@@ -153,7 +153,7 @@ class NodeValueCache:
 
 
 def reindexed(array: Array, source: IndexArray) -> Array:
-    """Return an array [N, …] with reordered entries: entry j was at source[j], or is zero if source[j] is -1."""
+    """Return an array [N, …] with reordered entries; `source` has each entry's former position, -1 for a new zero."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     kept = source >= 0
     made[kept] = array[source[kept]]

@@ -130,7 +130,7 @@ def volume_claim_signature(pod: Pod) -> tuple[object, ...]:
 
 
 def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
-    """Return the reason if a pod does not own the claim of its ephemeral volume, and so may not use it; else None.
+    """Return the reason why a pod may not use the claim of its ephemeral volume; None if the pod owns the claim.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.
     """

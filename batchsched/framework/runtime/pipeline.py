@@ -354,7 +354,7 @@ class Pipeline:
     def admits(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether each of `nodes` may get its number of equal pods in `counts`, all at the same time.
+        """Return whether each of `nodes` may get as many equal pods as `counts` states, all at the same time.
 
         Return None if a Filter must be called for each pod.
         """

@@ -180,7 +180,7 @@ class DynamicResources(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        """Return True if each of `nodes` has devices for its number of pods; False also if only `filter` can tell."""
+        """Return True if each of `nodes` has devices for its pods; False also if pods must be judged one by one."""
         try:
             return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
         except (ResourceClaimRefused, NodeRefused, AllocationError):

@@ -117,7 +117,7 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
 
 
 def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-    """Return True if each of `nodes` has devices for its number of pods in `counts`, all equal to the given pod.
+    """Return True if each of `nodes` has devices for as many pods equal to the given pod as `counts` states.
 
     The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.
 
