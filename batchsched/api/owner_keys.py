@@ -33,8 +33,8 @@ _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, 
 """Keys that controllers copy from pod templates to owners that they create, such as ReplicaSets."""
 
 
-def unknown_owner_keys(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a sentence for each label and annotation of an owner that has the prefix of batchsched but is not read.
+def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
+    """Yield a warning for each label and annotation of an owner that has the prefix of batchsched but is not read.
 
     Args:
       metadata: the metadata in the manifest of the owner; values of wrong types are passed over.
@@ -47,8 +47,8 @@ def unknown_owner_keys(metadata: Mapping[str, object]) -> Iterator[str]:
                 yield f"metadata.{place}: unknown {place[:-1]} {key!r} has no effect; {advice}"
 
 
-def ineffective_template_keys(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a sentence for each label and annotation of a pod template that has an effect on its owner only, or none.
+def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
+    """Yield a warning for each label and annotation of a pod template that has no effect on pods.
 
     Args:
       metadata: the metadata of the pod template; values of wrong types are passed over.
@@ -58,7 +58,7 @@ def ineffective_template_keys(metadata: Mapping[str, object]) -> Iterator[str]:
         for key in sorted(keys) if isinstance(keys, dict) else ():
             if key in OWNER_KEYS - {QUEUE_LABEL}:
                 yield f"spec.template.metadata.{place}: {key!r} has no effect on pods; move it to metadata.{place}"
-    for sentence in unknown_owner_keys(metadata):
+    for sentence in unknown_owner_key_warnings(metadata):
         yield f"spec.template.{sentence}"
 
 

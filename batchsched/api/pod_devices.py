@@ -1,4 +1,4 @@
-"""What pods reserve for their ResourceClaims, until the API server shows it in the status of the claims."""
+"""Devices that sessions reserve for ResourceClaims of pods, until the API server shows them in the claims' status."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from batchsched.api.core.device import AllocationResult, ContainerExtendedResour
 
 
 class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
-    """An allocation that a pod reserved for a ResourceClaim during a session.
+    """The devices that a session reserved for one ResourceClaim of a pod.
 
     Args:
       claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
@@ -33,7 +33,7 @@ class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
-    """The allocations that a pod reserved for its ResourceClaims, and all claims that the pod will use.
+    """The devices that a session reserved for the ResourceClaims of a pod, and all claims that the pod will use.
 
     Args:
       allocations: the allocations.
@@ -49,11 +49,11 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReservedPodDevices(msgspec.Struct, frozen=True, gc=False):
-    """The devices that are reserved for one pod, which an earlier session placed.
+    """The devices that an earlier session reserved for a pod that it placed.
 
     Args:
       pod: the `namespace/name` of the pod.
-      devices: what it reserved.
+      devices: what the session reserved for it.
     """
 
     pod: str

@@ -52,8 +52,8 @@ class QueueAccess:
         self._namespaces = {namespace.metadata.name: namespace for namespace in namespaces}
         self._selected: dict[tuple[str, str], bool] = {}
 
-    def find_selecting_queue(self, queue: str) -> Queue | None:
-        """Return the queue that states the namespaceSelector for a queue: itself, or its nearest ancestor with one.
+    def find_queue_with_namespace_selector(self, queue: str) -> Queue | None:
+        """Return the queue with the namespaceSelector that applies to a queue: itself or its nearest ancestor with one.
 
         The result is None if neither the queue nor an ancestor has a namespaceSelector.
         """
@@ -71,13 +71,13 @@ class QueueAccess:
         """Return whether the gangs of a namespace may use a queue."""
         selected = self._selected.get((queue, namespace))
         if selected is None:
-            selecting = self.find_selecting_queue(queue)
+            selecting = self.find_queue_with_namespace_selector(queue)
             selector = selecting.spec.namespace_selector if selecting is not None else None
-            selected = selector is None or selector.matches(self.labels_of(namespace))
+            selected = selector is None or selector.matches(self.namespace_labels(namespace))
             self._selected[queue, namespace] = selected
         return selected
 
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, including the label `kubernetes.io/metadata.name` with its name."""
         known_namespace = self._namespaces.get(namespace)
         return {

@@ -41,7 +41,7 @@ class GangPodCounts:
         if not self.sub_minimum:  # a pod at Permit asks this
             return self.placed >= self.minimum
         if self.tree is not None:
-            return self.placed >= self.minimum and not self.tree.missing_pods(self.sub_placed)
+            return self.placed >= self.minimum and not self.tree.count_missing_pods(self.sub_placed)
         return self.placed >= self.minimum and all(
             self.sub_placed.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
@@ -53,7 +53,7 @@ class GangPodCounts:
         Of nested subGroups, enough must have their minimum.
         """
         if self.tree is not None:
-            return self.existing >= self.minimum and not self.tree.missing_pods(self.sub_existing)
+            return self.existing >= self.minimum and not self.tree.count_missing_pods(self.sub_existing)
         return self.existing >= self.minimum and all(
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )

@@ -18,7 +18,7 @@ from batchsched.api.core.device import (
     AllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
-    devices_are_prepared,
+    evaluate_binding_conditions,
 )
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.json_errors import find_field_error
@@ -45,7 +45,7 @@ _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
 
 
-def always_needed() -> bool:
+def is_always_needed() -> bool:
     """Return True: by default, a release or deletion of a ResourceClaim is written without a further check."""
     return True
 
@@ -101,7 +101,7 @@ class ClaimWriter:
         )
 
     async def delete_extended_claim(
-        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = always_needed
+        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = is_always_needed
     ) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the deletion is still needed.
 
@@ -118,7 +118,7 @@ class ClaimWriter:
         )
 
     async def release_claim(
-        self, release: ClaimRelease, is_wanted: Callable[[], bool] = always_needed
+        self, release: ClaimRelease, is_wanted: Callable[[], bool] = is_always_needed
     ) -> None:
         """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 
@@ -145,7 +145,9 @@ class ClaimWriter:
         deadline = self._clock.monotonic() + timeout_seconds
         while True:
             present_claims = [self._find_claim(key) for key in claims]
-            states = [False if claim is None else devices_are_prepared(claim) for claim in present_claims]
+            states = [
+                False if claim is None else evaluate_binding_conditions(claim) for claim in present_claims
+            ]
             if all(states):
                 return True
             if False in states or self._clock.monotonic() >= deadline:

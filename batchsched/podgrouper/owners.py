@@ -18,7 +18,7 @@ from batchsched.api.json_errors import find_field_error
 from batchsched.api.owner_keys import (
     SPARK_APPLICATION,
     SPARK_ROLE,
-    ineffective_template_keys,
+    ineffective_template_key_warnings,
     is_spark_driver,
 )
 from batchsched.errors import InvalidInput
@@ -179,7 +179,7 @@ def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
     """
     yield from owner.warnings
     template = mapping_or_empty(spec_of(msgspec.json.decode(raw)).get("template"))
-    yield from ineffective_template_keys(mapping_or_empty(template.get("metadata")))
+    yield from ineffective_template_key_warnings(mapping_or_empty(template.get("metadata")))
 
 
 POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)

@@ -23,7 +23,7 @@ from batchsched.api.owner_keys import (
     PRIORITY_CLASS,
     REQUIRED,
     TOPOLOGY,
-    unknown_owner_keys,
+    unknown_owner_key_warnings,
 )
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, describe_unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_children, pod_clique_set_shape
@@ -266,7 +266,7 @@ def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
         annotated,
         {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},
         problem,
-        (*unknown_owner_keys(metadata), *_excessive_minimum(shape, annotated)),
+        (*unknown_owner_key_warnings(metadata), *_excessive_minimum(shape, annotated)),
     )
 
 

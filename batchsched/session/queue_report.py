@@ -253,7 +253,7 @@ class _Tree:
         )
 
     def _namespaces(self, queue: str) -> str:
-        selecting = self._tables.queue_access.find_selecting_queue(queue)
+        selecting = self._tables.queue_access.find_queue_with_namespace_selector(queue)
         return "" if selecting is None else str(selecting.spec.namespace_selector)
 
     def _since(self, created: float) -> float:

@@ -130,7 +130,7 @@ class GroupTrees:
         is_composite, key = address
         group = (self._composites if is_composite else self._pod_groups).get(key)
         before = self._roots.pop(address, None)
-        after = tree_roots.root_of(group) if group is not None else None
+        after = tree_roots.root_key_of(group) if group is not None else None
         if after is not None:
             self._roots[address] = after
         if before != after and not is_composite:

@@ -109,7 +109,7 @@ def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
     missing = max(0, (group.min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing
-    return max(missing, group.spec.subgroup_tree.missing_pods(placed))
+    return max(missing, group.spec.subgroup_tree.count_missing_pods(placed))
 
 
 def _counts_alike(before: Pod, after: Pod) -> bool:

@@ -127,7 +127,7 @@ SELECTORS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("labels", [{}, {"rack": "a"}, {"rack": "b", "gpu": "yes"}, {"gpu": "yes"}])
 def test_the_index_finds_the_hyper_nodes_whose_selectors_match(name, labels):
     hyper_nodes = [leaf(f"h{number}", fields) for number, fields in enumerate(SELECTORS)]
-    found = HyperNodeMemberIndex(hyper_nodes, "Node").hyper_nodes_containing(name, labels)
+    found = HyperNodeMemberIndex(hyper_nodes, "Node").hyper_nodes_with_member(name, labels)
     expected = [
         hyper_node.metadata.name
         for hyper_node, fields in zip(hyper_nodes, SELECTORS, strict=True)

@@ -418,8 +418,8 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
     request_name: str = ""
 
 
-def devices_are_prepared(claim: ResourceClaim) -> bool | None:
-    """Return True if drivers have prepared the devices of a ResourceClaim, False on failure, None until then.
+def evaluate_binding_conditions(claim: ResourceClaim) -> bool | None:
+    """Return True if the binding conditions of a claim's devices are met, False if one failed, and None until then.
 
     Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
     """

@@ -444,7 +444,7 @@ class PodGroup(StrictModel):
 
     @property
     def preferred_level_deadlines(self) -> tuple[float, ...]:
-        """For each of `topologies`, the time (seconds since 1970) until which the preferred level is required.
+        """For each topology requirement, the time (seconds since 1970) until which its preferred level is required.
 
         The time is 0 if the topology states no `preferredWaitSeconds`.
         """

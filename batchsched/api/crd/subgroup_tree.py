@@ -71,9 +71,9 @@ class SubgroupTree:
     @property
     def minimum(self) -> int:
         """The smallest number of pods of the gang that have to run so that enough of its subgroups run."""
-        return self.missing_pods({})
+        return self.count_missing_pods({})
 
-    def missing_pods(self, placed: Mapping[str, int]) -> int:
+    def count_missing_pods(self, placed: Mapping[str, int]) -> int:
         """Return the smallest number of further pods that have to run so that enough subgroups of the gang run.
 
         Args:

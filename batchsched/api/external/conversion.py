@@ -42,7 +42,7 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
 def convert_to_pod_group_or_tree_group(external: ExternalPodGroup) -> PodGroup | TreeGroup:
-    """Convert a PodGroup of another project to a batchsched PodGroup, or to one group of a tree of Kubernetes groups.
+    """Return an external PodGroup as a batchsched PodGroup, or as a `TreeGroup` if it belongs to a tree.
 
     A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts: `group_tree` assembles a
     PodGroup of all groups of a tree.
@@ -70,15 +70,15 @@ def convert_external_pod_group(external: ExternalPodGroup) -> PodGroup:
 
 
 _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
-    kubernetes.read_pod_group_and_subgroup,
-    coscheduling.read_pod_group_and_subgroup,
-    volcano.read_pod_group_and_subgroup,
-    kai.read_pod_group_and_subgroup,
+    kubernetes.pod_group_and_subgroup_names,
+    coscheduling.pod_group_and_subgroup_names,
+    volcano.pod_group_and_subgroup_names,
+    kai.pod_group_and_subgroup_names,
 )
 
 
 def with_gang_labels(pod: Pod) -> Pod:
-    """Return a pod with its gang labels or annotations of another project, such as Volcano, as batchsched labels.
+    """Return a pod with batchsched gang labels, converted from labels or annotations of another project such as Volcano.
 
     Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
     """

@@ -35,6 +35,6 @@ class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
         }
 
 
-def read_pod_group_and_subgroup(pod: Pod) -> Marks:
+def pod_group_and_subgroup_names(pod: Pod) -> Marks:
     """Return the name of the coscheduling PodGroup in a pod's label, and None as the name of the subgroup."""
     return pod.metadata.label(COSCHEDULING_LABEL), None

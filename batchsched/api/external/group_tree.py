@@ -146,17 +146,17 @@ class TreeRootIndex:
 
     def __init__(self, composites: Mapping[str, TreeGroup]) -> None:
         self.composites = composites
-        self._root_of: dict[str, str] = {}
+        self._root_key_of: dict[str, str] = {}
         """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
 
-    def root_of(self, group: TreeGroup) -> str:
+    def root_key_of(self, group: TreeGroup) -> str:
         """Return the `namespace/name` of the topmost CompositePodGroup above a group; it may not exist yet.
 
         Parents that form a cycle have no top; the first of them by name counts as the root.
         """
         chain: dict[str, None] = {}
         key = group.key if group.is_composite else group.parent_key
-        root = self._root_of.get(key, "")
+        root = self._root_key_of.get(key, "")
         while not root:
             chain[key] = None
             above = self.composites.get(key)
@@ -165,9 +165,9 @@ class TreeRootIndex:
                 passed = list(chain)
                 root = min(passed[passed.index(parent) :])
             else:
-                root = self._root_of.get(parent, "") if parent else key
+                root = self._root_key_of.get(parent, "") if parent else key
             key = parent
-        self._root_of.update(dict.fromkeys(chain, root))
+        self._root_key_of.update(dict.fromkeys(chain, root))
         return root
 
 
@@ -356,13 +356,13 @@ def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
     gangs: list[PodGroup] = []
     problems: list[InvalidTreeField] = []
     for key, group in roots.composites.items():
-        if roots.root_of(group) == key:
+        if roots.root_key_of(group) == key:
             try:
                 gangs.append(convert_tree_to_pod_group(group, children))
             except ValidationError as error:
                 problems += invalid_tree_fields(error, group, children)
     places = {
-        group.key: (roots.root_of(group).rpartition("/")[2], group.subgroup)
+        group.key: (roots.root_key_of(group).rpartition("/")[2], group.subgroup)
         for group in listed
         if not group.is_composite
     }

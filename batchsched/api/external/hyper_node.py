@@ -180,8 +180,8 @@ class HyperNodeMemberIndex:
             {len(condition[1]) for condition in self._by_condition if condition[0] == "prefix"}
         )
 
-    def hyper_nodes_containing(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
-        """Return the HyperNodes that have the object with this name and these labels as a member."""
+    def hyper_nodes_with_member(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
+        """Return the HyperNodes of which the object with this name and these labels is a direct member."""
         conditions = [("name", name)]
         conditions += [("prefix", name[:length]) for length in self._prefix_lengths]
         conditions_of_labels = [("label", key, value) for key, value in labels.items()]
@@ -236,7 +236,7 @@ class HyperNodeTree:
         """The HyperNodes that contain a HyperNode, by its name."""
         index = HyperNodeMemberIndex(self.hyper_nodes, "HyperNode")
         return {
-            inner.metadata.name: index.hyper_nodes_containing(
+            inner.metadata.name: index.hyper_nodes_with_member(
                 inner.metadata.name, inner.metadata.labels or {}
             )
             for inner in self.hyper_nodes
@@ -248,7 +248,7 @@ class HyperNodeTree:
 
     def hyper_nodes_of(self, node: Node) -> Iterator[HyperNode]:
         """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""
-        waiting = self._by_member_node.hyper_nodes_containing(node.name, node.metadata.labels or {})
+        waiting = self._by_member_node.hyper_nodes_with_member(node.name, node.metadata.labels or {})
         seen: set[str] = set()
         while waiting:
             hyper_node = waiting.pop()

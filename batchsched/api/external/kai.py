@@ -163,6 +163,6 @@ def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) ->
     )
 
 
-def read_pod_group_and_subgroup(pod: Pod) -> Marks:
+def pod_group_and_subgroup_names(pod: Pod) -> Marks:
     """Return the names of the KAI PodGroup and subgroup to which a pod belongs."""
     return pod.metadata.annotation(KAI_ANNOTATION), pod.metadata.label(KAI_SUB_GROUP)

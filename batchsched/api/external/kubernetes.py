@@ -220,7 +220,7 @@ class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1beta1, which calls its condition `PodGroupInitiallyScheduled`."""
 
 
-def read_pod_group_and_subgroup(pod: Pod) -> Marks:
+def pod_group_and_subgroup_names(pod: Pod) -> Marks:
     """Return the name of the PodGroup in a pod's `spec.schedulingGroup`, and None as the name of the subgroup."""
     group = pod.spec.scheduling_group
     return (group.pod_group_name if group else None), None

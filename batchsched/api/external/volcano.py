@@ -103,7 +103,7 @@ def _is_hard(topology: VolcanoTopology | None) -> bool:
     return topology is not None and topology.mode != "soft"
 
 
-def read_pod_group_and_subgroup(pod: Pod) -> Marks:
+def pod_group_and_subgroup_names(pod: Pod) -> Marks:
     """Return the names of the Volcano PodGroup and subgroup to which a pod belongs."""
     names = (pod.metadata.annotation(key) for key in VOLCANO_ANNOTATIONS)
     task = pod.metadata.annotation(VOLCANO_TASK) or pod.metadata.label(VOLCANO_TASK)

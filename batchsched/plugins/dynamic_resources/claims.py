@@ -11,7 +11,7 @@ from batchsched.api.core.device import (
     AllocationResult,
     DeviceClass,
     ResourceClaim,
-    devices_are_prepared,
+    evaluate_binding_conditions,
 )
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod, PodResourceClaim
@@ -195,7 +195,7 @@ def device_preparation_failed(claim: ResourceClaim, now: float, timeout_seconds:
     allocation = claim.status.allocation
     if allocation is None:
         return False
-    prepared = devices_are_prepared(claim)
+    prepared = evaluate_binding_conditions(claim)
     if prepared is not None or allocation.allocation_timestamp is None:
         return prepared is False
     return parse_timestamp(allocation.allocation_timestamp) + timeout_seconds < now

@@ -205,7 +205,7 @@ def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
         existing = Counter(count.sub_placed)
         for index, name in enumerate(count.tree.names):
             existing[name] += remaining[index]
-        return remaining.total() >= max(1, gang.need) and not count.tree.missing_pods(existing)
+        return remaining.total() >= max(1, gang.need) and not count.tree.count_missing_pods(existing)
     return remaining.total() >= max(1, gang.need) and all(
         remaining[index] + count.sub_placed[name] >= least
         for index, (name, least) in enumerate(count.sub_minimum.items())
@@ -232,7 +232,7 @@ def _several_users(queue: str, users: Iterable[str]) -> str:
 
 
 def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
-    selecting = access.find_selecting_queue(members.queue)
+    selecting = access.find_queue_with_namespace_selector(members.queue)
     owner = selecting.name if selecting is not None else members.queue
     ancestor = "" if owner == members.queue else f" of the queue {owner} above it"
     selector = selecting.spec.namespace_selector if selecting is not None else None

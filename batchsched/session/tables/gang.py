@@ -187,7 +187,9 @@ class PodGroupState:
         if self.group is None or not self.group.spec.sub_groups:
             return gang_need
         # Each subGroup has a minimum of its own: enough pods in sum may still lack some of one subGroup.
-        return max(gang_need, self.group.spec.subgroup_tree.missing_pods(self.to_pod_counts().sub_placed))
+        return max(
+            gang_need, self.group.spec.subgroup_tree.count_missing_pods(self.to_pod_counts().sub_placed)
+        )
 
     @property
     def created(self) -> float:

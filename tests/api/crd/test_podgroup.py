@@ -139,9 +139,9 @@ def test_minimum_of_a_tree_is_that_of_the_cheapest_children_that_must_run():
 def test_missing_pods_of_a_tree_are_counted_where_the_fewest_are_missing():
     parts = [{"name": name, "minMember": pods} for name, pods in (("a", 5), ("b", 2), ("c", 4))]
     tree = group(subGroups=parts, minSubGroups=2).spec.subgroup_tree
-    assert tree.missing_pods({"a": 4}) == 3
-    assert tree.missing_pods({"a": 4, "c": 4}) == 1
-    assert tree.missing_pods({"b": 7, "c": 4}) == 0
+    assert tree.count_missing_pods({"a": 4}) == 3
+    assert tree.count_missing_pods({"a": 4, "c": 4}) == 1
+    assert tree.count_missing_pods({"b": 7, "c": 4}) == 0
 
 
 def test_count_of_slices_divides_min_member_into_slices_of_equal_size():
