@@ -207,7 +207,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
 def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
     """Print the figures of all policies in one table, state the trade-off, and write the report."""
-    from batchsched.cli.outcomes import print_side_by_side
+    from batchsched.cli.outcomes import print_summary_table
     from batchsched.cli.printing import console
     from batchsched.lab.definitions import ReportedRunInput
     from batchsched.lab.report import render_simulation
@@ -218,7 +218,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print("3. Side by side\n", style="bold")
     cluster = workload.cluster
     outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
-    print_side_by_side([(outcome,) for outcome in outcomes], "")
+    print_summary_table([(outcome,) for outcome in outcomes], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.\n")
     sentences = trade_off_sentences(outcomes)
     for sentence in sentences:

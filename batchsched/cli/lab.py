@@ -108,7 +108,7 @@ def run(
     what is missing.
     """
     check_lab_installed()
-    from batchsched.cli.outcomes import print_policy_comparison
+    from batchsched.cli.outcomes import print_sweep_result
     from batchsched.lab.results import read_outcomes
 
     with name_scenario_in_errors(scenario):
@@ -117,7 +117,7 @@ def run(
         run_sweep(chosen, folder, processes or os.cpu_count() or 1, address)
     results = read_outcomes(folder)
     write_report(report or folder / "report.html", chosen, results)
-    print_policy_comparison(chosen.name, results, output)
+    print_sweep_result(chosen.name, results, output)
 
 
 @contextmanager

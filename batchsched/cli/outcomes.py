@@ -84,7 +84,7 @@ def print_summary(name: str, policies: Sequence[Sequence["RunOutcome"]], output:
             output,
         )
         return
-    print_side_by_side(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
+    print_summary_table(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
     _print_chosen_policies(policies)
     _print_unfinished(policies)
     for policy, slowdown in differences.items():
@@ -176,7 +176,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def print_side_by_side(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
+def print_summary_table(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
     """Print the summary of a simulation as a table with measures as rows and policies as columns."""
     from batchsched.lab.measures import summarize, utilisation_footnote
 
@@ -270,7 +270,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 # A sweep
 
 
-def print_policy_comparison(name: str, outcomes: Sequence["RunOutcome"], output: OutputFormat) -> None:
+def print_sweep_result(name: str, outcomes: Sequence["RunOutcome"], output: OutputFormat) -> None:
     """Print for each workload the means of the measures of each policy, and the differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 
@@ -499,7 +499,7 @@ def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:
         "heldOut": {
             "seeds": tuned.held_out,
             "improved": tuned.is_better_on_held_out_seeds,
-            "seedsToTell": tuned.seeds_to_detect_gain,
+            "seedsToTell": tuned.seed_count_to_detect_gain,
         },
         "measures": _measures_data(tuned.check),
         "tried": [{"settings": dict(trial.settings), "value": trial.value} for trial in tuned.tried],

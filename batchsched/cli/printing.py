@@ -237,7 +237,7 @@ def print_decision(
       headers: false to leave the headings out.
     """
     decision = session.decision
-    gangs = placed_pods(decision, session.snapshot)
+    gangs = placements_by_gang(decision, session.snapshot)
     if output is OutputFormat.NAME:
         groups = {group.key for group in session.snapshot.pod_groups}
         names = [*gangs, *(entry.pod_group for entry in decision.waiting)]
@@ -253,7 +253,7 @@ def print_decision(
     print(_account(session), file=sys.stderr)
 
 
-def placed_pods(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
+def placements_by_gang(decision: Decision, snapshot: Snapshot) -> dict[str, list[tuple[str, str]]]:
     """Return the pods that a decision places, as (pod, node) pairs grouped by `namespace/name` of their PodGroup.
 
     A pod without a PodGroup has its own `namespace/name`.

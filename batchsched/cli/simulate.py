@@ -157,9 +157,9 @@ def philly(
     from batchsched.api.crd.podgroup import DEFAULT_QUEUE
     from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PhillySource
     from batchsched.lab.simulation import read_philly_trace
-    from batchsched.simulator.philly import read_queues
+    from batchsched.simulator.philly import read_virtual_cluster_names
 
-    clusters = read_queues(queues) if queues else ()
+    clusters = read_virtual_cluster_names(queues) if queues else ()
     teams: dict[str, tuple[str, ...]] = {f"vc-{cluster}": (cluster,) for cluster in clusters}
     if pooled:
         teams = {DEFAULT_QUEUE: clusters or (ALL_NAMES,)}
@@ -208,13 +208,13 @@ def generate(
 ) -> None:
     """Generate a machine-learning workload from a seed, and simulate it."""
     from batchsched.lab.scenario import ClusterSpec, GeneratedSource, NodeFailureTimes
-    from batchsched.simulator.generator import zipf_shares
+    from batchsched.simulator.generator import zipf_queue_shares
 
     failures = None
     if hours_between_failures is not None:
         failures = NodeFailureTimes(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
     source = GeneratedSource(
-        gangs=gangs, load=load, overestimate=overestimate, shares=dict(zipf_shares(queues))
+        gangs=gangs, load=load, overestimate=overestimate, shares=dict(zipf_queue_shares(queues))
     )
     plan = SimulationPlan(
         f"generated-{seed}",

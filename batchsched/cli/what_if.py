@@ -20,7 +20,7 @@ from batchsched.cli.options import (
     check_files_exist,
     check_no_cluster_options,
 )
-from batchsched.cli.printing import console, placed_pods, print_data
+from batchsched.cli.printing import console, placements_by_gang, print_data
 
 EXAMPLES = """Examples:
 
@@ -104,8 +104,8 @@ def what_if(
         LiveClusterOptions(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )
     after = after.with_explained_refusals(gangs)
-    placed = placed_pods(before.decision, before.snapshot).keys()
-    displaced = placed - placed_pods(after.decision, after.snapshot).keys()
+    placed = placements_by_gang(before.decision, before.snapshot).keys()
+    displaced = placed - placements_by_gang(after.decision, after.snapshot).keys()
     evicted_before = {(eviction.namespace, eviction.pod) for eviction in before.decision.evictions}
     outcome = WhatIfOutcome(
         tuple(explain_gangs(after, gangs)),

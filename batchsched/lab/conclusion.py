@@ -69,7 +69,7 @@ class _Change:
 
     @property
     def relative_size(self) -> float:
-        """The size of the change as a part of the larger value, from 0 to 1."""
+        """The absolute change as a fraction of the larger of the two values; 0 if both are 0."""
         larger = max(abs(self.base), abs(self.other))
         return abs(self.other - self.base) / larger if larger else 0.0
 

@@ -12,7 +12,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.report import render_sweep
-from batchsched.lab.results import RUNS, planned_paths, read_finished_runs, read_outcome, read_plan
+from batchsched.lab.results import RUNS, planned_result_paths, read_finished_runs, read_outcome, read_plan
 from batchsched.lab.scenario import Scenario
 from batchsched.observability.http.html_page import table_page_values
 
@@ -63,7 +63,7 @@ class ResultPages:
             measure for measure in MEASURES if any(outcome.measures[measure.key] for outcome in outcomes)
         ]
         rows = []
-        for run, path in zip(plan["runs"], planned_paths(self._folder, plan), strict=True):
+        for run, path in zip(plan["runs"], planned_result_paths(self._folder, plan), strict=True):
             row = {**run, "file": "", "size": 0, "cells": ()}
             if path in self._outcomes and path.exists():
                 (_, size), outcome = self._outcomes[path]
@@ -87,7 +87,7 @@ class ResultPages:
           InvalidInput: The folder is not a result folder.
         """
         path = self._folder / RUNS / name
-        in_plan = path in planned_paths(self._folder, read_plan(self._folder))
+        in_plan = path in planned_result_paths(self._folder, read_plan(self._folder))
         # Only names in the plan are served, and only inside the folder: a forged plan gives no access to other files.
         inside = path.resolve().parent == (self._folder / RUNS).resolve()
         return path if path.name == name and in_plan and inside and path.is_file() else None

@@ -198,7 +198,7 @@ def result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, 
     return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
 
 
-def planned_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
+def planned_result_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the path of the result file of each run that a plan lists, in the order of the plan."""
     return tuple(folder / RUNS / name for name in result_names([str(run["key"]) for run in plan["runs"]]))
 
@@ -350,7 +350,7 @@ def read_finished_runs(
     """
     return tuple(
         read(path).with_names(run["workload"], run["policy"])
-        for run, path in zip(plan["runs"], planned_paths(folder, plan), strict=True)
+        for run, path in zip(plan["runs"], planned_result_paths(folder, plan), strict=True)
         if path.exists()
     )
 

@@ -116,7 +116,7 @@ def _columns_of_run(result: RunResult, unit: str, origin: int) -> RunColumns:
         ended=ended,
         wait=started - submitted,
         slowdown=np.array(
-            [gang.slowdown if gang.is_finished else np.nan for gang in gangs], dtype=np.float64
+            [gang.bounded_slowdown if gang.is_finished else np.nan for gang in gangs], dtype=np.float64
         ),
         times=times,
         used=used,

@@ -47,7 +47,7 @@ class ComparedProfile:
     def _idle_fields(self) -> Iterator[str]:
         """Yield the fields of the profile that have no effect with its other fields."""
         profile = self.profile
-        if not profile.policy_has_effect(entitled=self.entitled):
+        if not profile.gang_order_has_effect(entitled=self.entitled):
             yield "policy"
         if profile.solver.enabled and profile.selection == "weight":
             yield "blocking"

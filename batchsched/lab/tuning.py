@@ -92,7 +92,7 @@ class TuningResult:
         return self._gain > 0 and self._gain >= self.objective_comparison.difference.half_width
 
     @property
-    def seeds_to_detect_gain(self) -> int | None:
+    def seed_count_to_detect_gain(self) -> int | None:
         """The number of held-out seeds that would show a significant gain of the best setting, if the gain is real.
 
         None if the gain is significant or not positive.

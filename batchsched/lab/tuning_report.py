@@ -67,8 +67,9 @@ def tuning_conclusion(tuned: TuningResult) -> str:
         text = f"Not improved: {result} Keep the present settings."
         if not tuned.is_better_in_search:
             text += " No setting was better on the seeds of the search either."
-        if tuned.seeds_to_detect_gain is not None:
-            text += f" About {tuned.seeds_to_detect_gain} seeds are needed to confirm a gain this small (tune.heldOut)."
+        if tuned.seed_count_to_detect_gain is not None:
+            seed_count = tuned.seed_count_to_detect_gain
+            text += f" About {seed_count} seeds are needed to confirm a gain this small (tune.heldOut)."
     costs = ", ".join(
         f"{cost.measure.title.lower()} {format_difference(cost)}" for cost in tuned.worse_measures
     )

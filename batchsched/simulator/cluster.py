@@ -118,8 +118,8 @@ class SimulatedGang:
         )
 
 
-def with_claims(workload: Workload) -> Workload:
-    """Return the workload with a ResourceClaim for each pod and ResourceClaimTemplate that the pod names.
+def workload_with_claims(workload: Workload) -> Workload:
+    """Return the workload with the ResourceClaims that its pods get from ResourceClaimTemplates.
 
     The claims exist from the start of the simulation: without their pods, they use no devices.
     """
@@ -149,12 +149,12 @@ class SimulatedCluster:
     """
 
     def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
-        workload = with_claims(workload)
+        workload = workload_with_claims(workload)
         self._nodes = workload.cluster.nodes
         self.scheduler = scheduler(workload.cluster)
         self.recorder = UsageRecorder(self._nodes)
         self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
-        self.recorder.add_usage(self._permanent_pods)
+        self.recorder.add_cluster_usage(self._permanent_pods)
         self.gangs = tuple(
             SimulatedGang(number, arrival, self.recorder.count_gpus(arrival.pods))
             for number, arrival in enumerate(workload.arrivals)
@@ -309,7 +309,7 @@ class SimulatedCluster:
             if any(pod.node == node for pod in gang.bound.values()):
                 self._lose(gang, gang.bound.keys(), now)
         lost = [pod for pod in self._permanent_pods if pod.node == node]
-        self.recorder.add_usage(lost, -1)
+        self.recorder.add_cluster_usage(lost, -1)
         self._permanent_pods = [pod for pod in self._permanent_pods if pod.node != node]
         self._set_nodes(lost)
 

@@ -71,7 +71,7 @@ CPU_A_GPU: Final = 8
 MEMORY_A_GPU: Final = 64  # GiB
 
 
-def zipf_shares(count: int) -> tuple[tuple[str, float], ...]:
+def zipf_queue_shares(count: int) -> tuple[tuple[str, float], ...]:
     """Return the names of `count` queues (team-0, team-1, …), each with its share of the gangs by Zipf's law."""
     return tuple((f"team-{rank}", 1.0 / (rank + 1)) for rank in range(count))
 
@@ -97,7 +97,7 @@ class GeneratorSettings:
     load: float = 0.9
     swing: float = 0.5
     overestimate: float = 0.0
-    shares: tuple[tuple[str, float], ...] = zipf_shares(4)
+    shares: tuple[tuple[str, float], ...] = zipf_queue_shares(4)
 
 
 def generate_workload(recipe: GeneratorSettings, seed: int) -> Workload:

@@ -26,7 +26,7 @@ from batchsched.simulator.workload import (
     create_nodes,
     create_pod_spec,
     create_rigid_arrival,
-    open_text,
+    open_trace_file,
     split_gpus_into_pods,
 )
 
@@ -60,18 +60,18 @@ def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[Phil
     Raises:
       InvalidInput: a column is missing, or a line is invalid.
     """
-    with open_text(path) as text:
+    with open_trace_file(path) as text:
         rows = [row for row in _rows(text, str(path)) if first <= row.submit <= last]
     return tuple(sorted(rows))
 
 
-def read_queues(path: Path) -> tuple[str, ...]:
+def read_virtual_cluster_names(path: Path) -> tuple[str, ...]:
     """Read the names of the Philly trace's virtual clusters from the first column of a CSV with a header.
 
     Raises:
       InvalidInput: the file is empty.
     """
-    with open_text(path) as text:
+    with open_trace_file(path) as text:
         lines = list(csv.reader(text))
     if len(lines) < 2:
         raise InvalidInput("expected a header and a line for each virtual cluster", file=str(path))
@@ -133,7 +133,7 @@ def _duration(text: str) -> int:
 def create_workload(
     rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
-    """Create a workload from jobs of the Philly trace, on equal nodes.
+    """Create a workload from jobs of the Philly trace, with a cluster of equal nodes.
 
     The run time of each job is also its estimate.
 

@@ -40,7 +40,7 @@ class UsageRecorder:
         offered = [node.allocatable() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
-    def requests_of(self, pod: Pod) -> tuple[int, ...]:
+    def recorded_requests(self, pod: Pod) -> tuple[int, ...]:
         """Return the requests [R] of a pod for each recorded resource, in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
@@ -52,7 +52,7 @@ class UsageRecorder:
 
     def count_gpus(self, pods: Iterable[Pod]) -> int:
         """Return the number of GPUs that these pods request together."""
-        return sum(self.requests_of(pod)[index] for pod in pods for index in self._devices)
+        return sum(self.recorded_requests(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
         """Return the number of GPUs that bound pods request on each node, or of pods if they request no GPUs."""
@@ -65,14 +65,14 @@ class UsageRecorder:
         chosen = devices if any(devices.values()) else counts
         return tuple((node, amount) for node, amount in chosen.items() if amount)
 
-    def add_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_cluster_usage(self, pods: Iterable[Pod], sign: int = 1) -> None:
         """Add the requests of bound pods to the usage of the cluster; with sign -1, subtract them."""
         self._add(self._used, pods, sign)
 
     def add_bound_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Add the requests of bound pods to the usage of a queue and of the cluster; with sign -1, subtract them."""
         bound = tuple(pods)
-        self.add_usage(bound, sign)
+        self.add_cluster_usage(bound, sign)
         self._add_to_queue(self._allocated, queue, bound, sign)
 
     def add_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
@@ -120,5 +120,5 @@ class UsageRecorder:
 
     def _add(self, amounts: list[int], pods: Iterable[Pod], sign: int) -> None:
         for pod in pods:
-            for index, amount in enumerate(self.requests_of(pod)):
+            for index, amount in enumerate(self.recorded_requests(pod)):
                 amounts[index] += sign * amount

@@ -66,7 +66,7 @@ class GangRecord:
         return 0 if self.started is None else self.started - self.submitted
 
     @property
-    def slowdown(self) -> float:
+    def bounded_slowdown(self) -> float:
         """The bounded slowdown of the gang: max(1, (wait + run) / max(run, 10)).
 
         Source: Feitelson et al., Theory and Practice in Parallel Job Scheduling, JSSPP 1997.
@@ -190,7 +190,7 @@ class RunResult:
         """Return the summary metrics of the run."""
         done = [gang for gang in self.gangs if gang.is_finished]
         waits = [gang.wait_seconds for gang in done]
-        slowdowns = [gang.slowdown for gang in done]
+        slowdowns = [gang.bounded_slowdown for gang in done]
         first = min((gang.submitted for gang in self.gangs), default=0)
         last = max((gang.ended for gang in done if gang.ended is not None), default=first)
         return RunMetrics(

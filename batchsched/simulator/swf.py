@@ -19,7 +19,7 @@ from batchsched.simulator.workload import (
     create_nodes,
     create_pod_spec,
     create_rigid_arrival,
-    open_text,
+    open_trace_file,
 )
 
 FIELDS: Final = 18
@@ -55,7 +55,7 @@ def read_trace(path: Path) -> SwfTrace:
     """
     rows = []
     processors = 0
-    with open_text(path) as lines:
+    with open_trace_file(path) as lines:
         for number, line in enumerate(lines, start=1):
             text = line.strip()
             if text.startswith(";"):

@@ -264,7 +264,7 @@ def sample_outages(
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
+def open_trace_file(path: Path) -> Iterator[TextIO]:
     """Open a trace file for reading as text, whether it is gzipped or not.
 
     gzip is recognised by content. Invalid UTF-8 is replaced.

@@ -87,7 +87,7 @@ def test_an_unclear_gain_is_reported_with_the_number_of_seeds_that_would_decide_
 ):
     made, _ = found
     objective = replace(made.objective_comparison, difference=MeanInterval(value, width, count))
-    assert replace(made, check=(objective,)).seeds_to_detect_gain == expected
+    assert replace(made, check=(objective,)).seed_count_to_detect_gain == expected
 
 
 def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from batchsched.api.core.pod import PodResourceClaim
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.lab.simulation import simulate
-from batchsched.simulator.cluster import with_claims
+from batchsched.simulator.cluster import workload_with_claims
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
     NAMESPACE,
@@ -94,4 +94,4 @@ def test_a_workload_without_claims_is_unchanged():
         for one in made.arrivals
     )
     bare = replace(made, arrivals=arrivals)
-    assert with_claims(bare) is bare
+    assert workload_with_claims(bare) is bare

@@ -9,7 +9,13 @@ import pytest
 
 from batchsched.api.core.requests import pod_requests
 from batchsched.errors import InvalidInput
-from batchsched.simulator.philly import GPU, PhillyRow, create_workload, read_queues, read_trace
+from batchsched.simulator.philly import (
+    GPU,
+    PhillyRow,
+    create_workload,
+    read_trace,
+    read_virtual_cluster_names,
+)
 
 TRACE = """timestamp,duration,num_gpus,gpu_time,cluster
 1970-01-01 00:01:40,30.9,12,370.8,aa
@@ -60,10 +66,10 @@ def test_only_rows_of_the_period_are_read(trace):
 def test_queues_are_the_first_column_and_a_file_without_any_is_refused(tmp_path):
     file = tmp_path / "queues.csv"
     file.write_text("vc,node num\naa,4\nbb,2\n")
-    assert read_queues(file) == ("aa", "bb")
+    assert read_virtual_cluster_names(file) == ("aa", "bb")
     file.write_text("vc,node num\n")
     with pytest.raises(InvalidInput, match=r"queues.csv"):
-        read_queues(file)
+        read_virtual_cluster_names(file)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_units_are_pods_if_a_gang_requests_no_device():
 
 def test_the_last_row_of_a_second_replaces_earlier_ones():
     recorder = UsageRecorder(create_nodes(2, GPUS))
-    recorder.add_usage(bound(CPU, "node-0"))
+    recorder.add_cluster_usage(bound(CPU, "node-0"))
     recorder.record_sample(5, waiting=3, running=1)
     recorder.record_sample(5, waiting=2, running=2)
     recorder.record_sample(9, waiting=0, running=0)
@@ -58,8 +58,8 @@ def test_the_last_row_of_a_second_replaces_earlier_ones():
 def test_removed_pods_are_subtracted_and_failed_nodes_offer_nothing():
     recorder = UsageRecorder(create_nodes(2, GPUS))
     pods = bound(CPU, "node-0", "node-1")
-    recorder.add_usage(pods)
-    recorder.add_usage(pods[:1], -1)
+    recorder.add_cluster_usage(pods)
+    recorder.add_cluster_usage(pods[:1], -1)
     recorder.set_nodes(create_nodes(1, GPUS))
     recorder.record_sample(0, 0, 0)
     assert recorder.cluster_series().used["cpu"] == (1000,)

@@ -15,7 +15,7 @@ def result(*gangs, series=None):
     "wait, runtime, expected", [(0, 100, 1.0), (100, 100, 2.0), (9, 1, 1.0), (99, 1, 10.0)]
 )
 def test_slowdown_is_bounded_below_by_one_and_short_runs_count_as_ten_seconds(wait, runtime, expected):
-    assert record(started=wait, ended=wait + runtime, runtime=runtime).slowdown == expected
+    assert record(started=wait, ended=wait + runtime, runtime=runtime).bounded_slowdown == expected
 
 
 def test_means_and_worsts_are_over_gangs_that_finished():

@@ -17,7 +17,7 @@ from batchsched.simulator.workload import (
     create_nodes,
     create_pod_spec,
     create_rigid_arrival,
-    open_text,
+    open_trace_file,
     sample_outages,
     split_gpus_into_pods,
     workload_of_snapshot,
@@ -124,7 +124,7 @@ def test_a_mean_time_of_zero_is_refused():
 def test_a_trace_is_the_same_text_gzipped_or_plain_under_any_name(tmp_path):
     for name, data in (("plain.gz", b"a\xff\nb"), ("packed.swf", gzip.compress(b"a\xff\nb"))):
         (tmp_path / name).write_bytes(data)
-        with open_text(tmp_path / name) as lines:
+        with open_trace_file(tmp_path / name) as lines:
             assert list(lines) == ["a\ufffd\n", "b"]
 
 
