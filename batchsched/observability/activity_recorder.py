@@ -171,7 +171,7 @@ class ActivityRecorder:
         """
         profile = profile_scheduler.profile
         timed = self.telemetry(profile)
-        timed.flush()
+        timed.observe_point_duration()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
         if took > LONG_SESSION_SECONDS:
             self._record_long_session(profile, timed, took)

@@ -87,13 +87,13 @@ class MetricsTelemetry(Telemetry):
             spent = perf_counter() - begun
             self._metrics.cached_child(self._metrics.plugin_duration, plugin, point, status).observe(spent)
             if point != self._point:
-                self.flush()
+                self.observe_point_duration()
             self._point = point
             self._spent += spent
             self._status = _ERROR if status == _ERROR else self._status
 
-    def flush(self) -> None:
-        """Add the total time of plugin calls at the present extension point to the histogram of extension points."""
+    def observe_point_duration(self) -> None:
+        """Add the total duration of the calls at the present extension point to the histogram of extension points."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)

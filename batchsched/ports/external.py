@@ -133,7 +133,10 @@ class PluginDeadline(Protocol):
 
 
 class Telemetry(Protocol):
-    """Receives the durations and the progress of a session. An implementation cannot change the decision."""
+    """Receives the durations and the progress of a session.
+
+    An implementation cannot change a decision. It may end the session by an exception, as `ExplanationGate` does.
+    """
 
     def time_stage(self, name: str) -> AbstractContextManager[None]:
         """Return a context manager that measures one stage of a session.

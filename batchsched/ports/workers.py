@@ -48,7 +48,7 @@ class SolverWorkers(Protocol):
     """Processes that compute functions for sessions, in addition to the process of the session."""
 
     @property
-    def count(self) -> int:
+    def process_count(self) -> int:
         """The number of processes, including the process of the session itself."""
         ...
 

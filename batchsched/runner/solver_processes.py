@@ -53,7 +53,7 @@ class SolverProcesses(SolverWorkers):
 
     @property
     @override
-    def count(self) -> int:
+    def process_count(self) -> int:
         return self._count
 
     @override
