@@ -26,7 +26,7 @@ from rich.table import Table
 from batchsched.errors import ApiError
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, ApiResource, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import Writer
 from bench.cluster.idle import LONE, BindWatch, followed
 from bench.cluster.trial import check_running, install, start, stop
@@ -202,7 +202,7 @@ async def _measure(plane: ControlPlane, attack: str, scheduler: str, nodes: int)
     clock = SystemClock()
     objects, seconds = ATTACKS[attack]
     name = "default-scheduler" if scheduler == "kube-scheduler" else scheduler
-    async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
+    async with Connection(CredentialsReader(plane.kubeconfig()), clock) as connection:
         writer = Writer(connection, clock)
         await fill(writer, nodes, PODS_PER_NODE)
         for namespace in (ATTACKER, TENANT):

@@ -52,7 +52,7 @@ def dump(
     from batchsched.errors import InvalidInput
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
-    from batchsched.kube.credentials import Credentials
+    from batchsched.kube.credentials import CredentialsReader
     from batchsched.record.dump import ClusterDump
     from batchsched.scheduler.cluster_dump import dump_live_cluster
 
@@ -60,7 +60,7 @@ def dump(
 
     async def dump_cluster() -> ClusterDump:
         clock = SystemClock()
-        async with Connection(Credentials(kubeconfig, context), clock) as connection:
+        async with Connection(CredentialsReader(kubeconfig, context), clock) as connection:
             return await dump_live_cluster(connection, clock, grouping)
 
     cluster_dump = asyncio.run(dump_cluster())

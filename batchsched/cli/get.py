@@ -14,7 +14,7 @@ from batchsched.cli.printing import NONE, UNKNOWN, column_widths, format_duratio
 
 if TYPE_CHECKING:
     from batchsched.kube.connection import ApiResource
-    from batchsched.kube.credentials import Credentials
+    from batchsched.kube.credentials import CredentialsReader
 
 EXAMPLES = """Examples:
 
@@ -188,7 +188,7 @@ class ListRequest:
       headers: false to print tables without headings.
     """
 
-    credentials: "Credentials"
+    credentials: "CredentialsReader"
     kind: ListedKind
     namespace: str
     names: tuple[str, ...]
@@ -248,7 +248,7 @@ def get(
     """
     import asyncio
 
-    from batchsched.kube.credentials import Credentials
+    from batchsched.kube.credentials import CredentialsReader
 
     listed, chosen, stated_namespace = _parse_kind(kind, tuple(names or ()))
     if stated_namespace and namespace not in {None, stated_namespace}:
@@ -266,7 +266,7 @@ def get(
         raise typer.BadParameter(
             "expected at most one name; --watch follows one object or all", param_hint="--watch"
         )
-    credentials = Credentials(kubeconfig, context)
+    credentials = CredentialsReader(kubeconfig, context)
     everywhere = not listed.namespaced or (all_namespaces and not chosen)
     place = "" if everywhere else namespace or credentials.preferred_namespace
     request = ListRequest(credentials, listed, place, chosen, selector or "", output, headers=not no_headers)
@@ -400,7 +400,7 @@ def _resource(listed: ListedKind) -> "ApiResource":
 
 
 async def _read(
-    credentials: "Credentials",
+    credentials: "CredentialsReader",
     listed: ListedKind,
     namespace: str,
     names: Sequence[str],

@@ -62,10 +62,10 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
     from batchsched.errors import ApiError, UnusableInput
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
-    from batchsched.kube.credentials import Credentials
+    from batchsched.kube.credentials import CredentialsReader
     from batchsched.service.installation import apply_manifest
 
-    async with Connection(Credentials(kubeconfig, context), SystemClock()) as connection:
+    async with Connection(CredentialsReader(kubeconfig, context), SystemClock()) as connection:
         for manifest in manifests:
             metadata = manifest["metadata"]
             name = metadata["name"] if isinstance(metadata, dict) else ""

@@ -30,9 +30,9 @@ class LiveClusterOptions:
     @property
     def namespace(self) -> str:
         """The value of `--namespace`, or else the default namespace of the kubeconfig context or of this pod."""
-        from batchsched.kube.credentials import Credentials
+        from batchsched.kube.credentials import CredentialsReader
 
-        return self.stated_namespace or Credentials(self.kubeconfig, self.context).preferred_namespace
+        return self.stated_namespace or CredentialsReader(self.kubeconfig, self.context).preferred_namespace
 
 
 async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profile) -> "SchedulerApp":
@@ -40,12 +40,12 @@ async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profi
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
-    from batchsched.kube.credentials import Credentials
+    from batchsched.kube.credentials import CredentialsReader
     from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 
     clock = SystemClock()
     grouping = pod_grouper_settings(access.config)
-    async with Connection(Credentials(access.kubeconfig, access.context), clock) as connection:
+    async with Connection(CredentialsReader(access.kubeconfig, access.context), clock) as connection:
         service = await create_scheduler_from_cluster(connection, clock, [profile], grouping)
     own_kinds = [
         reflector for reflector in service.reflectors if reflector.resource.api_version == API_VERSION

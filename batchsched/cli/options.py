@@ -190,11 +190,11 @@ def check_replaceable(file: Path | None) -> Path | None:
     Raises:
       BadParameter: the path cannot be written, or it is a file of another kind.
     """
-    from batchsched.record.cluster_files import is_cluster_file
+    from batchsched.record.cluster_files import is_dump_or_session_file
 
     if check_writable(file) is None or file is None:
         return None
-    if file.is_file() and file.stat().st_size and not is_cluster_file(file):
+    if file.is_file() and file.stat().st_size and not is_dump_or_session_file(file):
         raise typer.BadParameter(
             f"{str(file)!r} exists, and is neither a dump nor a recorded session; choose another path, or delete it"
         )

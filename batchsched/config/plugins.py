@@ -177,12 +177,12 @@ class Plugins(NullTolerantModel):
 
     @model_validator(mode="after")
     def _check_enabled_once(self) -> Self:
-        for place, names in self.enabled_plugins_by_path():
+        for place, names in self.list_enabled_plugins():
             check_unique(names, place, "; keep one of them")
         return self
 
-    def enabled_plugins_by_path(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return each list of enabled plugins below `plugins`, as a pair of its field path and the plugin names."""
+    def list_enabled_plugins(self) -> tuple[tuple[str, list[str]], ...]:
+        """Return the lists of enabled plugins below `plugins`, each as a pair of its field path and the names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -193,7 +193,7 @@ class Plugins(NullTolerantModel):
     def list_plugin_fields(self) -> tuple[tuple[str, str], ...]:
         """Return each plugin that is enabled or disabled, as a pair of its field path below `plugins` and its name."""
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
-        for place, names in self.enabled_plugins_by_path():
+        for place, names in self.list_enabled_plugins():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)

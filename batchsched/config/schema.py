@@ -263,7 +263,7 @@ class Profile(StrictModel):
         """The Kubernetes release that the profile follows: how kube-scheduler of that release behaves."""
         return RELEASES[self.kubernetes_version]
 
-    def policy_has_effect(self, *, entitled: bool) -> bool:
+    def gang_order_has_effect(self, *, entitled: bool) -> bool:
         """Return whether the gang order policy of the profile can influence which gangs start.
 
         Without the solver, gangs are placed one by one in its order, whatever `selection` states. With
@@ -275,7 +275,7 @@ class Profile(StrictModel):
         in_order = not self.solver.enabled or self.selection == "ordered"
         return in_order or entitled or self.queue_policy is not None
 
-    def arguments(self, plugin: str) -> dict[str, Any]:
+    def plugin_arguments(self, plugin: str) -> dict[str, Any]:
         """Return the configured arguments of a plugin, or {} if the profile has none for it.
 
         As in kube-scheduler, resources that extenders manage alone replace `ignoredResources` of NodeResourcesFit.

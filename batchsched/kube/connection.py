@@ -18,7 +18,7 @@ from yarl import URL
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
 from batchsched.errors import ApiError, Unreachable, UnusableInput
-from batchsched.kube.credentials import ClientConfig, Credentials
+from batchsched.kube.credentials import ClientConfig, CredentialsReader
 from batchsched.ports.cluster import Clock
 
 
@@ -60,7 +60,7 @@ class ApiResource:
         return "/".join(part for part in parts if part)
 
 
-def plural(kind: str) -> str:
+def plural_of_kind(kind: str) -> str:
     """Return the plural of a kind as in the URL paths of the API, such as `pods` for `Pod`."""
     small = kind.lower()
     if small.endswith(("s", "x")):
@@ -72,7 +72,7 @@ def plural(kind: str) -> str:
 
 def api_resource(kind: ObjectKind) -> ApiResource:
     """Return the API resource under which objects of a kind are listed."""
-    return ApiResource(kind.api_version, plural(kind.name), kind.name, kind.namespaced)
+    return ApiResource(kind.api_version, plural_of_kind(kind.name), kind.name, kind.namespaced)
 
 
 def api_resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
@@ -132,7 +132,7 @@ class Connection:
       clock: waits.
     """
 
-    def __init__(self, credentials: Credentials, clock: Clock) -> None:
+    def __init__(self, credentials: CredentialsReader, clock: Clock) -> None:
         self.on_request: OnRequest = _ignore
         """Is called after each request except watches."""
         self._credentials = credentials

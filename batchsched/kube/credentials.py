@@ -47,8 +47,8 @@ class ClientConfig:
     proxy: str | None = None
 
 
-class Credentials:
-    """Loads the address and the credentials of the API server, and loads changed files again.
+class CredentialsReader:
+    """Reads the address and the credentials of the API server, and reads changed files again.
 
     The sources are a kubeconfig or the service account of a pod. All methods block: call them in a thread.
 

@@ -35,7 +35,7 @@ from batchsched.api.template_claims import with_claims_of_new_pods
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 
-def with_defaults(spec: PodSpec) -> PodSpec:
+def pod_spec_with_defaults(spec: PodSpec) -> PodSpec:
     """Return the spec of a pod with the defaults that the API server sets, without volumes that scheduling ignores."""
     containers = tuple(_container(container, spec.host_network) for container in spec.containers)
     init = tuple(_container(container, spec.host_network) for container in spec.init_containers or ())

@@ -35,8 +35,8 @@ from batchsched.api.json_errors import find_field_error
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
-from batchsched.manifests.api_server import with_binding_mode, with_defaults
-from batchsched.manifests.documents import Document, is_name
+from batchsched.manifests.api_server import pod_spec_with_defaults, with_binding_mode
+from batchsched.manifests.documents import Document, can_be_object_name
 from batchsched.manifests.object_checks import check_object
 
 Object = msgspec.Struct | BaseModel
@@ -176,7 +176,7 @@ class Decoder:
         """
         spec: PodSpec = self._read(raw, PodSpec, "spec")
         if not self._trusted:
-            spec = with_defaults(spec)
+            spec = pod_spec_with_defaults(spec)
             api_server.check_pod_spec(spec)
         if self._from_files:
             creation_checks.check_created_pod_spec(spec)
@@ -219,7 +219,7 @@ def check_names(namespace: str | None, name: str) -> None:
       ObjectDecodeError: one of them is no name.
     """
     for field, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
-        if not is_name(text):
+        if not can_be_object_name(text):
             raise ObjectDecodeError((FieldError(field, _name_problem(text)),))
 
 

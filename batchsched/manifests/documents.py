@@ -181,7 +181,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         return object_title(kind, (metadata.namespace or "default") if namespaced else "", name)
 
 
-def is_name(text: str) -> bool:
+def can_be_object_name(text: str) -> bool:
     """Return whether a text can be the name of an object, as far as all kinds agree about names."""
     return _NAME.fullmatch(text) is not None
 
@@ -191,7 +191,7 @@ def _readable_name(name: Any) -> str:
 
     Names of files are not checked: line breaks and escape sequences would change the output of a command.
     """
-    if isinstance(name, str) and is_name(name) and name.isprintable():
+    if isinstance(name, str) and can_be_object_name(name) and name.isprintable():
         return name
     text = str(name)
     return repr(text if len(text) <= _MAX_SHOWN_NAME else f"{text[:_MAX_SHOWN_NAME]}...")
@@ -208,7 +208,9 @@ def object_title(kind: str, namespace: Any, name: Any) -> str:
     return f"{kind} {f'{_readable_name(namespace)}/' if namespace else ''}{_readable_name(name)}"
 
 
-def invalid_envelope(error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str) -> InvalidInput:
+def invalid_envelope_error(
+    error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str
+) -> InvalidInput:
     """Return the error of JSON that is not a Kubernetes object.
 
     Args:
@@ -292,7 +294,7 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
     try:
         envelope = ENVELOPE_DECODER.decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        yield invalid_envelope(error, raw, file, f"({place})")
+        yield invalid_envelope_error(error, raw, file, f"({place})")
         return
     if kind and not envelope.kind:
         envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)

@@ -21,7 +21,7 @@ from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamPodGro
 from batchsched.api.snapshot import ObjectKind
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.config.owner_rules import OwnerRule
-from batchsched.kube.connection import ApiResource, Connection, api_resource, plural
+from batchsched.kube.connection import ApiResource, Connection, api_resource, plural_of_kind
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.configured_rules import owner_kinds
@@ -425,7 +425,7 @@ class PodGrouper:
             )
         for owner in self.kinds.all if self.derive else ():
             collection = ApiResource(
-                owner.api_version, owner.resource or plural(owner.name), owner.name, namespaced=True
+                owner.api_version, owner.resource or plural_of_kind(owner.name), owner.name, namespaced=True
             )
             handler = OwnerHandler(self.members.owners, self.changed, owner.name)
             terms = ReflectorSettings(without="pods that they own wait")

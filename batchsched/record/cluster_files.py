@@ -81,7 +81,7 @@ def read_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
     )
 
 
-def is_cluster_file(path: Path) -> bool:
+def is_dump_or_session_file(path: Path) -> bool:
     """Return whether a file is a dump or a recorded session, according to its first bytes."""
     from batchsched.record.file import SESSION_START
 

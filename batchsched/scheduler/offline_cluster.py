@@ -17,14 +17,14 @@ from batchsched.api.snapshot import OBJECT_KINDS, Snapshot, api_group
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.api_server import as_created_in_cluster
 from batchsched.manifests.documents import (
     ENVELOPE_DECODER,
     Document,
     Envelope,
-    invalid_envelope,
+    invalid_envelope_error,
     split_documents,
 )
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
@@ -59,7 +59,7 @@ class OfflineCluster:
     def __post_init__(self) -> None:
         clock, profiles = SystemClock(), [self.settings.profile]
         self.service = SchedulerApp(
-            Connection(Credentials(), clock), clock, profiles, grouping=self.settings.grouping
+            Connection(CredentialsReader(), clock), clock, profiles, grouping=self.settings.grouping
         )
 
     def snapshot(self) -> Snapshot:
@@ -92,7 +92,7 @@ class OfflineCluster:
             try:
                 items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
-                self.record_set_aside(invalid_envelope(error, item, dump.file, f"(item {number})"))
+                self.record_set_aside(invalid_envelope_error(error, item, dump.file, f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         owner_kinds = self.service.grouper.kinds.by_group_and_name
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))

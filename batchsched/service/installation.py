@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from batchsched.errors import UnusableInput
-from batchsched.kube.connection import ApiResource, Connection, plural
+from batchsched.kube.connection import ApiResource, Connection, plural_of_kind
 
 Manifest = dict[str, Any]
 NAMESPACE: Final = "batchsched-system"
@@ -81,7 +81,7 @@ async def apply_manifest(connection: Connection, manifest: Manifest) -> None:
     metadata = manifest["metadata"]
     namespace = metadata.get("namespace", "")
     kind = manifest["kind"]
-    resource = ApiResource(manifest["apiVersion"], plural(kind), kind, namespaced=bool(namespace))
+    resource = ApiResource(manifest["apiVersion"], plural_of_kind(kind), kind, namespaced=bool(namespace))
     await connection.request(
         "PATCH",
         resource.path(namespace, metadata["name"]),

@@ -28,11 +28,11 @@ from batchsched.config.schema import BatchSchedulerConfiguration, LeaderElection
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.lease import LeaderElector, LeaseTimes
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.connections import raise_descriptor_limit
-from batchsched.observability.http.server import reload_on_change
+from batchsched.observability.http.server import reload_certificate_on_change
 from batchsched.observability.http.site import build_server, configured_key_pair
 from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.ports.cluster import Clock
@@ -218,7 +218,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
     clock = SystemClock()
     configured_kubeconfig = configuration.client_connection.kubeconfig
     kubeconfig = options.kubeconfig or (Path(configured_kubeconfig) if configured_kubeconfig else None)
-    async with Connection(Credentials(kubeconfig, options.context), clock) as connection:
+    async with Connection(CredentialsReader(kubeconfig, options.context), clock) as connection:
         observation = ActivityRecorder(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
@@ -308,7 +308,7 @@ class BackgroundTasks:
                 await site.start()
                 pair = configured_key_pair(serving)
                 if pair is not None and site.tls is not None:
-                    following = reload_on_change(site.tls, pair, service.clock)
+                    following = reload_certificate_on_change(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))
             yield
         finally:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from bench.cluster.trial import bind_all
 from bench.cluster.workload import Row
 
 
 async def main(kubeconfig: str, jobs: str, size: str, nodes: str) -> None:
     """Bind all pods, and wait until stopped, so that the CPU time can be read."""
-    async with Connection(Credentials(Path(kubeconfig)), SystemClock()) as connection:
+    async with Connection(CredentialsReader(Path(kubeconfig)), SystemClock()) as connection:
         await bind_all(connection, Row(int(jobs), int(size)), int(nodes))
         await asyncio.sleep(60)
 

@@ -23,7 +23,7 @@ from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import SetAsideObject
@@ -159,7 +159,7 @@ async def followed(connection: Connection, clock: SystemClock) -> AsyncIterator[
 
 async def _run(plane: ControlPlane, nodes: int, row: Row, count: int) -> Outcome:
     clock = SystemClock()
-    async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
+    async with Connection(CredentialsReader(plane.kubeconfig()), clock) as connection:
         writer = Writer(connection, clock)
         await _populate(writer, nodes, row)
         async with followed(connection, clock) as watch:

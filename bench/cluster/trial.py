@@ -19,7 +19,7 @@ from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import EVENTS, POD_RESOURCE, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.reflector import Reflector
 from batchsched.kube.writer import Writer
 from batchsched.ports.cluster import Binding, SetAsideObject
@@ -206,7 +206,7 @@ async def _run(
     plane: ControlPlane, scheduler: str, row: Row, nodes: int, creation: Creation, longest: float
 ) -> Outcome:
     clock = SystemClock()
-    async with Connection(Credentials(plane.kubeconfig()), clock) as connection:
+    async with Connection(CredentialsReader(plane.kubeconfig()), clock) as connection:
         writer = Writer(connection, clock)
         await fill(writer, nodes)
         watch, made = _Watch(row.pods), dict[str, float]()

@@ -52,11 +52,11 @@ def test_resources_ignored_for_extenders_replace_the_ignored_resources_of_the_pl
             ],
         }
     )
-    assert own.arguments("NodeResourcesFit") == {
+    assert own.plugin_arguments("NodeResourcesFit") == {
         "ignoredResources": ["example.com/gpu-share"],
         "scoringStrategy": {},
     }
-    assert own.arguments("ImageLocality") == {}
+    assert own.plugin_arguments("ImageLocality") == {}
 
 
 def test_dump_of_a_profile_contains_no_tls_key():

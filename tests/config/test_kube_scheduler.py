@@ -55,7 +55,7 @@ def test_existing_file_becomes_one_profile_for_each_scheduler_name():
     assert (first.scheduler_name, second.scheduler_name) == ("default-scheduler", "second")
     assert [one.name for one in first.plugins.score.disabled] == ["ImageLocality"]
     assert [(one.name, one.weight) for one in first.plugins.multi_point.enabled] == [("NodeAffinity", 7)]
-    assert first.arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
+    assert first.plugin_arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
     assert first.solver.enabled
     assert (first.percentage_of_nodes_to_score, second.percentage_of_nodes_to_score) == (20, 30)
 

@@ -27,8 +27,8 @@ def test_stated_fields_are_combined_with_defaults():
 def test_arguments_of_a_plugin_are_found_by_name():
     text = "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]}]"
     (profile,) = load_configuration(text).profiles
-    assert profile.arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
-    assert profile.arguments("Other") == {}
+    assert profile.plugin_arguments("NodeResourcesFit") == {"scoringStrategy": {"type": "MostAllocated"}}
+    assert profile.plugin_arguments("Other") == {}
 
 
 def test_file_is_named_in_what_is_wrong_with_it(tmp_path):

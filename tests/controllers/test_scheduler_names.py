@@ -15,7 +15,7 @@ from batchsched.controllers.event_recorder import PendingEvent
 from batchsched.controllers.scheduler_names import SchedulerNameLeases, lease_name_of_scheduler_name
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.lease import LeaseTimes
 from tests.controlplane.plane import ControlPlane
 
@@ -59,7 +59,7 @@ async def running(
 ) -> AsyncIterator[Deployment]:
     clock, deployment = SystemClock(), Deployment()
     config = plane.kubeconfig(token) if token else plane.kubeconfig()
-    async with Connection(Credentials(config), clock) as connection:
+    async with Connection(CredentialsReader(config), clock) as connection:
         deployment.claims = SchedulerNameLeases(connection, clock, identity, names, deployment.events.append)
         task = asyncio.create_task(deployment.claims.run())
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from batchsched.kube.connection import plural
+from batchsched.kube.connection import plural_of_kind
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.objects import Manifest, pod
 from tests.controlplane.plane import Api, install_definitions
@@ -19,7 +19,7 @@ TEMPLATE = {
 
 def install(api: Api, group: str, version: str, kind: str) -> None:
     """Make a CRD that takes anything, and wait until it is served."""
-    name = plural(kind)
+    name = plural_of_kind(kind)
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     names = {"kind": kind, "plural": name, "singular": kind.lower(), "listKind": f"{kind}List"}
     crd = {

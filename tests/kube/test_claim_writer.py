@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod, extended_claim_name
 from batchsched.errors import BindFailed
 from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import Writer
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
@@ -37,7 +37,7 @@ from tests.kube.virtual import Hurried
 @asynccontextmanager
 async def writing(plane, network=None, seen=None):
     config = plane.kubeconfig(server=network.url if network else None)
-    async with Connection(Credentials(config), Hurried()) as connection:
+    async with Connection(CredentialsReader(config), Hurried()) as connection:
         handle = [].append if seen is None else seen.append
         yield ClaimWriter(Writer(connection, Hurried()), Hurried(), handle, lambda _: None)
 

@@ -9,8 +9,8 @@ import pytest
 
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube import connection as wire
-from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection, api_resources, plural
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection, api_resources, plural_of_kind
+from batchsched.kube.credentials import CredentialsReader
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import Ending, cut, hung, lost, page, refused, says, status
 from tests.kube.test_credentials import kubeconfig, later, plugin
@@ -21,7 +21,7 @@ PODS = "/api/v1/pods"
 
 def opened(plane, proxy=None, clock=None):
     config = plane.kubeconfig(server=proxy.url if proxy else None)
-    return Connection(Credentials(config), clock or Hurried())
+    return Connection(CredentialsReader(config), clock or Hurried())
 
 
 async def test_a_request_is_made_as_the_kubeconfig_says_over_tls(plane):
@@ -110,14 +110,14 @@ async def test_a_broken_connection_is_reported_as_no_answer(plane, proxy, fault)
 
 
 async def test_refused_connection_is_reported_as_unreachable(tmp_path):
-    async with Connection(Credentials(kubeconfig(tmp_path, token="x")), Hurried()) as connection:
+    async with Connection(CredentialsReader(kubeconfig(tmp_path, token="x")), Hurried()) as connection:
         with pytest.raises(Unreachable):
             await connection.request("GET", PODS)
 
 
 async def test_rejected_token_is_renewed_once_for_all_requests(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
-    async with Connection(Credentials(config), Hurried()) as connection:
+    async with Connection(CredentialsReader(config), Hurried()) as connection:
         answers = await asyncio.gather(*(connection.request("GET", "/api/v1/nodes") for _ in range(20)))
     assert {json.loads(one)["kind"] for one in answers} == {"NodeList"}
     assert (tmp_path / "runs").read_text().count(".") == 2
@@ -125,7 +125,7 @@ async def test_rejected_token_is_renewed_once_for_all_requests(plane, proxy, tmp
 
 async def test_second_401_is_raised(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", "stale too"))
-    async with Connection(Credentials(config), Hurried()) as connection:
+    async with Connection(CredentialsReader(config), Hurried()) as connection:
         with pytest.raises(ApiError, match="401"):
             await connection.request("GET", PODS)
     assert proxy.count("GET") == 2
@@ -133,7 +133,7 @@ async def test_second_401_is_raised(plane, proxy, tmp_path):
 
 async def test_watch_with_a_rejected_token_renews_it_for_the_next_attempt(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
-    async with Connection(Credentials(config), Hurried()) as connection:
+    async with Connection(CredentialsReader(config), Hurried()) as connection:
         with pytest.raises(ApiError, match="401"):
             await anext(connection.watch_lines(PODS, {"watch": "true"}, 5))
         assert await connection.request("GET", "/version")
@@ -142,7 +142,7 @@ async def test_watch_with_a_rejected_token_renews_it_for_the_next_attempt(plane,
 
 async def test_connection_keeps_its_credentials_if_the_kubeconfig_is_deleted(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, token="stale")
-    async with Connection(Credentials(config), Hurried()) as connection:
+    async with Connection(CredentialsReader(config), Hurried()) as connection:
         config.unlink()
         with pytest.raises(ApiError, match="401"):
             await connection.request("GET", PODS)
@@ -150,7 +150,7 @@ async def test_connection_keeps_its_credentials_if_the_kubeconfig_is_deleted(pla
 
 async def test_connection_reloads_a_changed_kubeconfig(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, token="unused")
-    async with Connection(Credentials(config), Hurried(times=1000)) as connection:
+    async with Connection(CredentialsReader(config), Hurried(times=1000)) as connection:
         kubeconfig(tmp_path, proxy.url, token=ADMIN)
         later(config)
         await asyncio.sleep(0.3)
@@ -241,7 +241,7 @@ def test_paths_of_a_collection_an_object_and_a_subresource():
     ],
 )
 def test_kinds_have_the_plural_that_the_api_gives_them(kind, many):
-    assert plural(kind) == many
+    assert plural_of_kind(kind) == many
 
 
 def test_every_kind_of_a_snapshot_has_the_path_of_the_api_server(plane):

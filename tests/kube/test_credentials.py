@@ -16,7 +16,7 @@ from kubernetes.config import incluster_config
 
 from batchsched.errors import UnusableInput
 from batchsched.kube import credentials
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 
 
 def kubeconfig(folder, server="http://127.0.0.1:1", name="kubeconfig", **user):
@@ -59,13 +59,13 @@ def plugin(folder, body):
     ids=["token", "password", "anonymous"],
 )
 def test_kubeconfig_contains_server_and_identity(tmp_path, user, header):
-    found = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
+    found = CredentialsReader(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
     assert (found.server, found.authorization, found.tls) == ("http://127.0.0.1:1", header, None)
 
 
 def test_missing_kubeconfig_is_named_with_a_remedy(tmp_path):
     with pytest.raises(UnusableInput, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
-        Credentials(tmp_path / "nowhere").load()
+        CredentialsReader(tmp_path / "nowhere").load()
 
 
 def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(tmp_path, monkeypatch):
@@ -75,18 +75,18 @@ def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(
     with pytest.raises(
         UnusableInput, match=r"KUBECONFIG is not set, there is no file .*/\.kube/config, and .* in a pod;"
     ):
-        Credentials().load()
+        CredentialsReader().load()
 
 
 def test_variable_that_names_a_missing_kubeconfig_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     with pytest.raises(UnusableInput, match=r"^KUBECONFIG: there is no file .*nowhere; set KUBECONFIG or"):
-        Credentials().load()
+        CredentialsReader().load()
 
 
 def test_an_unknown_context_is_named(tmp_path):
     with pytest.raises(UnusableInput, match="elsewhere"):
-        Credentials(kubeconfig(tmp_path, token="x"), "elsewhere").load()
+        CredentialsReader(kubeconfig(tmp_path, token="x"), "elsewhere").load()
 
 
 @pytest.mark.parametrize("text", ["a: [", "just text"])
@@ -94,13 +94,13 @@ def test_the_namespace_of_a_broken_kubeconfig_is_an_error(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(UnusableInput, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
-        assert Credentials(path).preferred_namespace
+        assert CredentialsReader(path).preferred_namespace
 
 
 @pytest.mark.parametrize("text", ["", "apiVers", "a: [", "[]"])
 def test_a_partially_written_file_is_refused_and_read_again(tmp_path, text):
     path = kubeconfig(tmp_path, token="old")
-    ours = Credentials(path)
+    ours = CredentialsReader(path)
     ours.load()
     path.write_text(text)
     later(path)
@@ -114,13 +114,13 @@ def test_a_partially_written_file_is_refused_and_read_again(tmp_path, text):
 def test_variable_names_the_kubeconfig_even_if_it_is_set_late(tmp_path, monkeypatch):
     first, second = kubeconfig(tmp_path, token="first"), tmp_path / "missing"
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, (first, second))))
-    assert Credentials().load().authorization == "Bearer first"
+    assert CredentialsReader().load().authorization == "Bearer first"
 
 
 def test_changed_token_file_is_read_again(tmp_path):
     token = tmp_path / "token"
     token.write_text("old\n")
-    ours = Credentials(kubeconfig(tmp_path, tokenFile="token"))
+    ours = CredentialsReader(kubeconfig(tmp_path, tokenFile="token"))
     assert ours.load().authorization == "Bearer old"
     token.write_text("new\n")
     later(token)
@@ -139,7 +139,7 @@ def test_in_a_cluster_the_service_account_is_used_and_its_token_is_read_again(tm
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    ours = Credentials()
+    ours = CredentialsReader()
     found = ours.load()
     assert (found.server, found.authorization) == ("https://10.0.0.1:443", "Bearer old")
     assert found.tls is not None
@@ -160,14 +160,14 @@ def test_exec_plugin_runs_once_and_again_after_a_401(tmp_path):
         printf '{answer}' $(wc -l < {tmp_path}/runs)
         """,
     )
-    ours = Credentials(kubeconfig(tmp_path, exec=asks))
+    ours = CredentialsReader(kubeconfig(tmp_path, exec=asks))
     assert [ours.load().authorization for _ in range(3)] == ["Bearer t1"] * 3
     assert ours.load(renew=True).authorization == "Bearer t2"
     assert ours.load().authorization == "Bearer t2"
 
 
 def test_failed_exec_plugin_is_an_error(tmp_path):
-    ours = Credentials(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
+    ours = CredentialsReader(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
     with pytest.raises(UnusableInput, match="exec plugin"):
         ours.load()
 
@@ -178,7 +178,7 @@ def test_rotated_client_certificate_is_loaded_with_its_key(tmp_path):
     paths["client-certificate"].write_bytes(pem(certificate))
     paths["client-key"].write_bytes(key_pem(key))
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", **{name: str(path) for name, path in paths.items()})
-    ours = Credentials(config)
+    ours = CredentialsReader(config)
     first = ours.load().tls
     assert isinstance(first, ssl.SSLContext)
     assert ours.load().tls is first
@@ -212,5 +212,5 @@ def key_pem(key):
 
 
 def test_no_file_is_written_next_to_the_kubeconfig(tmp_path):
-    Credentials(kubeconfig(tmp_path, token="x")).load()
+    CredentialsReader(kubeconfig(tmp_path, token="x")).load()
     assert [path.name for path in Path(tmp_path).iterdir()] == ["kubeconfig"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.lease import LeaderElector, LeaseTimes
 from tests.controlplane.proxy import hung, lost, page, status
 from tests.kube.virtual import Skewed, run
@@ -44,7 +44,7 @@ def name():
 async def contender(plane, name, identity, network=None):
     config = plane.kubeconfig(server=network.url if network else None)
     clock = SystemClock()
-    async with Connection(Credentials(config), clock) as connection:
+    async with Connection(CredentialsReader(config), clock) as connection:
         yield LeaderElector(connection, clock, ("default", name), identity, SHORT)
 
 

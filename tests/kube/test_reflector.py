@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.kube.connection import ApiResource, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, Proxy, cut, delayed, hung, lost, page, refused, says, status
@@ -101,7 +101,7 @@ async def following(plane, shelf, network=None, clock=None, resource=CONFIG_MAPS
     config = plane.kubeconfig(server=network.url if network else None)
     clock = clock or Hurried()
     mirror = Mirror()
-    async with Connection(Credentials(config), clock) as connection:
+    async with Connection(CredentialsReader(config), clock) as connection:
         terms = {"selector": {"labelSelector": f"shelf={shelf.mark}"}, "silence": 5.0, **terms}
         reflector = Reflector(
             connection, resource, mirror, clock, terms=ReflectorSettings(**terms), read=read

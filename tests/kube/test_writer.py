@@ -18,7 +18,7 @@ from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
 from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import SELECTED_NODE, ApiBinder, VolumeClaims, Writer
 from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
 from tests.controlplane.fixtures import eventually
@@ -45,7 +45,7 @@ class Until:
 async def writing(plane, network=None, clock=None, **more):
     config = plane.kubeconfig(server=network.url if network else None)
     clock = clock or Hurried()
-    async with Connection(Credentials(config), clock) as connection:
+    async with Connection(CredentialsReader(config), clock) as connection:
         yield Writer(connection, clock, **more)
 
 

@@ -10,7 +10,7 @@ from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.state.cluster_state import ClusterState
@@ -26,7 +26,7 @@ class World:
         self.cache = ClusterState()
         self.grouper = PodGrouper(self.cache, ("batchsched",), lambda: None)
         self.pods: Any = self.grouper.store_for(KIND_BY_GROUP_AND_NAME["", "Pod"])
-        connection = Connection(Credentials(), SystemClock())
+        connection = Connection(CredentialsReader(), SystemClock())
         self.reflectors = {
             (reflector.resource.kind, reflector.resource.api_version): reflector
             for reflector in self.grouper.reflectors(connection, SystemClock(), Decoder())

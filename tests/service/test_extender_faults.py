@@ -307,7 +307,7 @@ def test_without_a_shell_extenders_are_out_of_reach():
 
 def test_managed_resources_are_ignored_by_the_built_in_plugin():
     chosen = profile(extenders=[stated("u", managedResources=[{"name": SHARE, "ignoredByScheduler": True}])])
-    assert chosen.arguments("NodeResourcesFit") == {"ignoredResources": [SHARE]}
+    assert chosen.plugin_arguments("NodeResourcesFit") == {"ignoredResources": [SHARE]}
     with pytest.raises(InvalidInput, match="there is no plugin"):
         decide(CLUSTER, profile(plugins={"enabled": [{"name": "Missing"}]}), NOW, 0)
 

@@ -14,7 +14,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import POD_RESOURCE, Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import Writer
 from bench.cluster.workload import GROUPS
 from bench.isolation import ATTACKS, Objects
@@ -65,7 +65,7 @@ class Attacker:
 
     async def _run(self, over: threading.Event) -> None:
         clock = SystemClock()
-        async with Connection(Credentials(self.plane.kubeconfig()), clock) as connection:
+        async with Connection(CredentialsReader(self.plane.kubeconfig()), clock) as connection:
             writer = Writer(connection, clock)
             for name, (objects, _) in cycle(ATTACKS.items()):
                 await self._attack(writer, name, islice(objects("batchsched"), MAX_OBJECTS), over)

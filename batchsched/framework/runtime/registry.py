@@ -198,7 +198,9 @@ class Registry:
         multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
         made = {
-            name: wrap_with_deadline(_make(self._classes[name], profile.arguments(name)), outside.deadline)
+            name: wrap_with_deadline(
+                _make(self._classes[name], profile.plugin_arguments(name)), outside.deadline
+            )
             for name in enabled_plugin_names(multi, profile.plugins)
             if name in self._classes
         }
@@ -227,7 +229,7 @@ class Registry:
 
         batchsched does not have these plugins.
         """
-        enabled = {name for _, names in profile.plugins.enabled_plugins_by_path() for name in names}
+        enabled = {name for _, names in profile.plugins.list_enabled_plugins() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
 

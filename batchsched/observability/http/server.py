@@ -177,7 +177,7 @@ def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
     return context
 
 
-async def reload_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
+async def reload_certificate_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
     """Reload a certificate and its key into a TLS context each time their files change, until cancelled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.

@@ -162,7 +162,11 @@ def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
     """Return why sessions do not read the policy that a profile names; "" if they read it, or it is the default."""
     default = type(profile)().policy
     reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
-    if profile.policy == default or reserves or profile.policy_has_effect(entitled=queues.divides_capacity):
+    if (
+        profile.policy == default
+        or reserves
+        or profile.gang_order_has_effect(entitled=queues.divides_capacity)
+    ):
         return ""
     return (
         f"selection: weight starts gangs by priority and weight, and no queue has an entitlement, so the sessions of "

@@ -11,7 +11,7 @@ from typing_extensions import override
 from batchsched.config.schema import HttpsServerSettings
 from batchsched.errors import UnusableInput
 from batchsched.kube.connection import Connection
-from batchsched.kube.credentials import Credentials
+from batchsched.kube.credentials import CredentialsReader
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
 from batchsched.observability.http.server import HttpServer, self_signed_tls_context
 from tests.controlplane.plane import ADMIN
@@ -39,7 +39,7 @@ class Turned(Hurried):
 async def server(plane, network=None, clock=None):
     config = plane.kubeconfig(server=network.url if network else None)
     clock = clock or Turned()
-    async with Connection(Credentials(config), clock) as connection:
+    async with Connection(CredentialsReader(config), clock) as connection:
         routes = [web.get("/metrics", say), web.get("/livez", say), web.get("/livez/{name}", say)]
         served = HttpServer(
             DelegatedAccess(connection, clock, lambda: OPEN),

@@ -12,7 +12,7 @@ from cryptography import x509
 from batchsched.errors import UnusableInput
 from batchsched.observability.http.server import (
     KeyPair,
-    reload_on_change,
+    reload_certificate_on_change,
     self_signed_pem,
     self_signed_tls_context,
     tls_context_from_files,
@@ -63,7 +63,7 @@ async def test_self_signed_certificate_is_valid_for_a_year_and_the_names_of_the_
 async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, caplog):
     pair = issue(tmp_path, "first")
     context = tls_context_from_files(pair)
-    following = asyncio.create_task(reload_on_change(context, pair, Hurried(times=3000)))
+    following = asyncio.create_task(reload_certificate_on_change(context, pair, Hurried(times=3000)))
     assert "first" in (await shown(context)).subject.rfc4514_string()
     await asyncio.sleep(0.05)
     issue(tmp_path, "second")
