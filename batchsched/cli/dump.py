@@ -58,12 +58,12 @@ def dump(
 
     grouping = pod_grouper_settings(config)
 
-    async def dump_cluster() -> ClusterDump:
+    async def connect_and_dump() -> ClusterDump:
         clock = SystemClock()
         async with Connection(CredentialsReader(kubeconfig, context), clock) as connection:
             return await dump_live_cluster(connection, clock, grouping)
 
-    cluster_dump = asyncio.run(dump_cluster())
+    cluster_dump = asyncio.run(connect_and_dump())
     earlier = ", which replaces an earlier file" if to.is_file() else ""
     content = cluster_dump.encode(compress=to.suffix == ".gz")
     if str(to) == STDOUT:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HELP = "Run policies on many workloads and seeds, in parallel and resumable; compare and tune them."
 
 
-def check_change_syntax(changes: list[str]) -> list[str]:
+def check_scenario_change_syntax(changes: list[str]) -> list[str]:
     """Check that each `--set` option has the form PATH=VALUE.
 
     Raises:
@@ -64,7 +64,7 @@ Changes = Annotated[
         metavar="PATH=VALUE",
         help="Replace a value of the scenario: workloads.philly.philly.trace=philly.csv.gz, seeds=3. Paths in it "
         "are relative to the scenario.",
-        callback=check_change_syntax,
+        callback=check_scenario_change_syntax,
         show_default=False,
     ),
 ]
@@ -142,14 +142,14 @@ def _load(scenario: Path, changes: list[str]) -> "Scenario":
     from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
     from batchsched.lab.scenario_checks import check_tuned_parameters, scenario_warnings
 
-    chosen = load_scenario(scenario, parse_changes(changes))
+    chosen = load_scenario(scenario, parse_scenario_changes(changes))
     check_tuned_parameters(chosen)
     warnings = (*unknown_queue_warnings(chosen), *scenario_warnings(chosen))
     print_warnings([f"warning: {scenario}: {line}" for line in warnings])
     return chosen
 
 
-def parse_changes(changes: list[str]) -> list[tuple[str, Any]]:
+def parse_scenario_changes(changes: list[str]) -> list[tuple[str, Any]]:
     """Parse `--set` options into pairs of path and value. Each value is parsed as YAML.
 
     Raises:
@@ -328,12 +328,12 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     finished = planned = 0
     with closing(Stopwatch(logs_progress=True)) as stopwatch, open_workers(address, processes) as crew:
 
-        def on_progress(done: int, total: int) -> None:
+        def record_and_show_progress(done: int, total: int) -> None:
             nonlocal finished, planned
             finished, planned = done, total
             stopwatch.on_progress(done, total, "runs")
 
-        resources = TuningResources(folder, crew, on_progress)
+        resources = TuningResources(folder, crew, record_and_show_progress)
         try:
             result = tune(scenario, resources)
         except KeyboardInterrupt:

@@ -48,7 +48,9 @@ _FIGURES = {
 # A simulation
 
 
-def print_summary(name: str, policies: Sequence[Sequence["RunOutcome"]], output: OutputFormat) -> None:
+def print_simulation_result(
+    name: str, policies: Sequence[Sequence["RunOutcome"]], output: OutputFormat
+) -> None:
     """Print the measures of each simulated policy, and how much its mean slowdown differs from the first policy's.
 
     Args:
@@ -271,7 +273,7 @@ def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
 
 
 def print_sweep_result(name: str, outcomes: Sequence["RunOutcome"], output: OutputFormat) -> None:
-    """Print for each workload the means of the measures of each policy, and the differences from the first policy."""
+    """Print, for each workload, the mean measures of each policy and their differences from the first policy."""
     from batchsched.lab.pairs import compare_pairs, group_by_workload
 
     parts = group_by_workload(outcomes)

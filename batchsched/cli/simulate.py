@@ -125,7 +125,7 @@ def swf(
         trace.stem,
         workloads,
         policy or ["fcfs"],
-        base_profile(config, profile),
+        profile_for_simulation(config, profile),
         {**IN_ORDER, "backfill": backfill.value, "blocking": True, "session_window": session_window},
         seed,
         session_interval,
@@ -176,7 +176,7 @@ def philly(
         name,
         [_workload(name, philly=source)],
         policy or ["fcfs"],
-        base_profile(config, profile),
+        profile_for_simulation(config, profile),
         {**IN_ORDER, "backfill": backfill.value, "blocking": blocking, "session_window": session_window},
         seed,
         session_interval,
@@ -220,7 +220,7 @@ def generate(
         f"generated-{seed}",
         [_workload(f"generated-{seed}", generate=source)],
         policy or ["priority"],
-        base_profile(config, profile),
+        profile_for_simulation(config, profile),
         {"selection": selection.value, "backfill": backfill.value, "session_window": session_window},
         seed,
         session_interval,
@@ -251,7 +251,7 @@ def manifests(
     from batchsched.scheduler.cluster_reader import read_cluster
     from batchsched.simulator.workload import workload_of_snapshot
 
-    chosen = base_profile(config, profile)
+    chosen = profile_for_simulation(config, profile)
     cluster_files = read_cluster_files(files)
     settings = SessionSettings(chosen, cluster_files.session_time(now), pod_grouper_settings(config))
     reading = read_cluster(cluster_files, settings)
@@ -333,7 +333,7 @@ class SimulationPlan:
 
         The report draws only the first workload, because workloads share neither time nor nodes.
         """
-        from batchsched.cli.outcomes import print_summary, write_simulation_report
+        from batchsched.cli.outcomes import print_simulation_result, write_simulation_report
         from batchsched.cli.session_input import print_warnings
         from batchsched.lab.plan import PlannedRun
         from batchsched.lab.scenario import ClusterSpec
@@ -363,7 +363,7 @@ class SimulationPlan:
         policies = [outcomes[first : first + count] for first in range(0, len(runs), count)]
         if report is not None:
             write_simulation_report(report, runs[::count], [runs[0] for runs in policies], count)
-        print_summary(self.name, policies, output)
+        print_simulation_result(self.name, policies, output)
 
 
 def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -> list["RunOutcome"]:
@@ -444,7 +444,7 @@ def _argument(text: str) -> tuple[str, Any]:
     return name.strip(), parse_value(value, "--policy")
 
 
-def base_profile(config: Path | None, name: str | None) -> Profile:
+def profile_for_simulation(config: Path | None, name: str | None) -> Profile:
     """Return the profile for a simulation: that of a configuration file, or the default. Extenders are removed.
 
     Raises:

@@ -81,8 +81,8 @@ class PlannedRun:
             text = text.replace(json.dumps(path), json.dumps(digest))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
-    def changed_queues(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return the queues of a workload with the changes that this run makes to them.
+    def queues_with_changes(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+        """Return all queues of the run, those of a workload included, with the changes that this run makes to them.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.

@@ -95,7 +95,9 @@ def encode_outcome(outcome: RunOutcome) -> bytes:
     return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
 
 
-def with_names_of_run(source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]) -> bytes:
+def result_file_with_names_of_run(
+    source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]
+) -> bytes:
     """Return a result file with the workload and policy names of a run, and with further columns (labels).
 
     Args:
@@ -175,10 +177,10 @@ class ResultFile:
         Raises:
           OSError: The file cannot be written.
         """
-        write_atomically(self.path, with_names_of_run(source, self.run, self.labels))
+        write_atomically(self.path, result_file_with_names_of_run(source, self.run, self.labels))
 
 
-def result_names(keys: Sequence[str]) -> tuple[str, ...]:
+def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the result files of runs with these keys: `KEY.parquet`, or `KEY-2.parquet` for a repetition.
 
     Policies with equal settings have runs with equal keys. Each run has a file of its own, so that queries over the
@@ -194,18 +196,20 @@ def result_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 def result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, ...]:
     """Return the result file of each run of a plan, in the order of the plan."""
-    names = result_names([run.key for run in runs])
+    names = result_file_names([run.key for run in runs])
     return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
 
 
 def planned_result_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the path of the result file of each run that a plan lists, in the order of the plan."""
-    return tuple(folder / RUNS / name for name in result_names([str(run["key"]) for run in plan["runs"]]))
+    return tuple(
+        folder / RUNS / name for name in result_file_names([str(run["key"]) for run in plan["runs"]])
+    )
 
 
 def result_path(folder: Path, key: str) -> Path:
     """Return the path of the result of a run, given the key of the run. The file may not exist."""
-    return folder / RUNS / result_names([key])[0]
+    return folder / RUNS / result_file_names([key])[0]
 
 
 def find_result(folder: Path, key: str) -> Path | None:
@@ -420,7 +424,7 @@ def missing_runs(runs: Sequence[PlannedRun], folder: Path) -> tuple[PlannedRun, 
     return tuple(file.run for file in result_files(folder, runs) if not file.path.exists())
 
 
-def sort_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
+def sort_result_files_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
     """Return the files seed by seed, so that the first comparison of all policies is complete early."""
     rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(file.run.seed for file in files))}
     return tuple(sorted(files, key=lambda file: rank_of_seed[file.run.seed]))
@@ -441,7 +445,7 @@ def execute_missing_runs(
       The number of executed runs.
 
     Raises:
-      InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
+      InvalidInput: As for `execute_and_encode_run`, for the first run that fails; finished results stay.
       UnusableInput: A worker process died.
     """
 
@@ -451,7 +455,7 @@ def execute_missing_runs(
 
     report_finished_runs(len(runs) - len(missing_runs(runs, folder)))
     return copy_or_execute_missing_runs(
-        sort_by_seed(result_files(folder, runs)), folder, workers, report_finished_runs
+        sort_result_files_by_seed(result_files(folder, runs)), folder, workers, report_finished_runs
     )
 
 
@@ -470,7 +474,7 @@ def copy_or_execute_missing_runs(
       The number of executed runs.
 
     Raises:
-      InvalidInput: As for `execute_run`, for the first run that fails; finished results stay.
+      InvalidInput: As for `execute_and_encode_run`, for the first run that fails; finished results stay.
       UnusableInput: A worker process died.
     """
     missing_by_key: dict[str, list[ResultFile]] = {}
@@ -493,12 +497,12 @@ def copy_or_execute_missing_runs(
             unknown_runs.append(equal_files[0].run)
         else:
             write_files_of_run(key, result)
-    for index, content in map_runs(execute_run, unknown_runs, workers):
+    for index, content in map_runs(execute_and_encode_run, unknown_runs, workers):
         write_files_of_run(unknown_runs[index].key, BytesIO(content))
     return len(unknown_runs)
 
 
-def execute_run(run: PlannedRun) -> bytes:
+def execute_and_encode_run(run: PlannedRun) -> bytes:
     """Execute a planned run, and return its outcome as the content of a Parquet file.
 
     Raises:

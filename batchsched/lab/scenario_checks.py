@@ -185,4 +185,4 @@ def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
     run = next(
         runs_of_policies(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1])
     )
-    run.changed_queues(())
+    run.queues_with_changes(())

@@ -156,7 +156,7 @@ def create_workload_of_run(run: PlannedRun) -> Workload:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
     made = run.prepared or _named_source(run)
-    cluster = replace(made.cluster, queues=run.changed_queues(made.cluster.queues))
+    cluster = replace(made.cluster, queues=run.queues_with_changes(made.cluster.queues))
     made = replace(made, name=run.workload.name, cluster=cluster)
     failures = run.cluster.failures
     if failures is None or made.outages or not made.arrivals:

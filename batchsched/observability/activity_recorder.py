@@ -175,7 +175,7 @@ class ActivityRecorder:
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
         if took > LONG_SESSION_SECONDS:
             self._record_long_session(profile, timed, took)
-        timed.start_session()
+        timed.clear_session_durations()
         begun = self._clock.now() - took
         self._number += 1
         self.counting.count_session(

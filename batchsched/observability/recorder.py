@@ -46,8 +46,8 @@ class MetricsTelemetry(Telemetry):
         self.gangs: dict[str, float] = {}
         """Seconds by gang (`namespace/name`), of the running session or the last one."""
 
-    def start_session(self) -> None:
-        """Discard the durations of the previous session, because a new session starts."""
+    def clear_session_durations(self) -> None:
+        """Discard the durations of the last session, before the next session starts."""
         self.stages, self.gangs = {}, {}
 
     @override

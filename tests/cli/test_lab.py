@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from batchsched.cli import run_command
 from batchsched.cli.app import app
 from batchsched.cli.session import Stopwatch
-from batchsched.lab.results import execute_run
+from batchsched.lab.results import execute_and_encode_run
 from tests.lab.scenarios import written
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lab/teams.yaml"
@@ -205,14 +205,14 @@ def test_a_search_outside_a_terminal_prints_its_progress_and_an_interrupted_one_
 ):
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
     scenario = written(tmp_path / "s.yaml", tune=TUNE)
-    made = execute_run
+    made = execute_and_encode_run
 
     def interrupted(run):
         if run.seed > 1:
             raise KeyboardInterrupt
         return made(run)
 
-    monkeypatch.setattr("batchsched.lab.results.execute_run", interrupted)
+    monkeypatch.setattr("batchsched.lab.results.execute_and_encode_run", interrupted)
     told = lab("tune", scenario, "--to", tmp_path / "out", "--processes", 1)
     assert told.exit_code == 130
     assert "runs: 1 of 10" in told.stderr

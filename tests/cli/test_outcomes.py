@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.outcomes import print_summary, split_columns
+from batchsched.cli.outcomes import print_simulation_result, split_columns
 from batchsched.cli.simulate import profiles_of_policies
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.lab.simulation import build_outcome, simulate
@@ -45,14 +45,16 @@ def outcomes(policy, *seeds):
 
 def test_a_figure_is_the_mean_over_runs(capsys):
     runs = outcomes("fcfs", 1, 2)
-    print_summary("two draws", [runs], OutputFormat.JSON)
+    print_simulation_result("two draws", [runs], OutputFormat.JSON)
     (policy,) = json.loads(capsys.readouterr().out)["policies"]
     assert policy["makespan"] == sum(run["makespan"] for run in policy["runs"]) / 2
     assert policy["makespan"] == sum(outcome.measures["makespan"] for outcome in runs) / 2
 
 
 def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
-    print_summary("three draws", [outcomes("fcfs", 1, 2, 3), outcomes("sjf", 1, 2, 3)], OutputFormat.TABLE)
+    print_simulation_result(
+        "three draws", [outcomes("fcfs", 1, 2, 3), outcomes("sjf", 1, 2, 3)], OutputFormat.TABLE
+    )
     printed = " ".join(capsys.readouterr().out.split())
     assert "three draws: means over 3 sequences" in printed
     assert "sjf against fcfs, mean slowdown, paired:" in printed
@@ -60,11 +62,11 @@ def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
 
 def test_sequences_have_their_utilisation_and_makespan_in_the_table_and_as_data(capsys):
     small = [outcome.without_detail() for outcome in outcomes("fcfs", 1, 2)]
-    print_summary("two draws", [small], OutputFormat.TABLE)
+    print_simulation_result("two draws", [small], OutputFormat.TABLE)
     printed = capsys.readouterr().out
     assert "GPUs used*" in printed
     assert "Makespan" in printed
-    print_summary("two draws", [small], OutputFormat.JSON)
+    print_simulation_result("two draws", [small], OutputFormat.JSON)
     (policy,) = json.loads(capsys.readouterr().out)["policies"]
     used = [run["utilisation"]["nvidia.com/gpu"] for run in policy["runs"]]
     assert used == [outcome.measures["utilisation"] for outcome in small]
@@ -73,7 +75,7 @@ def test_sequences_have_their_utilisation_and_makespan_in_the_table_and_as_data(
 
 @pytest.mark.parametrize("output", [OutputFormat.JSON, OutputFormat.YAML])
 def test_one_run_has_its_utilisation_and_no_differences(output, capsys):
-    print_summary("one draw", [outcomes("fcfs", 1)], output)
+    print_simulation_result("one draw", [outcomes("fcfs", 1)], output)
     printed = capsys.readouterr().out
     assert "utilisation" in printed
     assert "meanSlowdown" in printed
@@ -89,7 +91,9 @@ def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
     (outcome,) = outcomes("fcfs", 1)
-    print_summary("one draw", [[outcome.with_names("w", name)] for name in names], OutputFormat.TABLE)
+    print_simulation_result(
+        "one draw", [[outcome.with_names("w", name)] for name in names], OutputFormat.TABLE
+    )
     printed = capsys.readouterr().out
     assert max(len(line) for line in printed.splitlines()) <= 80
     assert printed.count("Mean wait") == 2

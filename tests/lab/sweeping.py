@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import execute_missing_runs, execute_run
+from batchsched.lab.results import execute_and_encode_run, execute_missing_runs
 from batchsched.lab.scenario import load_scenario
 from batchsched.lab.workers import open_workers
 
@@ -19,13 +19,13 @@ class Slow:
 
     def submit(self, _, run, /):
         self._begun += 1
-        return self._crew.submit(execute_run if self._begun == 1 else rested, run)
+        return self._crew.submit(execute_and_encode_run if self._begun == 1 else rested, run)
 
 
 def rested(run):
     """Make a run, an hour from now."""
     time.sleep(3600)
-    return execute_run(run)
+    return execute_and_encode_run(run)
 
 
 if __name__ == "__main__":

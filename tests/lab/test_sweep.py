@@ -10,8 +10,8 @@ import pytest
 from batchsched.errors import InvalidInput, UnusableInput
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import (
+    execute_and_encode_run,
     execute_missing_runs,
-    execute_run,
     missing_runs,
     read_outcomes,
     result_path,
@@ -91,7 +91,7 @@ def die(_):
 
 
 def test_a_killed_worker_is_reported_as_unusable_input(tmp_path, monkeypatch):
-    monkeypatch.setattr("batchsched.lab.results.execute_run", die)
+    monkeypatch.setattr("batchsched.lab.results.execute_and_encode_run", die)
     with pytest.raises(UnusableInput, match="was killed"), open_workers(None, 2) as crew:
         execute_missing_runs(plan_runs(scenario(seeds=1)), tmp_path, crew)
 
@@ -149,4 +149,4 @@ def until(happened):
 
 
 def test_an_encoded_outcome_is_a_parquet_file():
-    assert execute_run(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"
+    assert execute_and_encode_run(plan_runs(scenario(seeds=1))[0])[:4] == b"PAR1"

@@ -97,7 +97,7 @@ def test_a_search_is_deterministic_and_makes_no_run_twice(tmp_path, monkeypatch)
     }
     policies = [{"name": "fcfs", "profile": {"policy": {"name": "headroom"}}}]
     first, _ = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
-    monkeypatch.setattr("batchsched.lab.results.execute_run", None)
+    monkeypatch.setattr("batchsched.lab.results.execute_and_encode_run", None)
     again, told = tuned(tmp_path, {**more, "atOnce": 3}, policies=policies, seeds=1)
     assert again.tried == first.tried
     assert first.best.value == max(one.value for one in first.tried)

@@ -192,5 +192,5 @@ def test_telemetry_measures_the_work_for_each_gang_that_takes_part(settings):
     snapshot = cluster(nodes(1, gpu=2), gang("placed", 2), gang("refused", 3))
     decide(snapshot, profile(**settings), 0.0, 0, telemetry=measured)
     assert measured.gangs.keys() == {"team/placed", "team/refused"}
-    measured.start_session()
+    measured.clear_session_durations()
     assert measured.gangs == {}
