@@ -274,7 +274,7 @@ class Decision(DecisionBase, frozen=True):
 
 
 def without_telemetry(decision: Decision) -> Decision:
-    """Return a decision without the times that the solver took, so that `replay` can compare it."""
+    """Return a decision without its measured durations, so that `replay` can compare it."""
     account = msgspec.structs.replace(decision.solver, seconds=0.0, stages={})
     return msgspec.structs.replace(decision, solver=account)
 

@@ -93,8 +93,8 @@ class Snapshot:
     part, because no event since their refusal may help them. `usage` is decayed usage of queues; it is empty unless a
     policy uses it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of
     pods that are no victims for some minutes, because the API server refused to evict them. `chosen_policy` is the
-    candidate that the gang order `auto` uses; "" for its first one. `pod_devices` is what placed pods reserved that the
-    claims do not show yet.
+    candidate that the gang order `auto` uses; "" for its first one. `pod_devices` are the devices that earlier sessions
+    reserved for placed pods and that the claims do not show yet.
     """
 
     nodes: tuple[Node, ...] = ()

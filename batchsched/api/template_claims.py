@@ -41,7 +41,7 @@ def is_new_pod(pod: Pod) -> bool:
 def create_claims_from_templates(
     pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate], existing: Iterable[str] = ()
 ) -> tuple[tuple[Pod, ...], tuple[ResourceClaim, ...]]:
-    """Return pods with the claims that they get from templates and do not have yet in their status, and these claims.
+    """Create the claims that pods get from templates and lack in their status; return the pods and the new claims.
 
     A pod without a UID gets one, by which its claims name their owner. A claim is not created if its template does not
     exist.

@@ -128,7 +128,7 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
         )
 
 
-def ignored_resources(extenders: Sequence[Extender]) -> list[str]:
+def resources_ignored_by_scheduler(extenders: Sequence[Extender]) -> list[str]:
     """Return the resources with `ignoredByScheduler`, which extenders check instead of the plugin NodeResourcesFit."""
     return [
         resource.name

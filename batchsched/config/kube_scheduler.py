@@ -19,7 +19,7 @@ from batchsched.config.plugins import (
     PluginConfig,
     Plugins,
     PluginSet,
-    check_configured_once,
+    check_plugins_configured_once,
 )
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
@@ -90,7 +90,7 @@ class KubeProfile(NullTolerantModel):
 
     @model_validator(mode="after")
     def _check_fields_exist_upstream(self) -> Self:
-        check_configured_once(self.plugin_config)
+        check_plugins_configured_once(self.plugin_config)
         for short in ("enabled", "disabled"):
             if short in self.plugins.model_fields_set:
                 raise ValueError(f"plugins.{short}: unknown field; did you mean multiPoint.{short}?")

@@ -182,7 +182,7 @@ class Plugins(NullTolerantModel):
         return self
 
     def list_enabled_plugins(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return the lists of enabled plugins below `plugins`, each as a pair of its field path and the names."""
+        """Return each list of enabled plugins below `plugins`, as a pair of its field path and the plugin names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -238,7 +238,7 @@ class PluginConfig(NullTolerantModel):
         return {name: value for name, value in self.args.items() if name not in type_fields}
 
 
-def check_configured_once(configs: Iterable[PluginConfig]) -> None:
+def check_plugins_configured_once(configs: Iterable[PluginConfig]) -> None:
     """Check that no plugin has arguments twice in `pluginConfig`.
 
     Raises:

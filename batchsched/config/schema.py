@@ -17,8 +17,8 @@ from batchsched.config.extenders import (
     Duration,
     Extender,
     check_single_binder,
-    ignored_resources,
     parse_duration,
+    resources_ignored_by_scheduler,
 )
 from batchsched.config.kubernetes_release import (
     DEFAULT_VERSION,
@@ -27,7 +27,7 @@ from batchsched.config.kubernetes_release import (
     KubernetesVersion,
 )
 from batchsched.config.owner_rules import OwnerRule
-from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_configured_once
+from batchsched.config.plugins import NullTolerantModel, PluginConfig, Plugins, check_plugins_configured_once
 
 
 class LeaderElection(NullTolerantModel):
@@ -254,7 +254,7 @@ class Profile(StrictModel):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        check_configured_once(self.plugin_config)
+        check_plugins_configured_once(self.plugin_config)
         check_single_binder(self.extenders)
         return self
 
@@ -281,7 +281,7 @@ class Profile(StrictModel):
         As in kube-scheduler, resources that extenders manage alone replace `ignoredResources` of NodeResourcesFit.
         """
         arguments = next((config.arguments for config in self.plugin_config if config.name == plugin), {})
-        ignored = ignored_resources(self.extenders) if plugin == FIT else []
+        ignored = resources_ignored_by_scheduler(self.extenders) if plugin == FIT else []
         return arguments | {"ignoredResources": ignored} if ignored else arguments
 
 

@@ -210,7 +210,7 @@ class Reflector:
         finally:
             self._watching = None
 
-    async def wait_until_verified(self) -> None:
+    async def verify_resource_version(self) -> None:
         """Verify that the server's resourceVersion is not lower than the known one; if it is, wait for a new list.
 
         The known objects are kept if the API server does not answer, or if the kind is not installed.

@@ -88,7 +88,7 @@ def _born(pod: Pod, created: str) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, creation_timestamp=created))
 
 
-def with_binding_mode(storage_class: StorageClass) -> StorageClass:
+def storage_class_with_binding_mode(storage_class: StorageClass) -> StorageClass:
     """Return a StorageClass with a volume binding mode, which is Immediate if the object sets none."""
     if storage_class.volume_binding_mode is not None:
         return storage_class

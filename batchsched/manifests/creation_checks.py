@@ -35,7 +35,7 @@ _LARGEST_PORT: Final = 65535
 _MAX_SHOWN_CHARACTERS: Final = 60
 
 
-def check_created_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
+def check_metadata_at_creation(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
     """Check the name, the namespace, and the keys and values of labels and annotations of an object.
 
     Raises:
@@ -65,7 +65,7 @@ def check_created_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> 
         _check_key(key.lower(), "metadata.annotations")
 
 
-def check_created_pod_spec(spec: PodSpec) -> None:
+def check_pod_spec_at_creation(spec: PodSpec) -> None:
     """Check the fields of a pod spec that the API server checks at creation, and that scheduling reads.
 
     Raises:
@@ -92,7 +92,7 @@ def check_created_pod_spec(spec: PodSpec) -> None:
     _check_spread_constraints(spec)
 
 
-def check_created_node_taints(node: Node) -> None:
+def check_node_taints_at_creation(node: Node) -> None:
     """Check the keys and values of a node's taints, as the API server checks them when the node is created.
 
     Raises:
@@ -103,7 +103,7 @@ def check_created_node_taints(node: Node) -> None:
         _check_label_value(taint.value, f"spec.taints[{index}].value")
 
 
-def check_created_priority_class(priority_class: PriorityClass) -> None:
+def check_priority_class_at_creation(priority_class: PriorityClass) -> None:
     """Check that the value of a new PriorityClass is not reserved for the PriorityClasses of Kubernetes itself.
 
     Raises:

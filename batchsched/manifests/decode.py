@@ -35,7 +35,7 @@ from batchsched.api.json_errors import find_field_error
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
-from batchsched.manifests.api_server import pod_spec_with_defaults, with_binding_mode
+from batchsched.manifests.api_server import pod_spec_with_defaults, storage_class_with_binding_mode
 from batchsched.manifests.documents import Document, can_be_object_name
 from batchsched.manifests.object_checks import check_object
 
@@ -126,7 +126,7 @@ class Decoder:
         if isinstance(decoded, ExternalTopology):
             return convert_topology(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:
-            return with_binding_mode(decoded)
+            return storage_class_with_binding_mode(decoded)
         return decoded
 
     def _pod(self, document: Document) -> Pod:
@@ -179,7 +179,7 @@ class Decoder:
             spec = pod_spec_with_defaults(spec)
             api_server.check_pod_spec(spec)
         if self._from_files:
-            creation_checks.check_created_pod_spec(spec)
+            creation_checks.check_pod_spec_at_creation(spec)
         encoded = msgspec.json.encode(spec)
         canonical = self._canonical.setdefault(hashlib.sha256(encoded).digest(), spec)
         if canonical is spec:
@@ -230,12 +230,12 @@ def _check_creation(decoded: Object) -> None:
       InvalidInput: the API server would reject the object.
     """
     metadata = decoded.metadata  # type: ignore[union-attr]  # every kind has it
-    creation_checks.check_created_metadata(metadata, kind=type(decoded))
+    creation_checks.check_metadata_at_creation(metadata, kind=type(decoded))
     match decoded:
         case Node():
-            creation_checks.check_created_node_taints(decoded)
+            creation_checks.check_node_taints_at_creation(decoded)
         case PriorityClass():
-            creation_checks.check_created_priority_class(decoded)
+            creation_checks.check_priority_class_at_creation(decoded)
         case _:
             pass
 

@@ -249,7 +249,9 @@ class GangNeeds:
             # Without the topology that they require, the pods would start in the wrong domain.
             f"the topology of its owner is invalid: {problem}"
             if problem and (levels or any(part.topology for part in shape.parts))
-            else describe_unsupported_owner_annotation(self.annotations, requires_level=spec.requires_level),
+            else describe_unsupported_owner_annotation(
+                self.annotations, requires_level=spec.requires_topology_level
+            ),
             {name: variant_spec for name, (variant_spec, _) in variants.items()},
         )
 

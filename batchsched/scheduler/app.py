@@ -161,7 +161,7 @@ class SchedulerApp:
                 reflector.wait_until_up_to_date()
                 if reflector.resource in (POD_RESOURCE, POD_GROUP_RESOURCE)
                 or (reflector.resource == CLAIM_RESOURCE and self._can_allocate_devices())
-                else reflector.wait_until_verified()
+                else reflector.verify_resource_version()
                 for reflector in self.reflectors
             )
         )

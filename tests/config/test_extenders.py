@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchsched.config.extenders import Extender, ignored_resources, parse_duration
+from batchsched.config.extenders import Extender, parse_duration, resources_ignored_by_scheduler
 from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
 
@@ -43,7 +43,7 @@ def test_extenders_of_a_kube_scheduler_file_are_every_profiles():
 
 def test_resources_ignored_for_extenders_replace_the_ignored_resources_of_the_plugin():
     (profile, _) = load_configuration(KUBE).profiles
-    assert ignored_resources(profile.extenders) == ["example.com/gpu-share"]
+    assert resources_ignored_by_scheduler(profile.extenders) == ["example.com/gpu-share"]
     own = Profile.model_validate(
         {
             "extenders": profile.model_dump(mode="json", by_alias=True)["extenders"],

@@ -129,7 +129,7 @@ class Follower:
 async def test_standby_verifies_its_objects_before_it_leads():
     async with Follower() as follower:
         follower.server.restore()
-        await follower.reflector.wait_until_verified()
+        await follower.reflector.verify_resource_version()
         assert follower.names.there == {"old"}
         follower.server.add("later")
         await asyncio.sleep(1)
@@ -146,7 +146,7 @@ async def test_new_leader_that_catches_up_lists_again_if_the_version_went_back()
 async def test_verifying_lists_nothing_if_the_version_did_not_go_back():
     async with Follower() as follower:
         follower.server.add("later")
-        await follower.reflector.wait_until_verified()
+        await follower.reflector.verify_resource_version()
         assert (follower.server.lists, follower.server.checks) == (1, 1)
 
 
@@ -210,7 +210,7 @@ async def test_answer_that_the_version_is_too_large_causes_a_new_list():
 async def test_verifying_gives_up_after_some_attempts_and_keeps_the_known_objects(caplog):
     async with Follower() as follower:
         follower.server.failing = [Unreachable("no answer")] * 3
-        await follower.reflector.wait_until_verified()
+        await follower.reflector.verify_resource_version()
         assert follower.names.there == {"old", "new"}
         assert "could not be verified" in caplog.text
 
@@ -219,7 +219,7 @@ async def test_verifying_gives_up_after_some_attempts_and_keeps_the_known_object
 async def test_verifying_does_not_wait_for_a_kind_that_cannot_be_listed(status):
     async with Follower() as follower:
         follower.server.failing = [ApiError(status, "", "")]
-        await follower.reflector.wait_until_verified()
+        await follower.reflector.verify_resource_version()
         assert follower.server.checks == 1
 
 
@@ -266,11 +266,11 @@ async def test_verifying_waits_for_a_list_that_has_begun():
         follower.server.failing_lists = [Unreachable("the API server restarts")] * 3
         follower.server.send(ApiError(410, "Expired", "too old"))
         await asyncio.sleep(0.1)
-        await follower.reflector.wait_until_verified()
+        await follower.reflector.verify_resource_version()
         assert follower.names.there == {"old"}
 
 
-@pytest.mark.parametrize("wait", [Reflector.wait_until_up_to_date, Reflector.wait_until_verified])
+@pytest.mark.parametrize("wait", [Reflector.wait_until_up_to_date, Reflector.verify_resource_version])
 async def test_new_leader_does_not_wait_for_a_kind_that_is_not_installed(wait):
     async with Follower() as follower:
         follower.server.failing_lists = [ApiError(404, "NotFound", "no such kind")] * 100

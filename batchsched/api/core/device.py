@@ -362,7 +362,7 @@ class AllocatedDeviceStatus(KubernetesValue, frozen=True, gc=False):
     device: str = ""
     conditions: tuple[DeviceCondition, ...] | None = None
 
-    def has_true(self, condition_type: str) -> bool:
+    def has_true_condition(self, condition_type: str) -> bool:
         """Return whether an allocated device has a condition of this type with the status True."""
         return any(one.type == condition_type and one.status == "True" for one in self.conditions or ())
 
@@ -432,9 +432,9 @@ def evaluate_binding_conditions(claim: ResourceClaim) -> bool | None:
         state = states.get((device.driver, device.pool, device.device))
         if state is None:
             return None
-        if any(state.has_true(failure) for failure in device.binding_failure_conditions or ()):
+        if any(state.has_true_condition(failure) for failure in device.binding_failure_conditions or ()):
             return False
-        if not all(state.has_true(condition) for condition in device.binding_conditions):
+        if not all(state.has_true_condition(condition) for condition in device.binding_conditions):
             return None
     return True
 

@@ -279,11 +279,11 @@ class PodGroupSpec(StrictModel):
     """
 
     @property
-    def requires_level(self) -> bool:
+    def requires_topology_level(self) -> bool:
         """Whether all pods of the gang must be in one domain of a topology level."""
         return self.topology is not None and self.topology.required is not None
 
-    def topology_of_subgroup(self, subgroup: SubGroup) -> str:
+    def topology_name_of_subgroup(self, subgroup: SubGroup) -> str:
         """Return the name of the Topology of a subGroup: that of the PodGroup, unless the subGroup names another."""
         own = subgroup.topology.name if subgroup.topology is not None else None
         return own if own is not None else (self.topology or TopologyRequest()).name

@@ -45,7 +45,7 @@ class TopologySpec(StrictModel):
             raise ValueError("levels: two of them have one name; each needs a name of its own")
         return self
 
-    def find_level(self, level: str) -> int | None:
+    def find_level_index(self, level: str) -> int | None:
         """Return the index of the topology level with this name; without one, of the widest level with this node label.
 
         PodGroups name a level by its name. PodGroups of other projects name it by its node label.

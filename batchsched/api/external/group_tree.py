@@ -349,7 +349,7 @@ def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
     for group in listed:
         below.setdefault(group.parent_key, []).append(group)
 
-    def children(key: str) -> Sequence[TreeGroup]:
+    def groups_with_parent(key: str) -> Sequence[TreeGroup]:
         return below.get(key, ())
 
     roots = TreeRootIndex({group.key: group for group in listed if group.is_composite})
@@ -358,9 +358,9 @@ def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
     for key, group in roots.composites.items():
         if roots.root_key_of(group) == key:
             try:
-                gangs.append(convert_tree_to_pod_group(group, children))
+                gangs.append(convert_tree_to_pod_group(group, groups_with_parent))
             except ValidationError as error:
-                problems += invalid_tree_fields(error, group, children)
+                problems += invalid_tree_fields(error, group, groups_with_parent)
     places = {
         group.key: (roots.root_key_of(group).rpartition("/")[2], group.subgroup)
         for group in listed

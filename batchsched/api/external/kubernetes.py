@@ -167,7 +167,7 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
 
 
 class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
-    """The PodGroup and the CompositePodGroup of Kubernetes itself (`scheduling.k8s.io`).
+    """The PodGroup of Kubernetes itself (`scheduling.k8s.io`), with the fields of v1alpha2 and later versions.
 
     A PodGroup without a parent is a gang. A CompositePodGroup and all groups below it are one gang, which
     `external.group_tree` assembles.

@@ -128,7 +128,7 @@ class GangView:
         if group is None:
             return ()
         levels = [self.required_level] + [
-            self._find_level(group.spec.topology_of_subgroup(subgroup), subgroup.topology.required)
+            self._find_level(group.spec.topology_name_of_subgroup(subgroup), subgroup.topology.required)
             for subgroup in group.spec.sub_groups
             if subgroup.topology is not None
         ]
@@ -137,7 +137,7 @@ class GangView:
     def _find_level(self, topology: str, level: str | None) -> TopologyLevel | None:
         """Return a level, given the name of its Topology and its own name; None if there is none."""
         specs = [item.spec for item in self.tables.snapshot.topologies if item.name == topology]
-        index = specs[0].find_level(level) if specs and level is not None else None
+        index = specs[0].find_level_index(level) if specs and level is not None else None
         return None if index is None else specs[0].levels[index]
 
     @cached_property

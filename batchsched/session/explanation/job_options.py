@@ -167,7 +167,7 @@ def _levels(view: GangView, snapshot: Snapshot) -> Iterator[ChangeOption]:
         inner = subgroup.topology
         if inner is not None and (inner.required or inner.preferred):
             place = ("spec", "subGroups", number, "topology")
-            name = group.spec.topology_of_subgroup(subgroup)
+            name = group.spec.topology_name_of_subgroup(subgroup)
             yield from _level_options(target, place, inner, topologies, name)
 
 
@@ -185,7 +185,7 @@ def _level_options(
             yield _single(InputChange(set=target, path=json_pointer(*place, "name"), value=other))
         yield _single(InputChange(set=target, path=json_pointer(*place), value=None))
         return
-    if preferred is not None and spec.find_level(preferred) is None:
+    if preferred is not None and spec.find_level_index(preferred) is None:
         yield _single(InputChange(set=target, path=json_pointer(*place, "preferred"), value=None))
     if required is None:
         return
@@ -193,7 +193,7 @@ def _level_options(
         # The level may be required only as long as the wait lasts.
         yield _single(InputChange(set=target, path=json_pointer(*place, "preferredWaitSeconds"), value=None))
     # All levels are wider than an unknown one.
-    wider_levels = spec.levels[: spec.find_level(required)]
+    wider_levels = spec.levels[: spec.find_level_index(required)]
     # The nearest wider level first; the last step requires no level at all.
     wider = [*(level.name for level in reversed(wider_levels)), None]
 

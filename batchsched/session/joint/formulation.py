@@ -369,7 +369,7 @@ def _ranked_classes(
         spec = members.group.spec if members.group is not None else None
         if spec is None or spec.topology is None or spec.rank_label is None:
             continue
-        named = spec.topology_of_subgroup(spec.sub_groups[part.subgroup]) if part.subgroup >= 0 else ""
+        named = spec.topology_name_of_subgroup(spec.sub_groups[part.subgroup]) if part.subgroup >= 0 else ""
         if chain := levels.levels_of_topology(named or spec.topology.name):
             on_nodes = [node for _, node in members.bound.values() if node >= 0]
             ranked.append(RankedPodClass(index, chain, _ints(on_nodes)))

@@ -37,7 +37,7 @@ class PreferredLevelWaits:
         spec = group.spec
         names = [
             (spec.topology or TopologyRequest()).name,
-            *map(spec.topology_of_subgroup, spec.sub_groups),
+            *map(spec.topology_name_of_subgroup, spec.sub_groups),
         ]
         ends = tuple(
             0.0 if end and self._requires_as_narrow(name, topology) else end
@@ -59,7 +59,10 @@ class PreferredLevelWaits:
         spec = self._specs.get(name)
         if spec is None:
             return True
-        required, preferred = spec.find_level(topology.required), spec.find_level(topology.preferred)
+        required, preferred = (
+            spec.find_level_index(topology.required),
+            spec.find_level_index(topology.preferred),
+        )
         return required is None or preferred is None or required >= preferred
 
     def update_required_levels(self, now: float) -> Iterator[PodGroup]:

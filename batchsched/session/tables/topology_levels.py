@@ -90,7 +90,9 @@ class TopologyLevels:
             return ()
         spec = group.spec
         return tuple(
-            ANYWHERE if sub.topology is None else self._choice(spec.topology_of_subgroup(sub), sub.topology)
+            ANYWHERE
+            if sub.topology is None
+            else self._choice(spec.topology_name_of_subgroup(sub), sub.topology)
             for sub in spec.sub_groups
         )
 
@@ -112,7 +114,7 @@ class TopologyLevels:
 
     def _has_level(self, topology: str, level: str | None) -> bool:
         spec = self._specs.get(topology)
-        return spec is not None and level is not None and spec.find_level(level) is not None
+        return spec is not None and level is not None and spec.find_level_index(level) is not None
 
     def _choice(self, topology: str, request: TopologyRequest | SubGroupTopology) -> RequestedLevels:
         slices = request.slices.level if request.slices is not None else None
@@ -133,7 +135,7 @@ class TopologyLevels:
         if spec is None:
             existing = ", ".join(sorted(self._specs)) or "none"
             raise UnknownLevel(f"no Topology is named {topology!r}; there are: {existing}")
-        index = spec.find_level(level)
+        index = spec.find_level_index(level)
         if index is None:
             existing = ", ".join(item.name for item in spec.levels)
             raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {existing}")

@@ -13,16 +13,16 @@ def topology(*levels: tuple[str, str]) -> TopologySpec:
 
 
 def test_level_with_a_name_is_found_before_another_one_with_the_same_label():
-    assert topology(("zone", "ex/rack"), ("ex/rack", "ex/other")).find_level("ex/rack") == 1
+    assert topology(("zone", "ex/rack"), ("ex/rack", "ex/other")).find_level_index("ex/rack") == 1
 
 
 def test_widest_level_with_a_node_label_is_found():
     levels = topology(("zone", "ex/zone"), ("block", "ex/rack"), ("rack", "ex/rack"))
-    assert levels.find_level("ex/rack") == 1
+    assert levels.find_level_index("ex/rack") == 1
 
 
 def test_unknown_level_is_not_found():
-    assert topology(("zone", "ex/zone")).find_level("rack") is None
+    assert topology(("zone", "ex/zone")).find_level_index("rack") is None
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_subgroup_uses_the_topology_of_its_podgroup_unless_it_names_another(own,
     subgroup = {"name": "worker", "minMember": 1, "topology": {"name": own, "required": "rack"}}
     whole = {"topology": {"name": inherited}} if inherited else {}
     spec = PodGroupSpec.model_validate({"subGroups": [subgroup], **whole})
-    assert spec.topology_of_subgroup(spec.sub_groups[0]) == name
+    assert spec.topology_name_of_subgroup(spec.sub_groups[0]) == name
