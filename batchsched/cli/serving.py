@@ -54,7 +54,7 @@ class ResultsAddress:
                 f"0.0.0.0 for all interfaces"
             ) from error
 
-    def access_check(self) -> StaticTokenAccess:
+    def access_control(self) -> StaticTokenAccess:
         """Return the access control for readers of the results: by the token in the token file, or open to all readers.
 
         Raises:
@@ -91,7 +91,7 @@ def serve(folder: Path, address: ResultsAddress) -> None:
       InvalidInput: the folder contains no results.
       UnusableInput: another process uses the port, or the token or the certificate cannot be used.
     """
-    guard, tls = address.access_check(), address.tls_context()
+    guard, tls = address.access_control(), address.tls_context()
     from batchsched.lab.result_pages import ResultPages
 
     pages = ResultPages(folder)

@@ -49,7 +49,7 @@ class _Change:
         return (self.other < self.base) == (self.measure.better == "lower")
 
     @property
-    def text(self) -> str:
+    def change_text(self) -> str:
         """The change of a measure in words, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
         base, other = self.measure.format_values((self.base, self.other))
         name = self.measure.title_in_sentence
@@ -148,8 +148,8 @@ def _sentences(base: str, changes_by_policy: Mapping[str, Sequence[_Change]]) ->
         yield f"There is no clear difference between {base} and {_enumerate(equal)}."
     for policy, changes in list(different.items())[:MAX_POLICIES]:
         changes = [change for key in _MEASURES for change in changes if change.measure.key == key]
-        gains = [change.text for change in changes if change.is_gain][:MAX_CHANGES]
-        costs = [change.text for change in changes if not change.is_gain][:MAX_CHANGES]
+        gains = [change.change_text for change in changes if change.is_gain][:MAX_CHANGES]
+        costs = [change.change_text for change in changes if not change.is_gain][:MAX_CHANGES]
         gained = f"gains: {_enumerate(gains)}" if gains else "gains nothing clear"
         cost = f"It costs: {_enumerate(costs)}." if costs else "It costs nothing clear."
         yield f"Compared with {base}, {policy} {gained}. {cost}"

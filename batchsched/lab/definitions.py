@@ -51,7 +51,7 @@ class ReportedRunInput:
         names = ", ".join(queue.name for queue in self.queues)
         return (("Queues", f"{names}; none has a guarantee, a limit, a weight or a parent"),)
 
-    def tables(self) -> tuple[Table, ...]:
+    def definition_tables(self) -> tuple[Table, ...]:
         """Return the tables of the report that show how the policies and the queues are defined."""
         return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
 

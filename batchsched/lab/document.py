@@ -95,7 +95,7 @@ class LegendSection:
     names: tuple[str, ...]
     kind: Literal["policy", "queue"]
 
-    def items(self) -> Iterator[Mapping[str, Any]]:
+    def legend_entries(self) -> Iterator[Mapping[str, Any]]:
         """Yield each name of the legend with its color, and with the dash of its line or the pattern of its areas."""
         for index, name in enumerate(self.names):
             yield {

@@ -105,7 +105,7 @@ def render_simulation(
             ("Seed", str(outcomes[0].seed)),
             *_command_facts(settings),
         ),
-        definitions=settings.tables(),
+        definitions=settings.definition_tables(),
         legends=(
             LegendSection("Policies", tuple(policies), "policy"),
             LegendSection("Queues" if groups.by_queue else "Gang size", groups.names, "queue"),
@@ -255,7 +255,7 @@ def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: Reporte
             *settings.queue_names_row(),
             *_command_facts(settings),
         ),
-        definitions=settings.tables(),
+        definitions=settings.definition_tables(),
         legends=(
             LegendSection("Policies", policy_names, "policy"),
             *([LegendSection("Queues", queues, "queue")] if queues else []),

@@ -27,5 +27,5 @@ class DefaultBinder(SignaturePlugin, BindPlugin):
 
     @override
     async def bind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        await cycle.binder.bind(Binding.to_node(pod, node))
+        await cycle.binder.bind(Binding.from_pod_and_node(pod, node))
         return SUCCESS

@@ -104,7 +104,7 @@ class Binding:
     labels: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def to_node(cls, pod: Pod, node: str) -> "Binding":
+    def from_pod_and_node(cls, pod: Pod, node: str) -> "Binding":
         """Return the `Binding` of a pod to a node, with the gang labels of the pod."""
         labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
         return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)

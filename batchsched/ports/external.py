@@ -111,7 +111,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The text of a refusal because of a plugin that exceeded its deadline and is off until batchsched restarts."""
+        """The exceeded deadline in words, for refusals and for the entry of the plugin under `setAside`."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 

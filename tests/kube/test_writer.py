@@ -66,10 +66,10 @@ def node_of(namespace, name="lone"):
 
 async def test_second_binding_to_the_same_node_succeeds(plane, namespace, lone):
     async with writing(plane) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
         with pytest.raises(BindFailed, match="already bound to node-0"):
-            await writer.bind(Binding.to_node(lone, "node-1"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-1"))
     assert node_of(namespace) == "node-0"
 
 
@@ -77,10 +77,10 @@ async def test_deleted_pod_and_another_pod_of_its_name_are_not_bound(plane, name
     plane.admin.delete(namespace.path("pods", "lone"))
     async with writing(plane) as writer:
         with pytest.raises(BindFailed, match="not found"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
         namespace.pod("lone")
         with pytest.raises(BindFailed, match="another pod has its name"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) is None
 
 
@@ -91,7 +91,7 @@ async def test_bind_without_an_answer_is_verified_by_a_read(
     monkeypatch.setattr(module, "_DEADLINE_SECONDS", 0.5)
     proxy.on(lost(ending), **BINDING, count=1)
     async with writing(plane, proxy) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) == "node-0"
     assert proxy.count("POST", "/binding$") == 1
 
@@ -107,7 +107,7 @@ async def test_a_bind_that_was_not_carried_out_is_sent_again(
     monkeypatch.setattr(module, "_DEADLINE_SECONDS", 0.5)
     proxy.on(fault, **BINDING, count=2)
     async with writing(plane, proxy) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) == "node-0"
     assert proxy.count("POST", "/binding$") == 3
 
@@ -116,7 +116,7 @@ async def test_bind_is_sent_again_if_the_pod_cannot_be_read(plane, proxy, namesp
     proxy.on(lost(), **BINDING, count=1)
     proxy.on(page(502), method="GET", count=1)
     async with writing(plane, proxy) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) == "node-0"
 
 
@@ -131,7 +131,7 @@ async def test_executed_bind_succeeds_even_if_the_pod_is_unreadable_for_long(
     proxy.on(fault, **BINDING)
     reads = proxy.on(fault, method="GET", count=8)
     async with writing(plane, proxy) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert reads.hits == 8
     assert node_of(namespace) == "node-0"
 
@@ -144,7 +144,7 @@ async def test_a_refused_bind_after_one_without_an_answer_fails_once_the_pod_is_
     proxy.on(status(403, "Forbidden"), **BINDING)
     async with writing(plane, proxy) as writer:
         with pytest.raises(BindFailed, match="403"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert proxy.count("POST") == 2
 
 
@@ -152,7 +152,7 @@ async def test_a_bind_that_never_gets_through_fails(plane, proxy, namespace, lon
     proxy.on(status(500), **BINDING)
     async with writing(plane, proxy) as writer:
         with pytest.raises(BindFailed, match="no answer to 4 requests"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) is None
 
 
@@ -160,7 +160,7 @@ async def test_a_bind_that_is_forbidden_fails_at_once(plane, proxy, lone):
     proxy.on(status(403, "Forbidden"), **BINDING)
     async with writing(plane, proxy) as writer:
         with pytest.raises(BindFailed, match="403"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert proxy.count() == 1
 
 
@@ -169,7 +169,7 @@ async def test_writer_respects_retry_after_of_a_busy_server(plane, proxy, namesp
     proxy.on(status(code, "TooManyRequests", retry_after=7), count=2)
     clock = Hurried()
     async with writing(plane, proxy, clock) as writer:
-        await writer.bind(Binding.to_node(lone, "node-0"))
+        await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert node_of(namespace) == "node-0"
     assert [wait >= 7 for wait in clock.slept if wait != 30.0] == [True, True]
 
@@ -179,7 +179,7 @@ async def test_a_server_that_stays_too_busy_is_given_up(plane, proxy, lone, monk
     proxy.on(status(429, "TooManyRequests", retry_after=1))
     async with writing(plane, proxy) as writer:
         with pytest.raises(BindFailed, match="429"):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert proxy.count() > 2
 
 
@@ -203,7 +203,7 @@ async def test_requests_in_flight_including_verifications_are_limited(namespace)
     counting = Counting()
     writer = Writer(cast(Connection, counting), Hurried(), in_flight=4)
     pods = [msgspec.convert({"metadata": {"name": f"p{number}"}}, Pod) for number in range(50)]
-    await asyncio.gather(*(writer.bind(Binding.to_node(pod, "node-0")) for pod in pods))
+    await asyncio.gather(*(writer.bind(Binding.from_pod_and_node(pod, "node-0")) for pod in pods))
     assert counting.most == 4
 
 
@@ -224,7 +224,7 @@ async def test_binding_of_one_namespace_does_not_wait_for_all_bindings_of_anothe
     writer = Writer(cast(Connection, recording), Hurried(), in_flight=4)
     flood = [pod_in("flood", f"p{number}") for number in range(100)]
     await asyncio.gather(
-        *(writer.bind(Binding.to_node(pod, "node-0")) for pod in [*flood, pod_in("team", "p")])
+        *(writer.bind(Binding.from_pod_and_node(pod, "node-0")) for pod in [*flood, pod_in("team", "p")])
     )
     assert len(recording.paths) == 101
     assert [path for path in recording.paths[:10] if "/team/" in path]
@@ -234,7 +234,7 @@ async def test_cancelled_binding_leaves_its_slot_to_the_others():
     recording = Recording()
     writer = Writer(cast(Connection, recording), Hurried(), in_flight=1)
     bindings = [
-        asyncio.create_task(writer.bind(Binding.to_node(pod_in("team", f"p{number}"), "node-0")))
+        asyncio.create_task(writer.bind(Binding.from_pod_and_node(pod_in("team", f"p{number}"), "node-0")))
         for number in range(6)
     ]
     for turns in range(3):
@@ -255,7 +255,7 @@ def pod_in(namespace, name):
 async def test_no_request_is_sent_after_the_fence_is_closed(plane, proxy, lone):
     async with writing(plane, proxy, fence=Until(0)) as writer:
         with pytest.raises(NotLeading):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
         with pytest.raises(NotLeading):
             await writer.evict(lone)
     assert proxy.count() == 0
@@ -266,7 +266,7 @@ async def test_a_request_does_not_outlive_the_fence_and_is_not_sent_again(plane,
     begun = time.monotonic()
     async with writing(plane, proxy, fence=Until(begun + 0.4)) as writer:
         with pytest.raises(NotLeading):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert time.monotonic() - begun < 2
     assert proxy.count("POST") == 1
 
@@ -275,7 +275,7 @@ async def test_a_fence_that_falls_while_the_server_is_busy_ends_it(plane, proxy,
     proxy.on(status(429, "TooManyRequests", retry_after=20), **BINDING)
     async with writing(plane, proxy, fence=Until(time.monotonic() + 0.3)) as writer:
         with pytest.raises(NotLeading):
-            await writer.bind(Binding.to_node(lone, "node-0"))
+            await writer.bind(Binding.from_pod_and_node(lone, "node-0"))
     assert proxy.count("POST") == 1
 
 

@@ -339,7 +339,7 @@ class PodGroupSpec(StrictModel):
 
     @model_validator(mode="after")
     def _minimums_add_up(self) -> Self:
-        total = self.subgroup_tree.minimum
+        total = self.subgroup_tree.minimum_pod_count
         if "min_member" in self.model_fields_set and total > self.min_member:
             raise ValueError(
                 f"minMember: {self.min_member} is less than the subGroups' sum {total}; "
@@ -430,7 +430,9 @@ class PodGroup(StrictModel):
     def min_member(self) -> int:
         """The number of pods that must be placed together: minMember, or the minimum of the subGroups if larger."""
         spec = self.spec
-        return max(spec.min_member, spec.subgroup_tree.minimum) if spec.sub_groups else spec.min_member
+        return (
+            max(spec.min_member, spec.subgroup_tree.minimum_pod_count) if spec.sub_groups else spec.min_member
+        )
 
     @property
     def creation_time(self) -> float:

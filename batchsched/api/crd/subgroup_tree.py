@@ -69,7 +69,7 @@ class SubgroupTree:
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property
-    def minimum(self) -> int:
+    def minimum_pod_count(self) -> int:
         """The smallest number of pods of the gang that have to run so that enough of its subgroups run."""
         return self.count_missing_pods({})
 

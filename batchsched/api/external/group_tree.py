@@ -103,7 +103,7 @@ class TreeGroup:
         return max(1, pods.min_count) if pods is not None else 1
 
     @property
-    def workload(self) -> str:
+    def workload_name(self) -> str:
         """The name of the Workload from which the group was created; "" if it names none."""
         reference = self.source.spec.workload_ref
         return reference.workload_name if reference is not None else ""
@@ -262,7 +262,7 @@ def _problem_of(root: TreeGroup, below: Sequence[tuple[TreeGroup, int]]) -> str:
     Source: the invalid layouts that `CompositePodGroupStatus` of k8s.io/api/scheduling/v1alpha3 names.
     """
     groups = (root, *(group for group, _ in below))
-    workloads = sorted({group.workload for group in groups if group.workload})
+    workloads = sorted({group.workload_name for group in groups if group.workload_name})
     if root.parent_key:
         return f"{_named(root)}: spec.parentCompositePodGroupName: the parents form a cycle; delete one of the groups"
     if len(workloads) > 1:
