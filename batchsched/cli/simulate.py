@@ -156,7 +156,7 @@ def philly(
     """Simulate Microsoft's Philly trace: gangs of pods that request up to all GPUs of a node."""
     from batchsched.api.crd.podgroup import DEFAULT_QUEUE
     from batchsched.lab.scenario import ALL_NAMES, ClusterSpec, PhillySource
-    from batchsched.lab.simulation import read_philly_trace
+    from batchsched.lab.simulation import read_philly_jobs_and_queues
     from batchsched.simulator.philly import read_virtual_cluster_names
 
     clusters = read_virtual_cluster_names(queues) if queues else ()
@@ -166,7 +166,7 @@ def philly(
     source = PhillySource(
         trace=trace, first=_moment(first, "--first"), last=_moment(last, "--last"), teams=teams
     )
-    if not read_philly_trace(source)[0]:
+    if not read_philly_jobs_and_queues(source)[0]:
         raise typer.BadParameter(
             "no job of the trace matches --queues, --first and --last; select more clusters "
             "or a longer period"

@@ -259,7 +259,7 @@ class Profile(StrictModel):
         return self
 
     @property
-    def release(self) -> KubernetesRelease:
+    def kubernetes_release(self) -> KubernetesRelease:
         """The Kubernetes release that the profile follows: how kube-scheduler of that release behaves."""
         return RELEASES[self.kubernetes_version]
 

@@ -82,7 +82,7 @@ class ChartRow:
         """Return the lanes that a gang can use: those of GPUs, or those of pods."""
         return self.devices if gang.gpus else self.pods
 
-    def lanes_needed(self, gang: GangRecord, units: int) -> int:
+    def needed_lane_count(self, gang: GangRecord, units: int) -> int:
         """Return the number of lanes that a gang with `units` GPUs, or with `units` pods without GPUs, occupies."""
         if gang.gpus:
             return min(units, len(self.devices))
@@ -195,7 +195,9 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
         for name, units in record.placements:
             node = drawn.lanes.get(name)
             if node is not None and units:
-                taken += lanes.occupy(node.usable_lanes(record), node.lanes_needed(record, units), start, end)
+                taken += lanes.occupy(
+                    node.usable_lanes(record), node.needed_lane_count(record, units), start, end
+                )
         bars += [_Bar(gang, stretch[0], len(stretch), start, end) for stretch in _stretches(sorted(taken))]
     return bars
 

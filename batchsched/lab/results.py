@@ -212,7 +212,7 @@ def result_path(folder: Path, key: str) -> Path:
     return folder / RUNS / result_file_names([key])[0]
 
 
-def find_result(folder: Path, key: str) -> Path | None:
+def find_result_path(folder: Path, key: str) -> Path | None:
     """Return the path of a result file by its key, whichever plan or search wrote it; None if the folder has none."""
     paths = (result_path(folder, key), _earlier_path(folder, key))
     result = next((path for path in paths if path.exists()), None)
@@ -235,7 +235,7 @@ def move_unplanned_files_away(folder: Path, runs: Sequence[PlannedRun]) -> None:
             earlier.parent.mkdir(exist_ok=True)
             path.replace(earlier)
     for file in files:
-        source = file.path if file.path.exists() else find_result(folder, file.run.key)
+        source = file.path if file.path.exists() else find_result_path(folder, file.run.key)
         if source is not None and not (source == file.path and _has_names(source, file.run)):
             file.write(source)
     for file in files:
@@ -492,7 +492,7 @@ def copy_or_execute_missing_runs(
 
     unknown_runs = []
     for key, equal_files in missing_by_key.items():
-        result = find_result(folder, key)
+        result = find_result_path(folder, key)
         if result is None:
             unknown_runs.append(equal_files[0].run)
         else:

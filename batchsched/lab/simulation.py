@@ -191,7 +191,7 @@ def _from_source(run: PlannedRun) -> Workload:
             )
         return swf.create_workload(select_trace_rows(trace.rows, spec.swf, run.seed), size, name)
     if spec.philly is not None:
-        rows, queue_of = read_philly_trace(spec.philly)
+        rows, queue_of = read_philly_jobs_and_queues(spec.philly)
         window = select_trace_rows(rows, spec.philly, run.seed)
         used = {row.queue for row in window}
         queues = {name: queue for name, queue in queue_of.items() if name in used}
@@ -221,7 +221,7 @@ def _generate(spec: WorkloadSpec, run: PlannedRun) -> Workload:
     return generate_workload(recipe, run.seed)
 
 
-def read_philly_trace(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
+def read_philly_jobs_and_queues(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
     """Return the jobs of a Philly trace, and a map from each virtual cluster of these jobs to a queue name.
 
     Raises:

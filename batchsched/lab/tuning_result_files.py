@@ -55,7 +55,7 @@ def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:
 
 
 def move_earlier_results_away(folder: Path) -> None:
-    """Move the result files of an earlier search to a folder in which `find_result` still finds them."""
+    """Move the result files of an earlier search to a folder in which `find_result_path` still finds them."""
     for path in sorted((folder / TRIALS).glob("*.parquet")):
         earlier = folder / EARLIER / path.name.rpartition("-")[2]
         earlier.parent.mkdir(parents=True, exist_ok=True)

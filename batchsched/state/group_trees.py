@@ -15,7 +15,7 @@ from batchsched.api.external.group_tree import (
     TreeGroup,
     TreeRootIndex,
     convert_tree_to_pod_group,
-    groups_below,
+    groups_below_with_depth,
     invalid_tree_fields,
 )
 from batchsched.api.external.pod_group import source_annotations
@@ -80,7 +80,7 @@ class GroupTrees:
         top = self._composites.get(root)
         if top is None or self._roots[True, root] != root:
             return ()
-        return (top, *(group for group, _ in groups_below(root, self.children)))
+        return (top, *(group for group, _ in groups_below_with_depth(root, self.children)))
 
     def children(self, parent: str) -> Sequence[TreeGroup]:
         """Return the groups that name the given CompositePodGroup as their parent, in a fixed order."""

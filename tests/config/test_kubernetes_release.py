@@ -11,12 +11,12 @@ from batchsched.framework.runtime.registry import standard_registry
 
 
 def test_a_profile_follows_1_37_by_default():
-    assert Profile().release is RELEASES["1.37"] is DEFAULT_RELEASE
+    assert Profile().kubernetes_release is RELEASES["1.37"] is DEFAULT_RELEASE
 
 
 def test_a_profile_follows_the_release_that_it_states():
     profile = Profile.model_validate({"kubernetesVersion": "1.36"})
-    assert profile.release is RELEASES["1.36"]
+    assert profile.kubernetes_release is RELEASES["1.36"]
     assert standard_registry().create_pipeline(profile).release is RELEASES["1.36"]
 
 

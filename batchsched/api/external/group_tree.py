@@ -171,7 +171,7 @@ class TreeRootIndex:
         return root
 
 
-def groups_below(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
+def groups_below_with_depth(root: str, children: Children) -> Iterator[tuple[TreeGroup, int]]:
     """Yield all PodGroups and CompositePodGroups below a CompositePodGroup with their depth, parents first.
 
     The root has depth 1.
@@ -203,7 +203,7 @@ def convert_tree_to_pod_group(root: TreeGroup, children: Children) -> PodGroup:
     Raises:
       pydantic.ValidationError: a group has values that no PodGroup of batchsched allows: see `invalid_tree_fields`.
     """
-    below = tuple(groups_below(root.key, children))
+    below = tuple(groups_below_with_depth(root.key, children))
     problem = _problem_of(root, below)
     spec = {} if problem else _spec(root, [group for group, _ in below], children)
     return build_pod_group(root.source, root.api_version, spec, kind=root.kind, problem=problem)
@@ -309,7 +309,7 @@ def invalid_tree_fields(
     error: ValidationError, root: TreeGroup, children: Children
 ) -> tuple[InvalidTreeField, ...]:
     """Return the invalid fields of the groups of a tree that `convert_tree_to_pod_group` could not convert."""
-    below = [group for group, _ in groups_below(root.key, children)]
+    below = [group for group, _ in groups_below_with_depth(root.key, children)]
     incomplete = [
         group for group in (root, *below) if group.is_composite and any(_placeholder(group, root, children))
     ]

@@ -193,7 +193,7 @@ class Registry:
                 )
         defaults = [
             EnabledPlugin(name=name, weight=self.weights.get(name))
-            for name in profile.release.sort_plugins(self.defaults)
+            for name in profile.kubernetes_release.sort_plugins(self.defaults)
         ]
         multi = merge_multi_point(defaults, profile.plugins)
         # Only enabled plugins are constructed, so that arguments of disabled ones cannot fail the profile.
@@ -211,7 +211,7 @@ class Registry:
             score_weights(multi, profile.plugins),
             plugins_at,
             chain,
-            profile.release,
+            profile.kubernetes_release,
             outside.workers,
         )
 
