@@ -33,7 +33,7 @@ _UNQUOTED: Final = frozenset({"int", "float", "bool"})
 
 
 def find_field_error(error: Exception, field: str = "") -> FieldError:
-    """Return the invalid field of JSON that was not decoded, with what was expected and what was found.
+    """Return which field of JSON could not be decoded, with what was expected there and what was found.
 
     Args:
       error: the exception of msgspec for JSON text or for values that were read from it; of any other exception, the

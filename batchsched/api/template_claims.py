@@ -16,7 +16,7 @@ UID_PREFIX_OF_NEW_PODS = "supposed-"
 
 
 def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
-    """Return the Snapshot with the claims of pending pods that no API server has created.
+    """Return the Snapshot with claims for its new pods: pending pods that no API server has created.
 
     In a cluster, the controller creates them after the pods. A pod of a cluster that lacks a claim still waits for it.
     """

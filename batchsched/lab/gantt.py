@@ -147,7 +147,7 @@ def select_chart_nodes(held: Mapping[str, NodeGpusAndPods], limit: int = MAX_NOD
 
 
 def gpus_and_pods_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeGpusAndPods]:
-    """Return the number of GPUs, if gangs use any, and of pods without GPUs on each node of a Gantt chart."""
+    """Return, for each node of a Gantt chart, its GPUs if gangs use any, and its maximum of pods without GPUs."""
     pods: Counter[str] = Counter()
     for run in runs:
         pods |= _pod_peaks(run)

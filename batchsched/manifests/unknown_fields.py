@@ -98,7 +98,7 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """Finds unknown fields in the documents of files. Objects of one kind with the same one cause one warning.
+    """Finds unknown fields in the documents of files. The same field in objects of one kind causes one warning.
 
     Args:
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.
@@ -135,7 +135,7 @@ class UnknownFieldCheck:
         self._search(document, namespaced=kind is None or kind.namespaced)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for each unknown field that was found; equal ones of one kind in a file give one warning.
+        """Yield a warning for each unknown field; all objects of one kind in a file that have it share one warning.
 
         A file with many unknown fields causes one warning more, with the number of those that are not named.
         """

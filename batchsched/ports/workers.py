@@ -25,7 +25,7 @@ class PendingResult(Protocol[R_co]):
         ...
 
     def wait_for_result(self, seconds: float) -> R_co | None:
-        """Wait for the result, at most some seconds; None if there is no result by then, or if the process was lost.
+        """Wait at most this number of seconds for the result; return None without one, or if the process was lost.
 
         Raises:
           BatchschedError: the function raised it.

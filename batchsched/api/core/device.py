@@ -68,7 +68,7 @@ class DeviceCapacity(KubernetesValue, frozen=True, gc=False):
 
 
 class Counter(KubernetesValue, frozen=True, gc=False):
-    """The amount of a counter in a CounterSet, such as the memory of a GPU that several devices are partitions of."""
+    """The amount of a counter in a CounterSet, such as the memory of a GPU that is divided into several devices."""
 
     value: Amount = 0
 
@@ -411,7 +411,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
 
 class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
-    """Names the request in a pod's ResourceClaim that serves an extended resource of one container."""
+    """An extended resource of one container, and the request in the pod's ResourceClaim that serves it."""
 
     container_name: str = ""
     resource_name: str = ""

@@ -71,7 +71,7 @@ def requests_for_scoring(pod: Pod) -> dict[str, int]:
 
 
 def pod_and_nonzero_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
-    """Return `pod_requests` and `nonzero_requests` of a pod without amounts in its status.
+    """Return both `pod_requests` and `nonzero_requests` of a pod that has no amounts in its status.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.

@@ -46,7 +46,7 @@ class TopologySpec(StrictModel):
         return self
 
     def find_level_index(self, level: str) -> int | None:
-        """Return the index of the topology level with this name; without one, of the widest level with this node label.
+        """Return the index of the level with this name or, if there is none, of the widest level with this node label.
 
         PodGroups name a level by its name. PodGroups of other projects name it by its node label.
         """

@@ -199,7 +199,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def excluded_queue_reasons(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the queues that cannot be part of the queue tree, as a mapping from queue name to reason.
+    """Return the reason for each queue that cannot be part of the queue tree, by the name of the queue.
 
     These are the queues of a cycle, queues with a missing parent, and all queues below them.
     """
