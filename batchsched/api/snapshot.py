@@ -169,13 +169,13 @@ class ObjectKind:
         """The API group of the kind, "" for the core group."""
         return api_group(self.api_version)
 
-    def key(self, metadata: ObjectMeta | CustomMeta) -> str:
+    def object_key(self, metadata: ObjectMeta | CustomMeta) -> str:
         """Return the key of an object of this kind: `namespace/name`, or the name if the kind is cluster-scoped."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
     def sorted_by_key(self, objects: Iterable[Any]) -> tuple[Any, ...]:
         """Return objects of this kind sorted by key."""
-        return tuple(sorted(objects, key=lambda item: self.key(item.metadata)))
+        return tuple(sorted(objects, key=lambda item: self.object_key(item.metadata)))
 
 
 def api_group(api_version: str) -> str:

@@ -42,7 +42,7 @@ from batchsched.lab.timelines import (
     draw_fairness_error,
     draw_jain_index,
     draw_queue_length,
-    draw_shares,
+    draw_used_and_fair_shares,
     draw_utilisation,
     queues_with_colors,
 )
@@ -367,7 +367,7 @@ def _sections(number: int, workload: str, policies: Policies, queues: Sequence[s
     pooled = [_pool(policy, runs) for policy, runs in policies.items()]
     span = max((arrival_span_seconds(outcome) for outcome in firsts), default=0.0) or 1.0
     stacks = tuple(
-        draw_shares(policy, runs[0], span, queues, f"shares-{index}")
+        draw_used_and_fair_shares(policy, runs[0], span, queues, f"shares-{index}")
         for index, (policy, runs) in enumerate(policies.items())
     )
     prefix = f"{workload}: " if workload else ""

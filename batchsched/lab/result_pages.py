@@ -80,7 +80,7 @@ class ResultPages:
             **table_page_values(),
         )
 
-    def result_file(self, name: str) -> Path | None:
+    def result_file_path(self, name: str) -> Path | None:
         """Return the path of the result file with this name; None if no finished run of the folder has such a file.
 
         Raises:

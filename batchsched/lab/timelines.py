@@ -169,7 +169,9 @@ def draw_jain_index(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
     return replace(drawn, layout={**drawn.layout, "yaxis": scale})
 
 
-def draw_shares(policy: str, outcome: RunOutcome, span: float, queues: Sequence[str], key: str) -> Figure:
+def draw_used_and_fair_shares(
+    policy: str, outcome: RunOutcome, span: float, queues: Sequence[str], key: str
+) -> Figure:
     """Draw two plots of stacked areas over time: the resources that queues used, and below them their fair shares.
 
     Args:

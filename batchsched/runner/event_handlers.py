@@ -150,7 +150,7 @@ class EventHandler:
             self._cache.remove(_bare(self._kind, changed_object.meta, uid=""))
         else:
             self._cache.put(changed_object)
-            self._put_back(self._kind.key(changed_object.metadata))
+            self._put_back(self._kind.object_key(changed_object.metadata))
         self._changed()
 
     def on_delete(self, deleted_object: Any) -> None:
@@ -160,7 +160,7 @@ class EventHandler:
             if isinstance(deleted_object, InvalidObject)
             else deleted_object
         )
-        self._put_back(self._kind.key(last.metadata))
+        self._put_back(self._kind.object_key(last.metadata))
         self._cache.remove(last)
         self._changed()
 
@@ -176,7 +176,7 @@ class EventHandler:
 
     def _unusable(self, meta: ObjectIdentity, first: FieldError, *further: FieldError) -> InvalidObject:
         """Return the record of an invalid object: its first invalid field, and any further ones in the message."""
-        key = self._kind.key(ObjectMeta(name=meta.name, namespace=meta.namespace))
+        key = self._kind.object_key(ObjectMeta(name=meta.name, namespace=meta.namespace))
         message = "; ".join((first.message, *(str(error) for error in further)))
         namespace = (meta.namespace or "default") if self._kind.namespaced else ""
         title = object_title(self._kind.name, namespace, meta.name)

@@ -493,7 +493,7 @@ class ClusterState:
 def _address(changed: Any) -> tuple[str, str]:
     """Return the field of Snapshot for an object, and its key there."""
     kind = _KIND_OF_TYPE[type(changed)]
-    return kind.field, kind.key(changed.metadata)
+    return kind.field, kind.object_key(changed.metadata)
 
 
 def _without_misplaced_queues(snapshot: Snapshot) -> Snapshot:

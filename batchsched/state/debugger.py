@@ -116,7 +116,7 @@ def compare_snapshots(
 def _by_key(kind: ObjectKind, snapshot: Snapshot, scheduler_names: frozenset[str]) -> dict[str, Any]:
     objects = getattr(snapshot, kind.field)
     return {
-        kind.key(object_of_kind.metadata): object_of_kind
+        kind.object_key(object_of_kind.metadata): object_of_kind
         for object_of_kind in objects
         if not isinstance(object_of_kind, Pod) or object_of_kind.is_relevant_to(scheduler_names)
     }

@@ -64,7 +64,7 @@ def test_policies_with_equal_settings_have_files_of_their_own_and_make_no_report
     assert "2 of 2 runs finished" in page
     for name in (f"{key}.parquet", f"{key}-2.parquet"):
         assert f'href="/runs/{name}"' in page
-        assert shown.result_file(name) == tmp_path / "runs" / name
+        assert shown.result_file_path(name) == tmp_path / "runs" / name
     result_path(tmp_path, key).unlink()
     assert "This report is partial: 1 of 2 runs have finished" in ResultPages(tmp_path).report_html()
 
@@ -128,9 +128,9 @@ def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
     shown = ResultPages(folder)
     key = plan_runs(scenario())[0].key
-    assert shown.result_file(f"{key}.parquet") == result_path(folder, key)
+    assert shown.result_file_path(f"{key}.parquet") == result_path(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
-        assert shown.result_file(name) is None
+        assert shown.result_file_path(name) is None
 
 
 def test_a_plan_with_paths_outside_the_folder_opens_no_file(folder, tmp_path):
@@ -140,7 +140,7 @@ def test_a_plan_with_paths_outside_the_folder_opens_no_file(folder, tmp_path):
     told["runs"] += [{**told["runs"][0], "key": key} for key in ("../../secret", "link")]
     (folder / "plan.json").write_text(json.dumps(told))
     for name in ("../../secret.parquet", "secret.parquet", "link.parquet"):
-        assert ResultPages(folder).result_file(name) is None
+        assert ResultPages(folder).result_file_path(name) is None
 
 
 def test_names_are_text_and_never_markup(folder):

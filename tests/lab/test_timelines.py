@@ -16,7 +16,7 @@ from batchsched.lab.timelines import (
     draw_fairness_error,
     draw_jain_index,
     draw_queue_length,
-    draw_shares,
+    draw_used_and_fair_shares,
     draw_utilisation,
     queues_with_colors,
 )
@@ -112,7 +112,9 @@ def test_jains_index_is_drawn_on_an_axis_from_below_its_minimum_to_one():
 
 
 def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
-    figure = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0")
+    figure = draw_used_and_fair_shares(
+        "p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0"
+    )
     assert [(one["name"], one["yaxis"], one["y"][0]) for one in figure.data] == [
         ("q0", "y", 20.0),
         ("q0", "y2", 50.0),
@@ -124,22 +126,26 @@ def test_held_and_fair_shares_are_drawn_above_each_other_in_equal_colours():
 
 
 def test_a_queue_below_its_share_is_explained():
-    figure = draw_shares("p", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0",), "shares-0")
+    figure = draw_used_and_fair_shares("p", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0",), "shares-0")
     assert "can hold less than its share" in figure.caption
 
 
 def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
     held = [[at / 100 for at in range(10)]] * 2
     queues = queues_with_colors({f"q{at}": at for at in range(10)})
-    figure = draw_shares("p", outcome(held, held), 100.0, queues, "shares-0")
+    figure = draw_used_and_fair_shares("p", outcome(held, held), 100.0, queues, "shares-0")
     names = [one["name"] for one in figure.data[::2]]
     assert names == [f"q{at}" for at in range(3, 10)] + [OTHER_QUEUES]
     assert figure.data[-1]["y"][0] == pytest.approx(3.0)
 
 
 def test_a_queue_has_the_same_colour_in_the_figure_of_every_policy():
-    first = draw_shares("p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0")
-    second = draw_shares("r", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0", "q1"), "shares-1")
+    first = draw_used_and_fair_shares(
+        "p", outcome([[0.2, 0.5]] * 2, [[0.5, 0.5]] * 2), 100.0, ("q0", "q1"), "shares-0"
+    )
+    second = draw_used_and_fair_shares(
+        "r", outcome([[0.2]] * 2, [[0.5]] * 2), 100.0, ("q0", "q1"), "shares-1"
+    )
     assert first.data[0]["fillcolor"] == second.data[0]["fillcolor"]
 
 

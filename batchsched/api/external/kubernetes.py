@@ -68,7 +68,7 @@ class UpstreamTopologyConstraint(KubernetesValue, frozen=True, gc=False):
     key: str = ""
 
 
-class UpstreamConstraints(KubernetesValue, frozen=True, gc=False):
+class UpstreamTopologyConstraints(KubernetesValue, frozen=True, gc=False):
     """The topology constraints of a Kubernetes PodGroup."""
 
     topology: tuple[UpstreamTopologyConstraint, ...] | None = None
@@ -79,7 +79,7 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
 
     parent_composite_pod_group_name: str = ""
     workload_ref: WorkloadReference | None = None
-    scheduling_constraints: UpstreamConstraints | None = None
+    scheduling_constraints: UpstreamTopologyConstraints | None = None
     priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
@@ -131,9 +131,11 @@ def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
-def topology_keys(constraints: UpstreamConstraints | None) -> tuple[str, ...]:
+def topology_keys(constraints: UpstreamTopologyConstraints | None) -> tuple[str, ...]:
     """Return the node labels in topology constraints, in their order."""
-    return tuple(constraint.key for constraint in (constraints or UpstreamConstraints()).topology or ())
+    return tuple(
+        constraint.key for constraint in (constraints or UpstreamTopologyConstraints()).topology or ()
+    )
 
 
 class UpstreamStatus(KubernetesValue, frozen=True, gc=False):

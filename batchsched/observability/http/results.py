@@ -29,7 +29,7 @@ class ResultSource(Protocol):
     def runs_html(self) -> str:
         """Return the list of the lab's runs as HTML."""
 
-    def result_file(self, name: str) -> Path | None:
+    def result_file_path(self, name: str) -> Path | None:
         """Return the path of a finished run's result file, or None if no finished run has this name."""
 
 
@@ -66,7 +66,7 @@ class ResultHandlers:
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        path = await self._read(lambda: self._source.result_file(name))
+        path = await self._read(lambda: self._source.result_file_path(name))
         if path is None:
             raise web.HTTPNotFound(text="there is no finished run with this name\n")
         disposition = f'attachment; filename="{path.name}"'

@@ -29,7 +29,7 @@ class Shown:
     def runs_html(self):
         return "<p>the runs"
 
-    def result_file(self, name):
+    def result_file_path(self, name):
         self.asked.append(name)
         return self.file_there if name == "a.parquet" else None
 
