@@ -61,7 +61,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
         now,
         by_priority=compares_priorities(profile, policies),
     )
-    positions = orders.positions_in_queues([state.queue_of(gang) for gang in pending], orders_by_queue)
+    positions = orders.positions_in_queues([state.queue_of_gang(gang) for gang in pending], orders_by_queue)
     return {
         gang.identity: position
         for gang, position in zip(pending, positions, strict=True)
@@ -72,7 +72,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
     return gang.is_pending and state.queue_access().allows_namespace(
-        state.queue_of(gang), gang_namespace(gang.identity)
+        state.queue_of_gang(gang), gang_namespace(gang.identity)
     )
 
 
@@ -150,7 +150,7 @@ def queue_status_inputs(
         # The status has amounts of resources; the number of pods is in the status of PodGroups.
         del amounts[POD_COUNT]
     pending: Counter[str] = Counter()
-    own_pending = Counter(state.queue_of(gang) for gang in state.gangs if _is_demand(state, gang))
+    own_pending = Counter(state.queue_of_gang(gang) for gang in state.gangs if _is_demand(state, gang))
     for queue, count in own_pending.items():
         for name in tree.queue_and_ancestors(queue):
             pending[name] += count
@@ -205,7 +205,7 @@ class RemainingQueueLimits:
         if not self._limits:
             return ""
         pods = [pod_requests(pod) for pod in gang.schedulable_pods()]
-        for name in self._tree.queue_and_ancestors(self._state.queue_of(gang)):
+        for name in self._tree.queue_and_ancestors(self._state.queue_of_gang(gang)):
             if name in self._limits and not any(
                 _fits(requests, self._limits[name], self._used[name]) for requests in pods
             ):

@@ -146,7 +146,9 @@ class StaleGangController:
         for gang in list(self._cache.gangs):
             if gang.group is None:
                 continue
-            recorded = self._cache.status(POD_GROUPS, gang.identity, gang.group.metadata.uid)
+            recorded = self._cache.status_of_custom_resource(
+                POD_GROUPS, gang.identity, gang.group.metadata.uid
+            )
             since = parse_timestamp(recorded.get("partiallyBoundSince"), default=-1.0)
             if since >= 0:
                 self._cache.gangs.record_partially_bound(gang.identity, since)
@@ -157,13 +159,13 @@ class StaleGangController:
         """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
         if gang.was_whole or not is_external(group):
             return gang.was_whole
-        is_tree = bool(self._cache.group_trees.groups_of(group.key))
+        is_tree = bool(self._cache.group_trees.groups_of_tree(group.key))
         condition = (
             COMPOSITE_CONDITION
             if is_tree
             else UPSTREAM_CONDITIONS.get(external_api_version_and_uid(group)[0])
         )
-        recorded = self._cache.status(POD_GROUPS, gang.identity, group.metadata.uid)
+        recorded = self._cache.status_of_custom_resource(POD_GROUPS, gang.identity, group.metadata.uid)
         return any(
             present["type"] == condition and present["status"] == "True"
             for present in recorded.get("conditions", ())

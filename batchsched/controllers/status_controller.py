@@ -174,7 +174,7 @@ class StatusController:
 
     def _queue_foreign_statuses(self) -> None:
         """Queue the objects of which another client changed the status after this controller wrote it."""
-        for field, key in self._cache.take_changed_statuses():
+        for field, key in self._cache.take_keys_of_changed_statuses():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
             if self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0:
@@ -235,7 +235,7 @@ class StatusController:
         """Yield the changes of an object, and of all groups of a tree of groups of Kubernetes."""
         field, key = key_to_check
         group = self._cache.get(field, key)
-        if field == POD_GROUPS and group is not None and self._cache.group_trees.groups_of(key):
+        if field == POD_GROUPS and group is not None and self._cache.group_trees.groups_of_tree(key):
             yield from self._tree(group, now)
         elif (change := self._change_of(key_to_check, now)) is not None:
             yield change
@@ -265,7 +265,7 @@ class StatusController:
             return self._pod(place, checked_object, now)
         present = self._written.get(place)
         if present is None:
-            present = self._cache.status(field, key, checked_object.metadata.uid)
+            present = self._cache.status_of_custom_resource(field, key, checked_object.metadata.uid)
         before = present.get("conditions", ())
         if field == QUEUES:
             held = self._allocations.get(key) or status.QueueStatusInput({})
@@ -317,7 +317,7 @@ class StatusController:
 
     def _numbers(self, key: str) -> status.PodCounts:
         gang = self._cache.gangs.get(key) or GangPods(key)
-        succeeded, failed = gang.finished_counts()
+        succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
         return status.PodCounts(
             pending=len(gang.schedulable_pods()),
@@ -326,7 +326,7 @@ class StatusController:
             running=sum(pod.status.phase == RUNNING for pod in placed),
             succeeded=succeeded,
             failed=failed,
-            queue=self._cache.queue_of(gang),
+            queue=self._cache.queue_of_gang(gang),
             position=self._positions.get(key),
             was_whole=gang.was_whole,
             partially_bound_since=gang.partially_bound_since,

@@ -129,9 +129,9 @@ def changed_conditions(
     trees = cache.group_trees
     placed = count_placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
     tree = GangTreeState(gang, counts, placed, record, now)
-    for group in trees.groups_of(gang.key):
+    for group in trees.groups_of_tree(gang.key):
         uid = group.metadata.uid
-        condition = tree.condition_of(group, written(uid) or group.conditions, trees.children)
+        condition = tree.condition_of(group, written(uid) or group.conditions, trees.child_groups)
         if condition is not None:
             yield GroupCondition(api_resource_of_group(group), group.name, uid, condition)
 
@@ -208,7 +208,7 @@ class DisruptionTargetWriter:
     ) -> Iterator[DisruptedGroup]:
         remaining = [pod for pod in gang.placed_pods() if pod.metadata.uid not in evicted]
         trees = self._cache.group_trees
-        tree = trees.groups_of(group.key)
+        tree = trees.groups_of_tree(group.key)
         if not tree:
             version, uid = external_api_version_and_uid(group)
             if version in UPSTREAM_CONDITIONS and len(remaining) < group.min_member:
@@ -218,8 +218,8 @@ class DisruptionTargetWriter:
         after = Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in remaining)
         before = after + Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod in evicted.values())
         for part in tree:
-            if has_minimum_placed(part, before, trees.children) and not has_minimum_placed(
-                part, after, trees.children
+            if has_minimum_placed(part, before, trees.child_groups) and not has_minimum_placed(
+                part, after, trees.child_groups
             ):
                 meta = part.metadata
                 yield DisruptedGroup(

@@ -56,7 +56,8 @@ class MetricsCollector:
         self._read_queues(profile_schedulers)
         self.metrics.queue_allocated.clear()
         self.metrics.queue_pending.clear()
-        for (queue, resource), (allocated, pending) in self.cache.queue_usage.to_table().items():
+        amounts = self.cache.queue_usage.usage_and_demand_by_queue_and_resource()
+        for (queue, resource), (allocated, pending) in amounts.items():
             unit = _MILLI if resource == "cpu" else 1
             self.metrics.queue_allocated.labels(queue, resource).set(allocated / unit)
             self.metrics.queue_pending.labels(queue, resource).set(pending / unit)

@@ -37,7 +37,7 @@ class PodGroupIndex:
         self.touched: set[str] = set()
         """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
 
-    def groups_of(self, origin: int) -> Mapping[str, PodGroup]:
+    def groups_of_origin(self, origin: int) -> Mapping[str, PodGroup]:
         """Return the PodGroups of one origin, such as users or the pod grouper, by `namespace/name`."""
         return self._by_origin[origin]
 

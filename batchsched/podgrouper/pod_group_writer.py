@@ -69,7 +69,7 @@ class PodGroupWriter:
         The first turn writes all of them, because a former leader may have left writes undone.
         """
         self._groups.touched |= (
-            self._groups.groups_of(DERIVED).keys() | self._groups.groups_of(WRITTEN).keys()
+            self._groups.groups_of_origin(DERIVED).keys() | self._groups.groups_of_origin(WRITTEN).keys()
         )
         while True:
             await self.run_once(self._clock.monotonic())
@@ -98,8 +98,11 @@ class PodGroupWriter:
 
     async def _write_group(self, key: str, now: float) -> None:
         namespace, _, name = key.partition("/")
-        derived, written = self._groups.groups_of(DERIVED).get(key), self._groups.groups_of(WRITTEN).get(key)
-        if key in self._groups.groups_of(FROM_USERS):
+        derived, written = (
+            self._groups.groups_of_origin(DERIVED).get(key),
+            self._groups.groups_of_origin(WRITTEN).get(key),
+        )
+        if key in self._groups.groups_of_origin(FROM_USERS):
             return  # a user created it
         try:
             if derived is not None and written is None:

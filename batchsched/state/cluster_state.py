@@ -72,10 +72,10 @@ class AssumedPod:
     assumption: Assumption
 
 
-class BoundPodCache:
-    """Creates copies of pods with a node in `spec.nodeName`, and caches their specs.
+class BoundPodBuilder:
+    """Makes copies of pods that are bound to a node; equal pods on one node share a spec.
 
-    Equal pods on one node share a spec object, and with it all cached results. Specs without a pod are dropped.
+    With the spec object, they share all results that are cached for it. Specs without a pod are dropped.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class BoundPodCache:
         self._next_drop = MIN_CACHED_SPECS
         """The number of cached specs at which those without a pod are dropped."""
 
-    def bound_pod(self, pod: Pod, node: str) -> Pod:
+    def bound_copy(self, pod: Pod, node: str) -> Pod:
         """Return a copy of a pod with the given node in `spec.nodeName`."""
         key = (id(pod.spec), node)
         specs = self._specs.get(key)
@@ -138,13 +138,13 @@ class ClusterState:
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
         """The uid and the status of each custom resource, as the API server showed them last."""
         self._changed_statuses: set[tuple[str, str]] = set()
-        """Custom resources with a changed status since `take_changed_statuses` was called last."""
+        """Custom resources with a changed status since `take_keys_of_changed_statuses` was called last."""
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
         self._in_flight: set[str] = set()
         """UIDs of the pods with a binding that has not ended; such a pod may have been deleted."""
-        self._placements = BoundPodCache()
+        self._placements = BoundPodBuilder()
         self._snapshot: tuple[int, Snapshot] = (0, Snapshot())
         self._queue_access: QueueAccess | None = None
 
@@ -172,7 +172,7 @@ class ClusterState:
         uid = deleted.metadata.uid
         self._tombstones.record_deletion(uid)
         if field == PODS:
-            self.gangs.handle_deletion_of_finished(key)
+            self.gangs.handle_deletion_of_finished_pod(key)
         self._statuses.pop((field, key), None)
         present = self._stores[field].get(key)
         if present is not None and uid and present.metadata.uid and present.metadata.uid != uid:
@@ -192,7 +192,7 @@ class ClusterState:
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
         if field == PODS:
-            self.gangs.forget_finished_except(keys)
+            self.gangs.record_unlisted_finished_pods_as_deleted(keys)
 
     def _bury(self, field: str, key: str) -> None:
         present = self._stores[field].get(key)
@@ -242,7 +242,7 @@ class ClusterState:
         if assumption is not None and not pod.node:
             if present is None or not are_equal_for_scheduling(present, pod):
                 self._api_pods[key] = pod
-                self._show(PODS, key, self._placements.bound_pod(pod, assumption.node))
+                self._show(PODS, key, self._placements.bound_copy(pod, assumption.node))
             return
         shown: Pod | None = self._stores[PODS].get(key)
         if assumption is not None:
@@ -284,7 +284,7 @@ class ClusterState:
         if field in (QUEUES, NAMESPACES):
             self._queue_access = None
         if field == NAMESPACES and default_queue(before) != default_queue(after):
-            self.gangs.mark_namespace_changed(key)
+            self.gangs.mark_gangs_of_namespace_changed(key)
         self._record_change(field, key, before, after)
 
     def _record_change(self, field: str, key: str, before: Any, after: Any) -> None:
@@ -320,7 +320,7 @@ class ClusterState:
         self._assumed[key] = Assumption(node, now)
         if uid:
             self._in_flight.add(uid)
-        self._show(PODS, key, self._placements.bound_pod(pod, node))
+        self._show(PODS, key, self._placements.bound_copy(pod, node))
         return True
 
     def finish_binding(self, key: str, now: float, uid: str = "") -> None:
@@ -408,7 +408,7 @@ class ClusterState:
             self._queue_access = QueueAccess(self.list_objects(QUEUES), self.list_objects(NAMESPACES))
         return self._queue_access
 
-    def queue_of(self, gang: GangPods) -> str:
+    def queue_of_gang(self, gang: GangPods) -> str:
         """Return the queue to which a gang belongs at present."""
         return gang.stated_queue or self.queue_access().default_queue(gang_namespace(gang.identity))
 
@@ -467,7 +467,7 @@ class ClusterState:
                     free[pod.node].subtract(requests_with_pod_count(pod))
         return free
 
-    def status(self, field: str, key: str, uid: str) -> dict[str, Any]:
+    def status_of_custom_resource(self, field: str, key: str, uid: str) -> dict[str, Any]:
         """Return the last known status of a custom resource, or {} if it has none.
 
         Args:
@@ -480,7 +480,7 @@ class ClusterState:
             return {}
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    def take_changed_statuses(self) -> set[tuple[str, str]]:
+    def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
         """Return Snapshot field and key of each custom resource with a status that changed since the last call."""
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed

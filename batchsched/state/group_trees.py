@@ -75,14 +75,14 @@ class GroupTrees:
             return None
         return self._roots[False, pod_group].rpartition("/")[2], group.subgroup
 
-    def groups_of(self, root: str) -> tuple[TreeGroup, ...]:
+    def groups_of_tree(self, root: str) -> tuple[TreeGroup, ...]:
         """Return all PodGroups and CompositePodGroups of a tree, its root first; () if there is no such tree."""
         top = self._composites.get(root)
         if top is None or self._roots[True, root] != root:
             return ()
-        return (top, *(group for group, _ in groups_below_with_depth(root, self.children)))
+        return (top, *(group for group, _ in groups_below_with_depth(root, self.child_groups)))
 
-    def children(self, parent: str) -> Sequence[TreeGroup]:
+    def child_groups(self, parent: str) -> Sequence[TreeGroup]:
         """Return the groups that name the given CompositePodGroup as their parent, in a fixed order."""
         below = self._children.get(parent, {})
         return [below[address] for address in sorted(below)]
@@ -120,7 +120,7 @@ class GroupTrees:
         affected = set(addresses)
         waiting = [key for is_composite, key in affected if is_composite]
         while waiting:
-            below = {_address(group) for group in self.children(waiting.pop())} - affected
+            below = {_address(group) for group in self.child_groups(waiting.pop())} - affected
             affected |= below
             waiting += [key for is_composite, key in below if is_composite]
         return affected
@@ -143,9 +143,9 @@ class GroupTrees:
         if top is None or not is_root:
             return None
         try:
-            return convert_tree_to_pod_group(top, self.children)
+            return convert_tree_to_pod_group(top, self.child_groups)
         except ValidationError as error:
-            return _refused(top, invalid_tree_fields(error, top, self.children))
+            return _refused(top, invalid_tree_fields(error, top, self.child_groups))
 
 
 def _refused(top: TreeGroup, problems: Iterable[InvalidTreeField]) -> PodGroup:

@@ -88,7 +88,7 @@ class GangPods:
         """Return the bound and assumed pods of the gang that count for minMember: those that are not terminating."""
         return [pod for pod in self.bound.values() if not pod.terminating]
 
-    def finished_counts(self) -> tuple[int, int]:
+    def count_succeeded_and_failed_pods(self) -> tuple[int, int]:
         """Return the number of pods of the gang that succeeded, and the number that failed."""
         succeeded = sum(self.finished.values())
         return succeeded, len(self.finished) - succeeded
@@ -135,7 +135,7 @@ class ChangedGangs:
     def __init__(self, identities: Iterable[str]) -> None:
         self._identities = set(identities)
 
-    def mark_changed(self, identity: str) -> None:
+    def record_changed_gang(self, identity: str) -> None:
         """Record the identity of a gang that changed."""
         self._identities.add(identity)
 
@@ -309,7 +309,7 @@ class GangIndex:
             self._gang_of_finished[pod.key] = identity
             self._changed(gang)
 
-    def handle_deletion_of_finished(self, key: str) -> None:
+    def handle_deletion_of_finished_pod(self, key: str) -> None:
         """Update the gang of a finished pod after the pod was deleted; for other pods, do nothing.
 
         The finished pod stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the
@@ -321,10 +321,10 @@ class GangIndex:
             gang.finished.pop(key, None)
             self._changed(gang)
 
-    def forget_finished_except(self, keys: Container[str]) -> None:
-        """Record as deleted each finished pod that is not in `keys`, the complete list of the keys of all pods."""
+    def record_unlisted_finished_pods_as_deleted(self, keys: Container[str]) -> None:
+        """Record as deleted each finished pod with a key that is not in `keys`, the keys of all pods that exist."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
-            self.handle_deletion_of_finished(key)
+            self.handle_deletion_of_finished_pod(key)
 
     def _gang(self, identity: str) -> GangPods:
         gang = self._gangs.get(identity)
@@ -332,7 +332,7 @@ class GangIndex:
             gang = self._gangs[identity] = GangPods(identity)
         return gang
 
-    def mark_namespace_changed(self, namespace: str) -> None:
+    def mark_gangs_of_namespace_changed(self, namespace: str) -> None:
         """Record that all gangs of a namespace changed, because the default queue of the namespace changed."""
         for gang in [gang for gang in self if gang_namespace(gang.identity) == namespace]:
             self._changed(gang)
@@ -346,6 +346,6 @@ class GangIndex:
         for reference in self._readers:
             reader = reference()
             if reader is not None:
-                reader.mark_changed(gang.identity)
+                reader.record_changed_gang(gang.identity)
         if gang.group is None and not gang.has_pods and not gang.finished:
             del self._gangs[gang.identity]

@@ -110,7 +110,7 @@ class QueueUsageTally:
             self.remove_pod(pod, before)
             self.add_pod(pod, after)
 
-    def to_table(self) -> ResourceUsage:
+    def usage_and_demand_by_queue_and_resource(self) -> ResourceUsage:
         """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""
         allocated, requested = self.allocated, self.pending_requests
         keys = {

@@ -53,7 +53,7 @@ class History:
     def report(self, *, held: bool) -> GangPhase:
         """Compute the status as the controller does, and return its phase."""
         gang = self.state.gangs.get("team/bert") or GangPods("team/bert")
-        succeeded, failed = gang.finished_counts()
+        succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
         counts = PodCounts(
             pending=len(gang.schedulable_pods()),

@@ -162,7 +162,10 @@ def in_metrics(state: ClusterState) -> Usage:
 
 def in_page(state: ClusterState) -> Mapping[str, str]:
     page = build_cluster_view(
-        state.snapshot(), {}, state.queue_usage.to_table(), pod_counts_by_gang(state.gangs)
+        state.snapshot(),
+        {},
+        state.queue_usage.usage_and_demand_by_queue_and_resource(),
+        pod_counts_by_gang(state.gangs),
     )
     return {row.name: row.allocated for row in page.queues if row.allocated}
 

@@ -424,7 +424,7 @@ def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world
     taken_over = PodGroup.model_validate({"metadata": meta | {"labels": {}}, "spec": {"minMember": 3}})
     world.groups.put(taken_over)
     assert world.group().min_member == 3
-    assert world.grouper.groups.groups_of(WRITTEN) == {}
+    assert world.grouper.groups.groups_of_origin(WRITTEN) == {}
     world.groups.remove(taken_over)
     assert (world.group().min_member, world.group().metadata.uid) == (4, "")
 

@@ -86,7 +86,7 @@ class Failing:
 async def test_a_derived_pod_group_is_written_once_and_again_only_after_a_failure():
     world, writer = world_with_pods(4), Failing(status=500)
     written = group_writer(world, writer, patch_pods=False)
-    (name,) = (key.partition("/")[2] for key in world.grouper.groups.groups_of(DERIVED))
+    (name,) = (key.partition("/")[2] for key in world.grouper.groups.groups_of_origin(DERIVED))
     await written.run_once(0.0)
     await written.run_once(RETRY_SECONDS - 1)
     assert writer.created == [name]

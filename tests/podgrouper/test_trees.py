@@ -100,7 +100,7 @@ def test_a_tree_that_loses_its_root_is_no_gang(world):
     world.group("workers", "train", 4)
     world.pod("worker-0", "workers")
     trees = world.cache.group_trees
-    (root, _) = trees.groups_of("team/train")
+    (root, _) = trees.groups_of_tree("team/train")
     store = world.grouper._external_store(
         EXTERNAL_KINDS.index(KINDS["CompositePodGroup", ALPHA]), KINDS["CompositePodGroup", ALPHA]
     )

@@ -11,7 +11,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.state import cluster_state
-from batchsched.state.cluster_state import BoundPodCache, ClusterState
+from batchsched.state.cluster_state import BoundPodBuilder, ClusterState
 from tests.session.scenario import group, priority_class, queue, topology
 from tests.state.objects import NOW, ended, expire, leaving, node, places, pod, told, with_payload
 
@@ -424,20 +424,20 @@ def test_confirmed_pods_do_not_expire():
 def test_equal_pods_on_one_node_share_a_spec():
     one = pod("a")
     other = type(one)(metadata=pod("b").metadata, spec=one.spec)
-    placements = BoundPodCache()
-    placed = [placements.bound_pod(each, "n0") for each in (one, other)]
+    placements = BoundPodBuilder()
+    placed = [placements.bound_copy(each, "n0") for each in (one, other)]
     assert placed[0].spec is placed[1].spec
     assert [each.key for each in placed] == ["team/a", "team/b"]
-    assert placements.bound_pod(one, "n1").node == "n1"
+    assert placements.bound_copy(one, "n1").node == "n1"
 
 
 def test_shared_specs_are_kept_as_long_as_a_bound_pod_has_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster_state, "MIN_CACHED_SPECS", 4)
-    one, placements = pod("a"), BoundPodCache()
-    held = placements.bound_pod(one, "n0")
+    one, placements = pod("a"), BoundPodBuilder()
+    held = placements.bound_copy(one, "n0")
     for number in range(100):
-        assert placements.bound_pod(pod(f"p{number}"), "n1").node == "n1"
-    assert placements.bound_pod(one, "n0").spec is held.spec
+        assert placements.bound_copy(pod(f"p{number}"), "n1").node == "n1"
+    assert placements.bound_copy(one, "n0").spec is held.spec
     assert len(placements._specs) <= 5
 
 

@@ -94,8 +94,8 @@ def test_the_first_origin_of_a_group_counts():
 def test_the_groups_of_a_tree_are_listed_from_the_root():
     seen = Trees()
     seen.put(composite("train"), composite("rack", "train"), group("workers", "rack"))
-    assert [one.name for one in seen.trees.groups_of("team/train")] == ["train", "rack", "workers"]
-    assert seen.trees.groups_of("team/rack") == seen.trees.groups_of("team/missing") == ()
+    assert [one.name for one in seen.trees.groups_of_tree("team/train")] == ["train", "rack", "workers"]
+    assert seen.trees.groups_of_tree("team/rack") == seen.trees.groups_of_tree("team/missing") == ()
 
 
 def test_an_invalid_tree_is_refused_without_losing_the_moves_of_others():
@@ -116,16 +116,16 @@ def test_an_invalid_tree_is_refused_without_losing_the_moves_of_others():
 
 def test_each_group_of_a_long_chain_is_visited_once(monkeypatch):
     trees, visits = GroupTrees(), []
-    children = trees.children
+    children = trees.child_groups
 
     def counted(parent):
         visits.append(parent)
         return children(parent)
 
-    monkeypatch.setattr(trees, "children", counted)
+    monkeypatch.setattr(trees, "child_groups", counted)
     trees.replace(0, [composite(f"g{n}", f"g{n - 1}" if n else "") for n in range(200)])
     assert len(visits) < 1000
-    assert trees.groups_of("team/g0")[-1].name == "g199"
+    assert trees.groups_of_tree("team/g0")[-1].name == "g199"
 
 
 @pytest.mark.properties
@@ -151,4 +151,4 @@ def test_any_order_of_events_leads_to_the_gangs_of_the_groups_that_exist(data):
     gangs, places = expected(present.values())
     assert seen.gangs == gangs
     assert seen.places == places
-    assert {key: found for key in gangs for found in [seen.trees.groups_of(key)] if not found} == {}
+    assert {key: found for key in gangs for found in [seen.trees.groups_of_tree(key)] if not found} == {}

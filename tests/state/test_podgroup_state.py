@@ -206,7 +206,7 @@ def test_finished_pods_are_counted_by_their_end():
         state.put(ended(pod(f"bert-{number}", group="bert", on="n0", uid=f"u{number}"), phase))
     bert = state.gangs.get("team/bert")
     assert bert is not None
-    assert bert.finished_counts() == (2, 1)
+    assert bert.count_succeeded_and_failed_pods() == (2, 1)
 
 
 def test_pod_that_ends_because_it_was_evicted_has_not_finished():
@@ -215,12 +215,12 @@ def test_pod_that_ends_because_it_was_evicted_has_not_finished():
     state.put(leaving(ended(pod("bert-0", group="bert", on="n0", uid="u0"), "Failed")))
     bert = state.gangs.get("team/bert")
     assert bert is not None
-    assert bert.finished_counts() == (0, 0)
+    assert bert.count_succeeded_and_failed_pods() == (0, 0)
 
 
 def finished_counts(state: ClusterState) -> tuple[int, int]:
     bert = state.gangs.get("team/bert")
-    return bert.finished_counts() if bert is not None else (0, 0)
+    return bert.count_succeeded_and_failed_pods() if bert is not None else (0, 0)
 
 
 def test_finished_pods_stay_counted_after_they_are_deleted_until_another_pod_has_the_name():
@@ -268,10 +268,10 @@ def test_status_of_another_object_of_the_same_name_is_not_returned():
     bert = PodGroup.model_validate(made | {"status": {"phase": "Running", "placed": 2}})
     state = ClusterState(["batchsched"])
     state.put(bert)
-    assert state.status("pod_groups", "team/bert", "u1")["placed"] == 2
-    assert state.status("pod_groups", "team/bert", "u2") == {}
+    assert state.status_of_custom_resource("pod_groups", "team/bert", "u1")["placed"] == 2
+    assert state.status_of_custom_resource("pod_groups", "team/bert", "u2") == {}
     state.remove(bert)
-    assert state.status("pod_groups", "team/bert", "u1") == {}
+    assert state.status_of_custom_resource("pod_groups", "team/bert", "u1") == {}
 
 
 def test_change_of_a_status_is_no_change_of_the_snapshot():

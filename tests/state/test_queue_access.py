@@ -38,7 +38,7 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
     assert seen() == (1000, 0, 0, None)
     cache.put(namespace(team="ml"))
     assert seen() == (1000, 2000, 1, 1)
-    assert cache.queue_usage.to_table()["a", "cpu"] == (1000, 2000)
+    assert cache.queue_usage.usage_and_demand_by_queue_and_resource()["a", "cpu"] == (1000, 2000)
     cache.remove(namespace(team="ml"))
     assert seen() == (1000, 0, 0, None)
     cache.put(queue("a", parent="up"))

@@ -389,7 +389,7 @@ class StatusPage:
         snapshot = service.cache.snapshot()
         pending = build_pending_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
-        usage = service.cache.queue_usage.to_table()
+        usage = service.cache.queue_usage.usage_and_demand_by_queue_and_resource()
         counts = pod_counts_by_gang(service.cache.gangs)
         view_of_cluster = await asyncio.to_thread(build_cluster_view, snapshot, pending, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)

@@ -26,7 +26,10 @@ def seen(snapshot, waits=None):
     for found in (*snapshot.pod_groups, *snapshot.pods):
         state.put(found)
     return build_cluster_view(
-        snapshot, waits or {}, state.queue_usage.to_table(), pod_counts_by_gang(state.gangs)
+        snapshot,
+        waits or {},
+        state.queue_usage.usage_and_demand_by_queue_and_resource(),
+        pod_counts_by_gang(state.gangs),
     )
 
 
