@@ -57,11 +57,11 @@ class _Reading:
 
     problem: str = field(default="")
 
-    def read_count(self, number: int | str | None, value: object, default: int) -> int:
+    def read_pod_count(self, number: int | str | None, value: object, default: int) -> int:
         """Return a number that a rule states directly, or by the path of the field that contains it."""
         if number is None or isinstance(number, int):
             return default if number is None else number
-        field_value = find_field(value, parse_field_path(number))
+        field_value = find_field_value(value, parse_field_path(number))
         if field_value is _MISSING or field_value is None:
             return default
         if isinstance(field_value, str) and field_value.isascii() and field_value.isdigit():
@@ -75,16 +75,16 @@ class _Reading:
 
 def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
     """Return how the pods of an owner form gangs by a rule of the configuration; None if the owner is suspended."""
-    if rule.suspended is not None and find_field(manifest, parse_field_path(rule.suspended)) is True:
+    if rule.suspended is not None and find_field_value(manifest, parse_field_path(rule.suspended)) is True:
         return None
     reading = _Reading()
     parts = tuple(part for stated in rule.parts for part in _parts(manifest, stated, reading))
     spec_fields: dict[str, Any] = {}
     for path, field_name in ((rule.queue, "queue"), (rule.priority_class_name, "priorityClassName")):
-        text = text_or_empty(find_field(manifest, parse_field_path(path))) if path is not None else ""
+        text = text_or_empty(find_field_value(manifest, parse_field_path(path))) if path is not None else ""
         if text:
             spec_fields[field_name] = text
-    least = reading.read_count(rule.min_member, manifest, 0)
+    least = reading.read_pod_count(rule.min_member, manifest, 0)
     if least:
         spec_fields["minMember"] = least
     labels = (rule.sub_group_label,) if rule.sub_group_label else ()
@@ -96,7 +96,7 @@ def _parts(manifest: Manifest, rule: OwnerPartRule, reading: _Reading) -> Iterat
     if rule.each is None:
         yield _part(manifest, rule.name, rule, reading, "")
         return
-    entries = find_field(manifest, parse_field_path(rule.each))
+    entries = find_field_value(manifest, parse_field_path(rule.each))
     path = rule.each.removeprefix(".")
     if isinstance(entries, dict):
         for name in sorted(entries):
@@ -104,22 +104,22 @@ def _parts(manifest: Manifest, rule: OwnerPartRule, reading: _Reading) -> Iterat
     elif isinstance(entries, list):
         for index, entry in enumerate(entries):
             steps = parse_field_path(rule.name) if rule.name else ()
-            name = text_or_empty(find_field(entry, steps)) if steps else str(index)
+            name = text_or_empty(find_field_value(entry, steps)) if steps else str(index)
             yield _part(entry, name, rule, reading, f"{path}[{index}]")
     elif entries is not _MISSING:
         reading.problem = reading.problem or f"{rule.each}: expected a list or a mapping of parts"
 
 
 def _part(value: object, name: str, rule: OwnerPartRule, reading: _Reading, prefix: str) -> OwnerPart:
-    pods = reading.read_count(rule.replicas, value, 1)
-    needed = min(pods, reading.read_count(rule.min_member, value, pods))
+    pods = reading.read_pod_count(rule.replicas, value, 1)
+    needed = min(pods, reading.read_pod_count(rule.min_member, value, pods))
     if rule.template is None:
         return OwnerPart(name, pods, needed, field=prefix or "spec")
-    template = mapping_or_empty(find_field(value, parse_field_path(rule.template)))
+    template = mapping_or_empty(find_field_value(value, parse_field_path(rule.template)))
     return OwnerPart(name, pods, needed, template, field=f"{prefix}{rule.template}".removeprefix("."))
 
 
-def find_field(value: object, steps: FieldSteps) -> Any:
+def find_field_value(value: object, steps: FieldSteps) -> Any:
     """Return the value in a manifest at a path of keys and indexes, or `_MISSING` if there is none."""
     for step in steps:
         if isinstance(step, int):

@@ -31,7 +31,7 @@ from batchsched.podgrouper.owners import (
     OwnerReferenceKey,
     Owners,
     decode_owner,
-    find_gang_owner,
+    find_gang_owner_reference,
     read_pod_as_owner,
 )
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
@@ -71,7 +71,7 @@ class PodGang:
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod with an owner of a kind that may form gangs, such as a Job, and the gang of the pod.
+    """A pod that belongs to an owner such as a Job, with the gang of the pod if it has one.
 
     Args:
       pod: the pod of the API, with labels of other schedulers translated.
@@ -159,7 +159,7 @@ class GangMemberStore:
             self._forget(key)
         self._cache.replace(kind, pods)
 
-    def get(self, key: str) -> Pod | None:
+    def pod_without_gang_labels(self, key: str) -> Pod | None:
         """Return the pod with this `namespace/name` as it is in the API, without the gang labels that the grouper adds.
 
         None if the pod is unknown, or if the kind of its owner forms no gangs.
@@ -181,7 +181,7 @@ class GangMemberStore:
             return pod
         self.add_pod_as_owner(pod)
         pod = with_gang_labels(pod)
-        ref = find_gang_owner(pod, self.kinds) if self._derive_gangs else None
+        ref = find_gang_owner_reference(pod, self.kinds) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)
@@ -191,7 +191,7 @@ class GangMemberStore:
     def _assign(self, pod: Pod, ref: OwnerReferenceKey) -> Pod:
         """Assign a pod to its gang and return it with the labels of a member."""
         key = pod.key
-        chain = tuple(self.owners.with_ancestors(ref))
+        chain = tuple(self.owners.owner_and_ancestors(ref))
         own = pod.metadata.label(POD_GROUP_LABEL)
         names_own_group = own is not None and not any(
             _is_derived(own, pod, link, owner) for link, owner in chain
@@ -260,7 +260,7 @@ class GangMemberStore:
         if owner is None:
             return
         groups = self._derived.get(owner.ref.uid, {})
-        template = self._template_of(after) if after is not None else None
+        template = self._pod_group_template_of(after) if after is not None else None
         for key, derived in tuple(groups.items()):
             if after is None or template is None:
                 del groups[key]
@@ -273,17 +273,17 @@ class GangMemberStore:
         if before is None or after is None or not before.has_same_gangs(after):
             self._reassign(owner)
 
-    def _template_of(self, owner: Owner) -> PodGroupTemplate | None:
+    def _pod_group_template_of(self, owner: Owner) -> PodGroupTemplate | None:
         """Return the template of the PodGroups of an owner, with fields from the owners above it."""
         inherited: dict[str, Any] = {}
-        for _, above in reversed(tuple(self.owners.with_ancestors(owner.ref))[1:]):
+        for _, above in reversed(tuple(self.owners.owner_and_ancestors(owner.ref))[1:]):
             inherited |= above.needs.stated_fields if above is not None else {}
-        return self.owners.template_of(owner, inherited)
+        return self.owners.pod_group_template_of(owner, inherited)
 
     def _reassign(self, owner: Owner) -> None:
         """Assign the pods below an owner again, after the owner changed."""
         refs = (owner.ref, *self.owners.descendants(owner.ref.uid))
-        anchors = [anchor for ref in refs for anchor in (_anchor(ref), _anchor(without_uid(ref)))]
+        anchors = [anchor for ref in refs for anchor in (_anchor(ref), _anchor(reference_without_uid(ref)))]
         keys = {key for anchor in anchors for key in self._owned.get(anchor, ())}
         for key in sorted(keys):
             member = self._members[key]
@@ -294,7 +294,7 @@ class GangMemberStore:
                 self._cache.put(assigned, version="")
 
 
-def without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
+def reference_without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
     """Return a copy of an owner reference without its uid, so that the copy refers to the owner by name."""
     return OwnerReferenceKey(ref.group, ref.kind, ref.namespace, ref.name, "")
 
@@ -312,7 +312,7 @@ def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:
     for ref, owner in reversed(chain):
         if owner is None:
             return PodGang(ref, ref.pod_group_name())
-        template = owners.template_of(owner, inherited)
+        template = owners.pod_group_template_of(owner, inherited)
         if template is not None:
             index = pod.labels.get(template.gang_label, "") if template.gang_label else ""
             name, marks = ref.pod_group_name(index), owner.kind.read_membership
@@ -362,7 +362,7 @@ def _group(owner: Owner, derived: DerivedGroup) -> PodGroup:
         annotations={UNSUPPORTED_FIELD: template.unsupported_field} if template.unsupported_field else {},
         creation_timestamp=owner.created,
     )
-    return PodGroup(metadata=meta, spec=template.spec_of(derived.variant))
+    return PodGroup(metadata=meta, spec=template.pod_group_spec_of_variant(derived.variant))
 
 
 _TRANSLATED: Final = tuple(enumerate(EXTERNAL_KINDS))

@@ -138,7 +138,7 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
     needs = read_gang_needs(kind.rule, manifest)
-    template = needs.build_template({})
+    template = needs.build_pod_group_template({})
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
 
@@ -168,7 +168,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
     return owner
 
 
-def find_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
+def describe_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
     """Yield a sentence for each label or annotation without effect, on an owner of pods and in its pod template.
 
     For owners without pods: the keys in a pod template are otherwise found on the pods.
@@ -196,7 +196,7 @@ def read_pod_as_owner(pod: Pod) -> Owner | None:
     needs = read_gang_needs(lambda _: shape, {"metadata": meta})
     above = controller_reference(pod.metadata)
     created = pod.metadata.creation_timestamp
-    return Owner(ref, POD_OWNER, created, above, needs, needs.build_template({}))
+    return Owner(ref, POD_OWNER, created, above, needs, needs.build_pod_group_template({}))
 
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
@@ -266,7 +266,7 @@ def derived_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern[s
     return re.compile(rf"{re.escape(stem)}{ending}{index}-[0-9a-f]{{{hash_length}}}")
 
 
-def find_gang_owner(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
+def find_gang_owner_reference(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
     """Return the reference to a pod's controller, or None if the pods of this kind of controller form no gangs.
 
     Labels name the owner where the chain of controllers does not lead to it: the workers of a LeaderWorkerSet belong to
@@ -317,14 +317,14 @@ class Owners:
         self._below: dict[str, set[str]] = {}
         self._inherited: dict[str, tuple[Owner, Mapping[str, Any], PodGroupTemplate | None]] = {}
 
-    def template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
+    def pod_group_template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
         """Return the template of the PodGroups of an owner of pods, with fields inherited from owners above it."""
         if not inherited:
             return owner.grouping
         # All pods of an owner ask for the same template.
         last = self._inherited.get(owner.ref.uid)
         if last is None or last[0] is not owner or last[1] != inherited:
-            last = owner, dict(inherited), owner.needs.build_template(inherited)
+            last = owner, dict(inherited), owner.needs.build_pod_group_template(inherited)
             self._inherited[owner.ref.uid] = last
         return last[2]
 
@@ -339,7 +339,7 @@ class Owners:
             return owner if owner is None or ref.namespace in ("", owner.ref.namespace) else None
         return self._by_name.get((ref.kind, ref.namespace, ref.name))
 
-    def with_ancestors(
+    def owner_and_ancestors(
         self, ref: OwnerReferenceKey | None
     ) -> Iterator[tuple[OwnerReferenceKey, Owner | None]]:
         """Yield an owner and the owners above it (a Job, its JobSet, …), as long as they are known and may form gangs.

@@ -124,7 +124,7 @@ class PodGroupWriter:
             self._due[key] = now + delay
 
     async def _write_labels(self, key: str, now: float) -> None:
-        labels, pod = self._members.labels.get(key), self._members.get(key)
+        labels, pod = self._members.labels.get(key), self._members.pod_without_gang_labels(key)
         if labels is None or pod is None:
             return
         self._since[key] = now + RETRY_SECONDS - LABEL_DELAY_SECONDS

@@ -157,7 +157,7 @@ class OwnerKinds:
         return frozenset(kind.name for kind in self.all)
 
     @property
-    def read_from_files(self) -> tuple[tuple[str, str], ...]:
+    def kinds_read_from_files(self) -> tuple[tuple[str, str], ...]:
         """Group and name of the kinds that the pod grouper reads from files: owners, and the runtimes of TrainJobs."""
         return (*self.by_group_and_name, *TRAINING_RUNTIMES)
 
@@ -188,7 +188,7 @@ class PodGroupTemplate:
     unsupported_field: str = ""
     variants: Mapping[str, PodGroupSpec] = field(default_factory=dict)
 
-    def spec_of(self, variant: str) -> PodGroupSpec:
+    def pod_group_spec_of_variant(self, variant: str) -> PodGroupSpec:
         """Return the PodGroup spec for one gang of the owner, given the gang's variant ("" for the first gang)."""
         return self.variants.get(variant, self.spec)
 
@@ -213,7 +213,7 @@ class GangNeeds:
     problem: str
     warnings: tuple[str, ...] = ()
 
-    def build_template(self, inherited: Manifest) -> PodGroupTemplate | None:
+    def build_pod_group_template(self, inherited: Manifest) -> PodGroupTemplate | None:
         """Return the template of the PodGroups of the owner, or None if its pods need no PodGroup.
 
         Args:
@@ -283,7 +283,7 @@ def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Ite
 
 
 def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
-    """Add the topology that annotations of Kueue or KAI state, on the owner or its pod templates, to its shape.
+    """Return a shape with the topology that annotations of Kueue or KAI on the owner or its pod templates state.
 
     Parts that state one group of Kueue are in one domain together.
     """

@@ -74,8 +74,8 @@ class TopologyIndex:
             without_uid = previous.metadata.model_copy(update={"uid": ""})
             self._cache.remove(previous.model_copy(update={"metadata": without_uid}))
 
-    def with_tier_labels(self, node: Node) -> Node:
-        """Return a node with a label for each HyperNode that contains it."""
+    def with_hyper_node_labels(self, node: Node) -> Node:
+        """Return the node with labels that name the HyperNodes which contain it, one label for each tier."""
         return self._tree.with_tier_labels(node) if self._hyper_nodes else node
 
     def change_hyper_nodes(
@@ -176,7 +176,7 @@ class NodeStore:
 
     def put(self, node: Node) -> None:
         """Add or update a node."""
-        self._cache.put(self._index.with_tier_labels(node))
+        self._cache.put(self._index.with_hyper_node_labels(node))
 
     def remove(self, node: Any) -> None:
         """Remove a deleted node."""
@@ -184,4 +184,4 @@ class NodeStore:
 
     def replace(self, kind: type, listed: Iterable[Node]) -> None:
         """Replace all nodes by a complete list."""
-        self._cache.replace(kind, [self._index.with_tier_labels(node) for node in listed])
+        self._cache.replace(kind, [self._index.with_hyper_node_labels(node) for node in listed])

@@ -58,7 +58,7 @@ def _read_manifests(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     name = settings.profile.scheduler_name
-    kinds = owner_kinds(settings.grouping.rules).read_from_files
+    kinds = owner_kinds(settings.grouping.rules).kinds_read_from_files
     return read_manifests(files.manifests, telemetry, scheduler_name=name, owner_kinds=kinds)
 
 

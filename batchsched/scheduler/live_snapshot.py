@@ -156,7 +156,7 @@ class WhatIfCluster:
             if isinstance(document, InvalidInput):
                 raise document
             self.add_document(document)
-        self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.read_from_files)
+        self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.kinds_read_from_files)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
             raise UnusableInput(

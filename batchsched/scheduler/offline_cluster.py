@@ -29,7 +29,7 @@ from batchsched.manifests.documents import (
 )
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.manifests.unknown_fields import unknown_field_warnings
-from batchsched.podgrouper.owners import decode_owner_of_file, find_gang_owner, find_unused_keys
+from batchsched.podgrouper.owners import decode_owner_of_file, describe_unused_keys, find_gang_owner_reference
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
@@ -114,7 +114,7 @@ class OfflineCluster:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
         for pod in snapshot.pods:
             members.add_pod_as_owner(pod)
-        refs = [(pod, find_gang_owner(pod, members.kinds)) for pod in snapshot.pods]
+        refs = [(pod, find_gang_owner_reference(pod, members.kinds)) for pod in snapshot.pods]
         owned = [pod for pod, ref in refs if ref is not None and members.owners.find_owner(ref) is not None]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
         keys = {pod.key for pod in owned}
@@ -126,7 +126,7 @@ class OfflineCluster:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         kinds = self.service.grouper.kinds
-        refs = filter(None, (find_gang_owner(pod, kinds) for pod in reading.snapshot.pods))
+        refs = filter(None, (find_gang_owner_reference(pod, kinds) for pod in reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
@@ -150,7 +150,7 @@ class OfflineCluster:
                 # ReplicaSets belong to Deployments, and affect the spread of pods.
                 new.append(document)
             else:
-                unused = find_unused_keys(owner, bytes(document.raw))
+                unused = describe_unused_keys(owner, bytes(document.raw))
                 self.warnings += [f"{document.file}: {owner.title}: {sentence}" for sentence in unused]
         self.load_snapshot(reading.snapshot)
         self._warn_of_missing_pods(reading)
@@ -162,7 +162,7 @@ class OfflineCluster:
         with_pods = {
             ref.uid
             for pod in reading.snapshot.pods
-            for ref, _ in owners.with_ancestors(find_gang_owner(pod, kinds))
+            for ref, _ in owners.owner_and_ancestors(find_gang_owner_reference(pod, kinds))
         }
         for document in reading.owners:
             if _kind_name(document.envelope) in TRAINING_RUNTIMES:
@@ -190,7 +190,7 @@ class OfflineCluster:
                     self.record_set_aside(document)
                 else:
                     documents.append(document)
-        self.warnings += unknown_field_warnings(documents, self.service.grouper.kinds.read_from_files)
+        self.warnings += unknown_field_warnings(documents, self.service.grouper.kinds.kinds_read_from_files)
         self._add(documents)
 
     def _add(self, documents: Sequence[Document]) -> None:

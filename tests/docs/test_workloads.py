@@ -173,7 +173,7 @@ def test_example_of_a_rule_in_the_overview_forms_the_gang_of_an_object():
             "workerGroups": [{"name": "gpu", "replicas": 4, "minReplicas": 2, "template": template}],
         },
     }
-    found = read_gang_needs(kind.rule, run).build_template({})
+    found = read_gang_needs(kind.rule, run).build_pod_group_template({})
     assert found is not None
     assert (found.spec.queue, found.spec.min_member, found.pods) == ("research", 3, 5)
     assert [(sub.name, sub.min_member) for sub in found.spec.sub_groups] == [("coordinator", 1), ("gpu", 2)]

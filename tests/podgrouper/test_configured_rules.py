@@ -55,7 +55,7 @@ def kind_of(**changes):
 
 
 def grouped(manifest, **changes):
-    return read_gang_needs(kind_of(**changes).rule, manifest).build_template({})
+    return read_gang_needs(kind_of(**changes).rule, manifest).build_pod_group_template({})
 
 
 def with_spec(**spec):
@@ -107,7 +107,7 @@ def test_a_rule_replaces_that_of_a_known_kind_and_keeps_the_others():
     kinds = owner_kinds([OwnerRule.model_validate(rule)])
     found = read_gang_needs(
         kinds.by_group_and_name["apps", "Deployment"].rule, {"spec": {"replicas": 3}}
-    ).build_template({})
+    ).build_pod_group_template({})
     assert found is not None
     assert found.spec.min_member == 3
     assert kinds.names == KNOWN_OWNER_KINDS.names

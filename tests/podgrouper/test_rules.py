@@ -30,7 +30,7 @@ MIN_MEMBER = "scheduling.batchsched.dev/min-member"
 
 
 def grouped(one):
-    return read_gang_needs(RULES[one["kind"], API[one["kind"]]], one).build_template({})
+    return read_gang_needs(RULES[one["kind"], API[one["kind"]]], one).build_pod_group_template({})
 
 
 def needs(one):
@@ -332,7 +332,7 @@ def test_a_pod_clique_set_has_a_gang_of_its_cliques_and_one_of_each_further_repl
         for name, pods in (("leader", 1), ("worker", 3))
     }
     assert needs(made) == (9, parts)
-    further = grouped(made).spec_of("decode")
+    further = grouped(made).pod_group_spec_of_variant("decode")
     assert {sub.name: sub.min_member for sub in further.sub_groups} == {"leader": 1, "worker": 3}
     assert further.min_member == 4
 
@@ -377,7 +377,7 @@ def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_
         "decode-0-leader": ("decode-0", None),
         "decode-0-worker": ("decode-0", None),
     }
-    assert found.spec_of("decode").topology.required == "rack"
+    assert found.pod_group_spec_of_variant("decode").topology.required == "rack"
     (alone,) = [grouped(pod_clique_set(clique("one", 3, topologyConstraint=rack)))]
     assert alone.spec.topology.required == "rack"
 
@@ -386,8 +386,8 @@ def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_
 def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
     read_gang_needs(
         kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status}
-    ).build_template({})
+    ).build_pod_group_template({})
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
     read_gang_needs(
         kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)}
-    ).build_template({})
+    ).build_pod_group_template({})
