@@ -35,7 +35,7 @@ def gangs_with_limited_protection(state: ClusterState, now: float) -> Mapping[st
     limited: dict[str, tuple[str, str]] = {}
     for group, gang in running:
         queue = state.queue_of_gang(gang)
-        maximum, minimum = tree.max_min_runtime(queue), group.spec.min_runtime_seconds
+        maximum, minimum = tree.max_min_runtime_seconds(queue), group.spec.min_runtime_seconds
         if maximum is not None and minimum > maximum:
             message = (
                 f"minRuntimeSeconds is {minimum}, but queue {queue} allows at most {maximum}, which applies; "

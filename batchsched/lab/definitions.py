@@ -16,7 +16,7 @@ from batchsched.lab.document import Table, TableCell, TableRow
 from batchsched.lab.figure import format_duration, format_number
 from batchsched.lab.plan import policy_profile
 from batchsched.lab.scenario import ClusterSpec, Scenario, WorkloadSpec
-from batchsched.queues.gang_order import find_gang_order
+from batchsched.queues.gang_order import find_gang_order_class
 
 NO_VALUE: Final = "—"
 _QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "Weight", "parent": "Parent"}
@@ -145,7 +145,7 @@ def _order_description(profile: Profile) -> str:
     """Return the first sentence about the order of gangs of a profile."""
     if profile.selection == "weight":
         return "The solver maximises the total weight of the placed gangs; the order breaks ties only."
-    chosen = find_gang_order(profile.policy.name)
+    chosen = find_gang_order_class(profile.policy.name)
     text = ((chosen.__doc__ if chosen is not None else "") or profile.policy.name).strip()
     return text.partition("\n")[0]
 

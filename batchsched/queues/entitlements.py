@@ -1,7 +1,7 @@
 """Entitlements: the effective guarantee and the fair share of every queue.
 
     compute_entitlements(shares, policies) -> Entitlements
-    children_of(shares, entitled, parent, head) -> SiblingQueues    the children of one row, as input of a policy
+    sibling_queues_below(shares, entitled, parent, head) -> SiblingQueues    children of a row, as input of a policy
 
 The fair share of each row is divided among its children, from the root downwards. Each child first gets its floor:
 the part of its guarantee that its subtree demands or does not lend. The remaining surplus is divided by the policy of
@@ -43,13 +43,13 @@ def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) 
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
             part = np.minimum(ceiling[below] - floor[below], surplus)
             if end - begin > 1 and (part.sum(axis=0) > surplus).any():
-                division = policies[row].divide_surplus(children_of(shares, entitled, row), surplus)
+                division = policies[row].divide_surplus(sibling_queues_below(shares, entitled, row), surplus)
                 part = np.clip(division, 0, part)
             fair[below] += part
     return entitled
 
 
-def children_of(
+def sibling_queues_below(
     shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
 ) -> SiblingQueues:
     """Return the children of a queue as arrays, which are the input of a sharing policy.

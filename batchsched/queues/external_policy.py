@@ -16,7 +16,7 @@ _NUMERIC_KINDS: Final = "fiub"
 """The kinds of NumPy types that are real numbers: floating point, signed, unsigned, Boolean."""
 
 
-def load_policy(point: EntryPoint) -> Any:
+def load_policy_class(point: EntryPoint) -> Any:
     """Return the class to which the entry point of a policy refers.
 
     An exception that the module itself raises is not changed, since its traceback has the file and the line.
@@ -41,7 +41,7 @@ def load_policy(point: EntryPoint) -> Any:
     return policy
 
 
-def check_policy_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
+def checked_policy_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
     """Return the keys that a policy computed, as an array.
 
     Args:

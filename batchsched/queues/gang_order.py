@@ -22,7 +22,7 @@ from typing_extensions import override
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.validation import FieldError, field_errors, suggest_name
 from batchsched.errors import InvalidInput
-from batchsched.queues.external_policy import check_policy_keys, load_policy
+from batchsched.queues.external_policy import checked_policy_keys, load_policy_class
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -91,7 +91,7 @@ def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntA
     Raises:
       PolicyError: the policy did not compute one number for each gang.
     """
-    keys = check_policy_keys(policy, policy.key(gangs, now), len(gangs.arrival))
+    keys = checked_policy_keys(policy, policy.key(gangs, now), len(gangs.arrival))
     return np.lexsort((gangs.arrival, keys))
 
 
@@ -101,7 +101,7 @@ def make_gang_order_policy(name: str, arguments: Mapping[str, Any]) -> GangOrder
     Raises:
       InvalidInput: the name is not registered, or the policy rejects its arguments.
     """
-    chosen = find_gang_order(name)
+    chosen = find_gang_order_class(name)
     if chosen is None:
         raise InvalidInput(
             f"there is no policy {name!r}; {suggest_name(name, gang_order_names())}", field="policy.name"
@@ -117,13 +117,13 @@ def gang_order_names() -> tuple[str, ...]:
 
 
 @cache
-def find_gang_order(name: str) -> type | None:
+def find_gang_order_class(name: str) -> type | None:
     """Return the class of the built-in or registered gang order with this name; None if the name is unknown.
 
     Raises:
       PolicyError: the entry point of the gang order is wrong.
     """
-    registered = (load_policy(point) for point in entry_points(group=ENTRY_POINTS, name=name))
+    registered = (load_policy_class(point) for point in entry_points(group=ENTRY_POINTS, name=name))
     return POLICIES.get(name) or next(registered, None)
 
 
@@ -462,7 +462,7 @@ class AutoOrder:
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the sort keys [G] that the chosen candidate gang order computes."""
         chosen = self._orders[self._chosen][1]
-        return check_policy_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
+        return checked_policy_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return the share of the cluster that the chosen gang order keeps free for each gang [G]; 0 for none."""

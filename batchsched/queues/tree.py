@@ -52,8 +52,8 @@ class QueueLimit:
     kept: tuple[str, ...] = ()
     bound_by_borrowing: frozenset[str] = frozenset()
 
-    def setting_name(self, resources: Collection[str]) -> str:
-        """Return the name of the setting that restricts resources, for messages."""
+    def limiting_setting(self, resources: Collection[str]) -> str:
+        """Return, for messages, which setting limits these resources: `limit`, or `guarantee plus borrowingLimit`."""
         by_borrowing = self.bound_by_borrowing.issuperset(resources)
         return "guarantee plus borrowingLimit" if by_borrowing else "limit"
 
@@ -99,7 +99,7 @@ class QueueTree:
             current = queue.spec.parent if queue else None
         return tuple(chain)
 
-    def find_user_limits(self, name: str) -> str:
+    def find_queue_with_user_limits(self, name: str) -> str:
         """Return the name of the nearest queue with `userLimits` among a queue and its ancestors; "" if none."""
         limiting = (
             queue
@@ -108,7 +108,7 @@ class QueueTree:
         )
         return next(limiting, "")
 
-    def max_min_runtime(self, name: str) -> int | None:
+    def max_min_runtime_seconds(self, name: str) -> int | None:
         """Return maxMinRuntimeSeconds of a queue, or of the nearest ancestor that sets it; None if none does."""
         maximums = (
             self._queues[queue].spec.max_min_runtime_seconds

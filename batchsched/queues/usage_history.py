@@ -67,7 +67,7 @@ def usage_from_entries(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dic
 
 
 def usage_entries(usage: Usage) -> tuple[PastQueueUsage, ...]:
-    """Return the past usage of queues in the form in which a Snapshot contains it: a tuple of `QueueUsage`."""
+    """Return the past usage of queues in the form in which a Snapshot contains it: a tuple of `PastQueueUsage`."""
     return tuple(
         PastQueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())

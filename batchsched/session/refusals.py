@@ -142,7 +142,7 @@ class RefusalMessages:
             return f"what {name} does not lend is kept free; missing beside it: {self._amounts(missing)}"
         if evidence.missing_gangs:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
-        return f"the {limit.setting_name(missing)} of queue {name} is short of {self._amounts(missing)}"
+        return f"the {limit.limiting_setting(missing)} of queue {name} is short of {self._amounts(missing)}"
 
     def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:

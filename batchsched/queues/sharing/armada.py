@@ -68,7 +68,7 @@ class Armada(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the cost of its usage with its next gang included, divided by its weight.
+        """Return for each sibling queue [S] cost / weight, where the cost is that of its usage and its next gang.
 
         Usage within the guarantee counts, too.
         """

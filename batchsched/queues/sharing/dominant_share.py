@@ -67,7 +67,7 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the dominant share (DRS) of each sibling queue [S] by what it borrows, with its next gang included."""
+        """Return for each sibling queue [S] the dominant share (DRS) of what it borrows, including its next gang."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override

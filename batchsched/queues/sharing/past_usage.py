@@ -194,7 +194,7 @@ class DecayedUsage(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return each sibling queue's recent usage plus `penalty` · its next gang's request, divided by its weight [S].
+        """Return for each sibling queue [S] (past usage + `penalty` · request of its next gang) / weight of the queue.
 
         The usage is the mean over all resources, as fractions of the capacity.
         """

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from batchsched.api.crd.validation import suggest_name
 from batchsched.errors import InvalidInput
-from batchsched.queues.external_policy import load_policy
+from batchsched.queues.external_policy import load_policy_class
 from batchsched.queues.gang_order import (
     FcfsOrder,
     FloatArray,
@@ -29,7 +29,7 @@ from batchsched.queues.gang_order import (
     IntArray,
     PriorityOrder,
     construct_policy,
-    find_gang_order,
+    find_gang_order_class,
     gang_order_names,
     make_gang_order_policy,
 )
@@ -122,7 +122,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return each sibling queue's borrowed amount with its next gang included, divided by its weight [S].
+        """Return for each sibling queue [S] what it borrows including its next gang, divided by the queue's weight.
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -146,7 +146,7 @@ class FairSharePolicy:
         )
 
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return each sibling queue's demand [S] as one number: by default, its dominant share of the cluster."""
+        """Return for each sibling queue [S] its demand as one number: by default, its dominant share of the cluster."""
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
@@ -154,7 +154,7 @@ class FairSharePolicy:
         return np.zeros(len(siblings))
 
     def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return each sibling queue's past usage divided by its weight [S]; low values are rounded up first.
+        """Return for each sibling queue [S] its past usage divided by its weight; low values are rounded up first.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """
@@ -164,7 +164,7 @@ class FairSharePolicy:
 
 
 def _by_weight(weight: FloatArray) -> list[tuple[IntArray, FloatArray]]:
-    """Yield the siblings with a weight, then those without: member indices, and weights for all S."""
+    """Return the siblings with a weight, then those without: member indices, and weights for all S."""
     weighted, none = np.flatnonzero(weight > 0), np.flatnonzero(weight <= 0)
     parts = [(weighted, weight)] if len(weighted) else []
     return [*parts, (none, np.ones(len(weight)))] if len(none) else parts
@@ -317,7 +317,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
     if name in classes:
         made: SharingPolicy = construct_policy(classes[name], name, arguments)
         return made
-    if find_gang_order(name) is None:
+    if find_gang_order_class(name) is None:
         names = sorted({*classes, *gang_order_names()})
         raise InvalidInput(f"there is no policy {name!r}; {suggest_name(name, names)}", field="policy.name")
     return UndividedSurplusPolicy(make_gang_order_policy(name, arguments))
@@ -331,6 +331,6 @@ def registered_policies() -> Mapping[str, type]:
       PolicyError: the entry point of a policy is wrong.
     """
     return {
-        point.name: load_policy(point)
+        point.name: load_policy_class(point)
         for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda policy: policy.name)
     }

@@ -77,7 +77,7 @@ def _exceeded_queue_limit(view: GangView) -> str:
                     f"{free} {resource} are left for others"
                 )
             amount, maximum = format_in_one_unit(resource, needed, remaining)
-            setting = limit.setting_name((resource,))
+            setting = limit.limiting_setting((resource,))
             return f"asks for {amount} {resource}, the {setting} of {view.limit_name(limit)} is {maximum}"
         if (
             limit.pod_groups is not None

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.queues.entitlements import children_of
-from batchsched.queues.external_policy import check_policy_keys
+from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.external_policy import checked_policy_keys
 from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, order_gangs
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import SharingPolicy
@@ -171,7 +171,7 @@ class FairShareOrder:
         self._turns_ahead = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
-            row: children_of(live, standing.entitled, row)
+            row: sibling_queues_below(live, standing.entitled, row)
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }
@@ -313,7 +313,7 @@ class FairShareOrder:
         position = row - self._spans[parent][0]
         siblings = self._siblings[parent].repeat_sibling(position, before, np.array(heads))
         policy = self._policies[parent]
-        checked = check_policy_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
+        checked = checked_policy_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
         keys = checked.reshape(len(heads), -1).tolist()
         last = -int(siblings.priority[0])
         return [(one, (one, last, *key, head)) for one, key, head in zip(stage, keys, heads, strict=True)]

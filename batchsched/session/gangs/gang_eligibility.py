@@ -81,7 +81,7 @@ class GangEligibilityCheck:
             message = _not_selected(self.tables.queue_access, members)
             return Refusal(pod_group=key, reason="NamespaceNotSelected", message=message)
         # The gang is charged to one user as a whole, so pods of another user would evade the limit of that user.
-        limiting = self.tables.queues.find_user_limits(members.queue)
+        limiting = self.tables.queues.find_queue_with_user_limits(members.queue)
         if limiting and len(users := members.users_of_pods) > 1:
             return Refusal(pod_group=key, reason="SeveralUsers", message=_several_users(limiting, users))
         try:

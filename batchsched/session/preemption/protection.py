@@ -27,13 +27,13 @@ def start_of_first_pod(pods: Iterable[Pod]) -> float:
 
 
 def is_protected(
-    group: PodGroup | None, max_min_runtime: int | None, pods: Iterable[Pod], now: float
+    group: PodGroup | None, max_min_runtime_seconds: int | None, pods: Iterable[Pod], now: float
 ) -> bool:
     """Return True if a PodGroup is not preemptible, or its pods have not run for its minimum run time.
 
     Args:
       group: the PodGroup; None for a pod without one, which is never protected.
-      max_min_runtime: maxMinRuntimeSeconds of its queue, see `QueueTree.max_min_runtime`.
+      max_min_runtime_seconds: maxMinRuntimeSeconds of its queue, see `QueueTree.max_min_runtime_seconds`.
       pods: its bound pods.
       now: seconds since 1970.
     """
@@ -42,8 +42,8 @@ def is_protected(
     if not group.spec.preemptible:
         return True
     min_runtime: float = group.spec.min_runtime_seconds
-    if max_min_runtime is not None:
-        min_runtime = min(min_runtime, max_min_runtime)
+    if max_min_runtime_seconds is not None:
+        min_runtime = min(min_runtime, max_min_runtime_seconds)
     # A gang of which no pod has started yet has run for no time at all: its start is infinity.
     return min_runtime > 0 and now - start_of_first_pod(pods) < min_runtime
 
@@ -53,7 +53,7 @@ def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> 
     group = members.group
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
         return False
-    return is_protected(group, queues.max_min_runtime(members.queue), members.bound_pods, now)
+    return is_protected(group, queues.max_min_runtime_seconds(members.queue), members.bound_pods, now)
 
 
 class ProtectedGangs:

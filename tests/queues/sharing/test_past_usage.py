@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.entitlements import children_of, compute_entitlements
+from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
 from batchsched.queues.reclaim_rules import may_reclaim
 from batchsched.queues.sharing.past_usage import DecayedUsage, DecayedUsageArgs, TimeBased, TimeBasedArgs
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
@@ -111,7 +111,7 @@ def test_order_is_fair_share_then_quota_then_priority_then_saturation():
     used = {"over": [9], "quota": [2], "urgent": [1], "low": [1]}
     waits = {"over": [4], "quota": [4], "urgent": [2], "low": [4]}
     shares = shares_of(queues, cluster(gpu=20), used, waits)
-    siblings = children_of(shares, compute_entitlements(shares, [TimeBased()] * len(shares)), 0)
+    siblings = sibling_queues_below(shares, compute_entitlements(shares, [TimeBased()] * len(shares)), 0)
     keys = TimeBased().key(siblings, np.full_like(siblings.usage, 1))
     order = [
         siblings.names[at] for at in np.lexsort(keys.T[::-1]).tolist() if siblings.names[at] != "default"
@@ -132,7 +132,7 @@ def test_score_is_usage_plus_penalty_divided_by_capacity_and_weight():
         history={"a": [4000, 20], "b": [2000, 10]},
         usage={"a": [1, 1]},
     )
-    siblings = children_of(shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0)
+    siblings = sibling_queues_below(shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0)
     policy = DecayedUsage(DecayedUsageArgs(penalty=0.5))
     keys = policy.key(siblings, np.tile([2000, 40], (3, 1)))
     assert siblings.names == ("a", "b", "default")
@@ -157,7 +157,9 @@ def test_equal_requests_get_equal_usage_over_time():
     for _ in range(100):
         past = {name: [amounts["gpu"]] for name, amounts in history.items()}
         shares = shares_of(queues, cluster(gpu=16), waits={"a": [16], "b": [16]}, history=past)
-        siblings = children_of(shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0)
+        siblings = sibling_queues_below(
+            shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0
+        )
         keys = DecayedUsage().key(siblings, siblings.surplus_demand)
         turn = min("ab", key=lambda name: (keys[siblings.names.index(name)], name))
         turns[turn] += 1

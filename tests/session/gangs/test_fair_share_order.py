@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.queues.entitlements import children_of
+from batchsched.queues.entitlements import sibling_queues_below
 from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
@@ -84,7 +84,7 @@ def evaluated_each_turn(
         )
         head = np.array([np.inf if one is None else one[0] for one in below])
         policy = standing.policies[row]
-        siblings = children_of(shares.with_usage(usage), standing.entitled, row, head)
+        siblings = sibling_queues_below(shares.with_usage(usage), standing.entitled, row, head)
         keys = policy.key(siblings, asked).reshape(len(below), -1)
 
         def rank(at: int) -> Any:
