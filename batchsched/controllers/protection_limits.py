@@ -8,7 +8,7 @@ from batchsched.api.core.requests import pod_requests
 from batchsched.controllers.queue_positions import all_queues, build_queue_tree, queue_usage_and_demand
 from batchsched.queues.entitlements import effective_guarantees
 from batchsched.queues.tree import QueueTree
-from batchsched.session.preemption.protection import is_protected
+from batchsched.session.preemption.protection import is_pod_group_protected
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
@@ -42,7 +42,7 @@ def gangs_with_limited_protection(state: ClusterState, now: float) -> Mapping[st
                 "lower it, or raise maxMinRuntimeSeconds of the queue"
             )
             limited[group.key] = ("RuntimeAboveMaximum", message)
-        if is_protected(group, maximum, gang.bound.values(), now):
+        if is_pod_group_protected(group, maximum, gang.bound.values(), now):
             protected.setdefault(queue, []).append(gang)
     return {**limited, **_above_guarantees(state, tree, protected)}
 

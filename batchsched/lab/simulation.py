@@ -119,7 +119,7 @@ def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
         return result
     now = float(max((gang.submitted for gang in result.gangs), default=0))
     now = max(now, *map(float, result.series.times[-1:]))
-    refusals = {refusal.pod_group: refusal for refusal in session.list_refusals(now, seed)}
+    refusals = {refusal.pod_group: refusal for refusal in session.decide_refusals(now, seed)}
     gangs = (
         gang if gang.is_finished else replace(gang, refusal=refusals.get(gang.key)) for gang in result.gangs
     )

@@ -48,8 +48,8 @@ class DecisionBuilder:
       nominated: pending pods and the index of the node that is reserved for each.
       objective: weight that was placed, by (entitlement class, priority) of a tier.
       bound: upper bound of the weight, by tier.
-      tiers: the account of the tiers, set by `compute_tier_accounts`.
-      gap: 1 - Σ objective / Σ bound, set by `compute_tier_accounts`.
+      tiers: the account of the tiers, set by `set_tiers_and_gap`.
+      gap: 1 - Σ objective / Σ bound, set by `set_tiers_and_gap`.
       guard: True if the wall-clock guard stopped the solver.
       solver_work: the estimated work of CP-SAT for the placements, in units of about a microsecond.
       head: the gang with a reserved earliest start; None once it is placed.
@@ -92,7 +92,7 @@ class DecisionBuilder:
         reservation = self.head.reservation_to_announce(self.placements)
         self.reservations += [] if reservation is None else [reservation]
 
-    def add_tier_values(self, formulation: Formulation, outcome: JointOutcome) -> None:
+    def add_tier_objectives(self, formulation: Formulation, outcome: JointOutcome) -> None:
         """Add the weight of the gangs that the solver placed, and its upper bound, to the sums of their tiers."""
         problem = formulation.problem
         total_weight = np.bincount(
@@ -108,7 +108,7 @@ class DecisionBuilder:
             self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
         self.guard |= outcome.solution.guard
 
-    def compute_tier_accounts(self) -> None:
+    def set_tiers_and_gap(self) -> None:
         """Set the decision's `tiers` (placed weight and upper bound of each) and its relative `gap`."""
         self.tiers = tuple(
             TierObjective(

@@ -20,8 +20,8 @@ from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
 from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, total_requests
-from batchsched.session.gangs.order import QueuePolicies, compares_priorities, compute_session_queues
-from batchsched.session.gangs.queue_limits import gangs_by_queue, list_counted_pods
+from batchsched.session.gangs.order import QueuePolicies, compares_priorities, compute_usage_and_entitlements
+from batchsched.session.gangs.queue_limits import counted_pods_by_queue_and_user, running_gangs_by_queue
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
@@ -120,7 +120,7 @@ def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTree
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist.
     """
-    return _Tree(snapshot, profile, now).view()
+    return _QueueReporter(snapshot, profile, now).report_all_queues()
 
 
 def report_pending_gangs(
@@ -137,12 +137,12 @@ def report_pending_gangs(
     Raises:
       InvalidInput: the profile names a plugin or a policy that does not exist.
     """
-    tree = _Tree(snapshot, profile, now, pause)
+    reporter = _QueueReporter(snapshot, profile, now, pause)
     pause()
-    return tree.pending_gangs()
+    return reporter.report_pending_gangs()
 
 
-class _Tree:
+class _QueueReporter:
     """Computes the report from the tables of a session."""
 
     def __init__(self, snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause) -> None:
@@ -155,13 +155,13 @@ class _Tree:
         chosen = QueuePolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
         pause()
-        self._standing = compute_session_queues(
+        self._standing = compute_usage_and_entitlements(
             tables, chosen, self._gangs, profile.scheduler_name, past.usage
         )
         order = make_gang_order_policy(profile.policy.name, profile.policy.args)
         if isinstance(order, AutoOrder):
             order.use_candidate(snapshot.chosen_policy)
-        line = tables.pending_gangs.order(order, now, [gang.members for gang in self._gangs])
+        line = tables.pending_gangs.order_by_policy(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         pause()
         self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
@@ -176,8 +176,8 @@ class _Tree:
         turns = FairShareOrder(self._standing, gangs, orders) if by_priority else gangs
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
-        counted = list_counted_pods(tables, profile.scheduler_name)
-        self._running = {queue: len(gangs) for queue, gangs in gangs_by_queue(counted).items()}
+        counted = counted_pods_by_queue_and_user(tables, profile.scheduler_name)
+        self._running = {queue: len(gangs) for queue, gangs in running_gangs_by_queue(counted).items()}
 
     def _waiting(self) -> Iterable[PodGroupState]:
         queues, access = self._tables.queues, self._tables.queue_access
@@ -187,7 +187,8 @@ class _Tree:
             if gang.pending and gang.queue in queues and access.allows_namespace(gang.queue, gang.namespace)
         )
 
-    def view(self) -> QueueTreeReport:
+    def report_all_queues(self) -> QueueTreeReport:
+        """Return the report on all queues and all pending gangs."""
         shares = self._standing.shares
         rows = [
             row
@@ -201,10 +202,11 @@ class _Tree:
         return QueueTreeReport(
             capacity=self._amounts(shares.capacity),
             queues=tuple(self._queue(row, waiting[shares.names[row]]) for row in rows),
-            waiting=self.pending_gangs(),
+            waiting=self.report_pending_gangs(),
         )
 
-    def pending_gangs(self) -> tuple[PendingGangReport, ...]:
+    def report_pending_gangs(self) -> tuple[PendingGangReport, ...]:
+        """Return the reports on all pending gangs, in the order of their turns."""
         return tuple(
             PendingGangReport(
                 pod_group=gang.key,

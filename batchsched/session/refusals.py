@@ -69,7 +69,7 @@ class RefusalMessages:
         self._formulation = formulation
         self._table = inputs.tables.node_table
 
-    def message(self, evidence: RefusalEvidence) -> str:
+    def refusal_message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         return f"{self._constraint(evidence)}{OUTBID if evidence.outbid else ''}"
@@ -160,7 +160,7 @@ class RefusalMessages:
 
     def _filters(self, evidence: RefusalEvidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
-            surveyed = self._inputs.feasibility.feasibility_of(part.pod_class)
+            surveyed = self._inputs.feasible_nodes.feasible_nodes_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error_message()
         return "no node is left for some of them"
@@ -308,14 +308,14 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
     return Refusal(pod_group=members.key, reason="OutOfTurn", message=message)
 
 
-def explain_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
+def explain_refused_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
     """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
 
-    def explain_greedy_result() -> Refusal:
+    def refusal_from_greedy_solution() -> Refusal:
         formulation = formulate_problem(inputs, [gang], gang.created)
         return refusal_of_only_gang(inputs, formulation, solve_greedy(formulation.problem))
 
-    return _explain_safely(gang.key, explain_greedy_result)
+    return _explain_safely(gang.key, refusal_from_greedy_solution)
 
 
 def refusal_of_only_gang(inputs: FormulationInput, formulation: Formulation, solution: Solution) -> Refusal:
@@ -404,7 +404,7 @@ def _refusal(
     if number in formulation.failures:
         return Refusal(pod_group=gang.key, reason="PluginFailed", message=formulation.failures[number])
     for part in gang.parts:
-        surveyed = inputs.feasibility.feasibility_of(part.pod_class)
+        surveyed = inputs.feasible_nodes.feasible_nodes_of(part.pod_class)
         if surveyed.failure:
             return Refusal(pod_group=gang.key, reason="PluginFailed", message=surveyed.failure)
         if surveyed.scan is not None and not surveyed.scan.status.ok:
@@ -435,7 +435,8 @@ def _refusal(
     return Refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],
-        message=wording.message(evidence) + (wording.proof_message(proof) if proof is not None else ""),
+        message=wording.refusal_message(evidence)
+        + (wording.proof_message(proof) if proof is not None else ""),
         missing=wording.missing_resources(evidence),
         relaxation=wording.smallest_change_message(evidence.relaxation),
     )

@@ -125,9 +125,9 @@ def compute_reservation(
     held: Sequence[tuple[Pod, int]] = (),
     presumed: Iterable[GangPlacement] = (),
 ) -> HeadReservation | None:
-    """Return the earliest time at which a gang that does not fit now can start.
+    """Return the earliest start of a gang that does not fit now, with the resources that are free at that time.
 
-    It is None if the gang does not fit when all running gangs with a known end have ended.
+    The result is None if the gang does not fit when all running gangs with a known end have ended.
 
     Args:
       inputs: the tables of the session.
@@ -314,14 +314,14 @@ class ReservationRules:
         order = list(turns)
         for index in [index for index in order if index in moved]:
             members = line.members[index]
-            tier = tables.pending_gang(members).tier
+            tier = tables.pending_gang(members).tier_sort_key
             own_queue_only = shared and members.identity not in nominated
             position = order.index(index)
             passed = (
                 place
                 for place, other in enumerate(order[:position])
                 if other not in moved
-                and tables.pending_gang(line.members[other]).tier >= tier
+                and tables.pending_gang(line.members[other]).tier_sort_key >= tier
                 and not (own_queue_only and line.members[other].queue != members.queue)
             )
             order.insert(next(passed, position), order.pop(position))
@@ -395,7 +395,7 @@ class ReservedHead:
         free = np.maximum(0, available)
         free_total, candidates = free.sum(axis=0), 0
         waiting = [gang for gang in gangs if gang.need and not gang.follows]
-        waiting.sort(key=lambda gang: (gang.tier, not rules.has_kept_reservation(gang.members)))
+        waiting.sort(key=lambda gang: (gang.tier_sort_key, not rules.has_kept_reservation(gang.members)))
         starts, fitting = PlacementEstimator(inputs, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
             if (gang.needs <= free_total).all() and fits_single_gang(
@@ -432,7 +432,9 @@ class ReservedHead:
 
     def restricts_gang(self, gang: PendingGang) -> bool:
         """Return True if a gang may only use resources that the gang with the reserved start does not need."""
-        if gang.members is self.gang.members or (not self.strict and gang.tier < self.gang.tier):
+        if gang.members is self.gang.members or (
+            not self.strict and gang.tier_sort_key < self.gang.tier_sort_key
+        ):
             return False
         # Surplus of a gang ahead of the head is not ahead itself: it may wait.
         if gang.need and not gang.follows and gang.members.identity in self.ahead:
@@ -505,7 +507,7 @@ class ReservedHead:
             np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed])
         )
 
-    def runs_beyond_start(self, identity: str) -> bool:
+    def runs_beyond_reserved_start(self, identity: str) -> bool:
         """Return True if a running gang is expected to end after the reserved start, or if its end is unknown."""
         tables = self.inputs.tables
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start

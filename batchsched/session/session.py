@@ -96,7 +96,7 @@ class Session:
 
     def decayed_usage(self, now: float) -> Usage:
         """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""
-        return self._order.decayed_usage(now)
+        return self._order.update_decayed_usage(now)
 
     def apply_changes(self, changes: ClusterChanges) -> None:
         """Update the session's tables by the changes of the cluster since the last call.
@@ -159,13 +159,15 @@ class Session:
         tables.pipeline.extenders.begin_session()
         tables.pipeline.timings = PluginCallSampler(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
-        self._order.decayed_usage(now)
+        self._order.update_decayed_usage(now)
         with Statement(tables, now, telemetry) as statement:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
             run.with_evictions = with_evictions
             held = revisit_waiting_gangs(run, self._held)
-            pending = tables.pending_gangs.order(self._policy, now, self._participants(taking_part, held))
+            pending = tables.pending_gangs.order_by_policy(
+                self._policy, now, self._participants(taking_part, held)
+            )
             select_gangs(run, pending)
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
             run.remove_rejected_gangs()
@@ -177,7 +179,7 @@ class Session:
         self.solver_work = run.builder.solver_work
         return decision
 
-    def list_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
+    def decide_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
         """Decide one more session over the same tables, and return only its refusals."""
         brief, self._brief = self._brief, False
         try:

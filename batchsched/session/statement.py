@@ -32,7 +32,10 @@ from batchsched.session.tables.session_tables import SessionTables
 class PlannedPods:
     """The nodes proposed for equal pods of a gang: those of one subGroup and one pod class.
 
-    These are counts[i] pods on nodes[i], in the order of the pods.
+    Args:
+      part: the pods, which take the nodes in their order.
+      nodes: the indexes of the nodes.
+      counts: the number of pods on each of these nodes.
     """
 
     part: EqualPendingPods

@@ -61,7 +61,7 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     tables = SessionTables(snapshot, pipeline)
     tables.refresh()
     waiting = [pod for pod in snapshot.pods if not pod.node][: pods + 1]
-    pod_class = tables.classes.class_of(waiting[0], 0)
+    pod_class = tables.classes.pod_class_of(waiting[0], 0)
     standing = PodClassResults()
     cold: Seconds = {}
     start = time.process_time()

@@ -10,7 +10,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.result_cache import PodClassResults, ResultCache
-from batchsched.session.joint.formulation import FeasibilityByPodClass
+from batchsched.session.joint.formulation import FeasibleNodesByPodClass
 from batchsched.session.session import Session
 from bench.pipeline.clusters import Workload, snapshot
 
@@ -63,13 +63,13 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
     tables.refresh()
-    FeasibilityByPodClass(tables).feasibility_of(
-        tables.classes.class_of(next(pod for pod in cluster.pods if not pod.node), -1)
+    FeasibleNodesByPodClass(tables).feasible_nodes_of(
+        tables.classes.pod_class_of(next(pod for pod in cluster.pods if not pod.node), -1)
     )
     waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()
-    feasibility = FeasibilityByPodClass(tables)
-    feasibility.precompute(
+    feasible_nodes = FeasibleNodesByPodClass(tables)
+    feasible_nodes.precompute_feasible_nodes(
         part.pod_class for members in waiting for part in tables.pending_gang(members).parts
     )
     return time.process_time() - start

@@ -215,7 +215,7 @@ def test_results_of_a_class_equal_those_of_each_of_its_pods(case, asked, data):
     members = relatives(case, data)
     tables = SessionTables(replace(snapshot_of(case), pods=(*case.pods, *members)), asked)
     for one in members:
-        shared = tables.classes.class_of(one, tables.classes.priorities.pod_priority(one))
+        shared = tables.classes.pod_class_of(one, tables.classes.priorities.pod_priority(one))
         vector, nonzero = tables.requests_and_nonzero(one)
         own = (int(nonzero[0]), int(nonzero[1]))
         alone = PodClass.from_pod(one, vector, own, tables.classes.priorities.pod_priority(one))

@@ -37,7 +37,7 @@ class Inside:
         """What a joint session states of all gangs that are admitted."""
         pending = self.run.tables.pending_gangs
         nominated = NominatedPods(self.run.tables, self.run.resting)
-        gangs = JointSelection(self.run, nominated)._admitted(pending.order(self.run.policy, NOW))
+        gangs = JointSelection(self.run, nominated)._admitted(pending.order_by_policy(self.run.policy, NOW))
         return formulate_problem(self.inputs, gangs, pending.latest_submission())
 
 

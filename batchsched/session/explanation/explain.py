@@ -89,7 +89,7 @@ def explain_refusals(
             return verifier.explain_refusal(refusal, budget)
 
     def explain_further(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        if not verifier.can_continue(refusal, budget):
+        if not verifier.can_explain_further(refusal, budget):
             return explained[refusal.pod_group]
         return verifier.explain_refusal(refusal, budget)
 
@@ -235,7 +235,7 @@ class RefusalVerifier:
         )
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
-    def can_continue(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
+    def can_explain_further(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
         """Return whether `explain_refusal` can add to an explanation: it is incomplete, and enough budget remains."""
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
@@ -285,7 +285,7 @@ class RefusalVerifier:
         self._pause()
         jobs, queues = gang_change_options(emptied, snapshot), queue_limit_options(view, self._requested)
         search = ChangeSearch(verifier)
-        search.search(jobs, queues, node_options_after)
+        search.find_smallest_set(jobs, queues, node_options_after)
         self._pause()
         ahead = (
             find_preceding_gangs(

@@ -13,7 +13,7 @@ from batchsched.session.preemption.eligibility import (
     RECLAIMING_CLASSES,
     is_too_critical,
     list_non_preempting_priority_classes,
-    may_gang_preempt,
+    preemption_policy_allows_gang,
     reclaim_min_runtime_seconds,
 )
 from batchsched.session.preemption.protection import is_gang_protected, start_of_first_pod
@@ -60,7 +60,7 @@ def find_protection(view: GangView, identity: str, share: str, profile: Profile,
 def _may_evict(view: GangView) -> bool:
     """Return whether the refused gang may evict any pod."""
     tables = view.tables
-    return tables.pipeline.nominates_nodes and may_gang_preempt(
+    return tables.pipeline.nominates_nodes and preemption_policy_allows_gang(
         view.gang, list_non_preempting_priority_classes(tables.snapshot)
     )
 

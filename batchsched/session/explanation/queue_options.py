@@ -42,11 +42,11 @@ class SnapshotRequests:
         pods = {id(pod.spec): pod for pod in self.snapshot.pods}
         return [(count, pod_requests(pods[spec])) for spec, count in counts.items()]
 
-    def total(self, resource: str) -> int:
+    def total_request(self, resource: str) -> int:
         """Return the amount of a resource that all pods request together."""
         return sum(count * requests.get(resource, 0) for count, requests in self._requests)
 
-    def common_unit(self, resource: str) -> int:
+    def common_unit_of_requests(self, resource: str) -> int:
         """Return the largest amount that divides the request of each pod for a resource; 0 if no pod requests it."""
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
@@ -144,14 +144,14 @@ def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> 
 
     It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
     """
-    unit, step = requested.common_unit(resource), request_decrease_per_step(view).get(resource, 0)
+    unit, step = requested.common_unit_of_requests(resource), request_decrease_per_step(view).get(resource, 0)
     return math.gcd(unit, step, _WHOLE_UNITS.get(resource, 0)) or 1
 
 
 def _most(view: GangView, requested: SnapshotRequests, resource: str) -> int:
     """Return an amount that no usage of a resource exceeds."""
     capacity = int(view.tables.node_table.allocatable[:, view.tables.node_table.column[resource]].sum())
-    return max(capacity, requested.total(resource))
+    return max(capacity, requested.total_request(resource))
 
 
 def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Snapshot) -> ChangeOption:

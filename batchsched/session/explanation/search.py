@@ -20,7 +20,7 @@ class ChangeVerifier(Protocol):
     `OutOfBudget` ends the search.
     """
 
-    def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the gang is placed after the changes; names of added nodes sort after all other node names."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
@@ -29,7 +29,7 @@ class ChangeVerifier(Protocol):
 
 @dataclass(slots=True)
 class ChangeSearch:
-    """Searches the smallest set of input changes with which the session places one refused gang.
+    """Searches for the smallest set of input changes with which the session places one refused gang.
 
     Args:
       verifier: decides again.
@@ -44,8 +44,10 @@ class ChangeSearch:
     smallest: bool = False
     regardless_of_new_node_names: bool = False
 
-    def search(self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions) -> None:
-        """Search the smallest set of options: first each option alone, of the job, queues and nodes, then several."""
+    def find_smallest_set(
+        self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions
+    ) -> None:
+        """Search for the smallest set of options, and store it in `best`: each option alone first, then several."""
         # The names of new nodes rarely matter, so that only a result is examined with other names.
         try:
             while True:
@@ -75,7 +77,7 @@ class ChangeSearch:
         changes = changes_of_choice(choice)
         if self.regardless_of_new_node_names:
             return self.verifier.is_placed_regardless_of_new_node_names(changes)
-        return self.verifier.is_gang_placed(changes)
+        return self.verifier.is_gang_placed_after(changes)
 
     def _single(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions

@@ -249,10 +249,12 @@ def preceding_gangs_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str
     parts = []
     rights, protections = list(_RIGHTS), list(_PROTECTIONS)
 
-    def position(entry: PrecedingGang) -> tuple[int, int]:
+    def right_and_protection(entry: PrecedingGang) -> tuple[int, int]:
         return rights.index(entry.because), protections.index(entry.protection)
 
-    for (right_index, protection_index), entries in groupby(sorted(ahead, key=position), key=position):
+    for (right_index, protection_index), entries in groupby(
+        sorted(ahead, key=right_and_protection), key=right_and_protection
+    ):
         names = [entry.pod_group for entry in entries]
         right, protection = rights[right_index], protections[protection_index]
         is_running_in_queue = right == "Running" and reason == "QueueLimit"

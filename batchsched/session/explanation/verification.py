@@ -196,7 +196,7 @@ class PlacementVerifier:
         self.startable = self._places(snapshot_with_only_pods(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
 
-    def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session places the gang after changes of its input, in competition with all other gangs.
 
         The names of added nodes come after those of the other nodes.
@@ -214,7 +214,7 @@ class PlacementVerifier:
         Raises:
           OutOfBudget: too little of the budget remains.
         """
-        return self.is_gang_placed(changes) and (
+        return self.is_gang_placed_after(changes) and (
             not any(change.copy for change in changes) or self._is_placed(changes, FIRST_NAME_PREFIX)
         )
 

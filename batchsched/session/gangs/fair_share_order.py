@@ -71,7 +71,7 @@ class GangPositions:
         self._by_priority = by_priority
         self._places: dict[int, FloatArray] = {}
 
-    def positions(self, policy: GangOrderPolicy | None) -> FloatArray:
+    def positions_under_policy(self, policy: GangOrderPolicy | None) -> FloatArray:
         """Return the position of each gang [G] in a policy's order. If `policy` is None, the profile's policy applies.
 
         Partially bound gangs come first.
@@ -101,7 +101,7 @@ class GangPositions:
           queues: [G] the queue of each gang.
           policies: by queue; for a queue without an entry, the policy of the profile applies.
         """
-        places = [self.positions(policies.get(queue))[row] for row, queue in enumerate(queues)]
+        places = [self.positions_under_policy(policies.get(queue))[row] for row, queue in enumerate(queues)]
         positions, last = [0] * len(queues), Counter[str]()
         for row in sorted(range(len(queues)), key=places.__getitem__):
             last[queues[row]] += 1
@@ -429,7 +429,7 @@ def _lines(
         queue_line = by_queue.get(gang.queue)
         if queue_line is None:
             row = shares.own_gangs_row(gang.queue)
-            queue_line = by_queue[gang.queue] = lines[row], orders.positions(policies[row].gangs)
+            queue_line = by_queue[gang.queue] = lines[row], orders.positions_under_policy(policies[row].gangs)
         queue_line[0].append((queue_line[1].item(index), gang))
     for line in lines:
         line.sort(key=itemgetter(0), reverse=True)

@@ -85,8 +85,8 @@ class GangEligibilityCheck:
         if limiting and len(users := members.users_of_pods) > 1:
             return Refusal(pod_group=key, reason="SeveralUsers", message=_several_users(limiting, users))
         try:
-            self.levels.levels_of_gang(members.group)
-            self.levels.levels_of_subgroups(members.group)
+            self.levels.requested_levels_of_gang(members.group)
+            self.levels.requested_levels_of_subgroups(members.group)
         except UnknownLevel as error:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None

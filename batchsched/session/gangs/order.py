@@ -105,9 +105,9 @@ class QueuePolicies:
 
 
 def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> bool:
-    """Return whether priorities precede the gang order of the profile or of a queue.
+    """Return whether gangs are ordered by priority first, and only then by the policy of the profile or queue.
 
-    Selection `ordered` without entitlements does not compare them: only the order counts.
+    With selection `ordered` and without entitlements, only the policy counts.
 
     Args:
       profile: the profile.
@@ -116,7 +116,7 @@ def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> boo
     return policies is not None or profile.selection == "weight"
 
 
-def compute_session_queues(
+def compute_usage_and_entitlements(
     tables: SessionTables,
     policies: QueuePolicies,
     gangs: Sequence[PendingGang],
@@ -217,7 +217,7 @@ class GangOrder:
         """The fields of Queues that are ignored: resources that no node offers, too large guarantees, bad policies."""
         return self._misfits + (self.policies.invalid_policies if self.policies is not None else ())
 
-    def decayed_usage(self, now: float) -> Usage:
+    def update_decayed_usage(self, now: float) -> Usage:
         """Update the decayed usage of the queues to the time `now` and return it; empty if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
@@ -239,14 +239,14 @@ class GangOrder:
             for queue, amounts in usage.items()
         }
 
-    def compute_session_queues(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
+    def compute_usage_and_entitlements(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
         """Return the usage and the entitlements of all queues, given the pending gangs.
 
         Return None if no queue has an entitlement.
         """
         if self.policies is None:
             return None
-        return compute_session_queues(
+        return compute_usage_and_entitlements(
             self._tables, self.policies, gangs, self._scheduler_name, self._past.usage
         )
 
@@ -263,7 +263,7 @@ class GangOrder:
           now: seconds since 1970.
         """
         gangs, indexes = list(admitted.values()), list(admitted)
-        standing = self.latest = self.compute_session_queues(gangs)
+        standing = self.latest = self.compute_usage_and_entitlements(gangs)
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]

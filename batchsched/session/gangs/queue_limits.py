@@ -47,7 +47,7 @@ class QueueLimits:
         """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
         return np.maximum(0, self.remaining_gangs)
 
-    def applies_to_gangs(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
+    def mask_of_limits_by_gang(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
         """Return a mask [Q, G]: True if queue limit q applies to gang g.
 
         `owners` contains the (queue, user) of each gang.
@@ -154,19 +154,21 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
     """Return [Q, R] the usage and [Q] the number of running gangs that each limit measures."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
-    counted = list_counted_pods(tables, scheduler_name)
+    counted = counted_pods_by_queue_and_user(tables, scheduler_name)
     for owner, gangs in counted.items():
         used[finder.indexes_of_limits_that_count(tables, owner)] += sum_requests(
             tables, chain.from_iterable(gangs.values())
         )
-    for queue, identities in gangs_by_queue(counted).items():
+    for queue, identities in running_gangs_by_queue(counted).items():
         # Only limits of all users together restrict the number of gangs.
         running[finder.indexes_of_limits_that_count(tables, (queue, ""))] += len(identities)
     return used, running
 
 
-def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count as usage, by queue and user, then by gang identity.
+def counted_pods_by_queue_and_user(
+    tables: SessionTables, scheduler_name: str
+) -> dict[Owner, dict[str, list[Pod]]]:
+    """Return for each (queue, user) the running pods that count as its usage, by the identity of their gang.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -179,8 +181,8 @@ def list_counted_pods(tables: SessionTables, scheduler_name: str) -> dict[Owner,
     return by_owner
 
 
-def gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict[str, set[str]]:
-    """Return for each queue the identities of its gangs. A gang with pods of several users counts once."""
+def running_gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict[str, set[str]]:
+    """Return for each queue the identities of its running gangs. A gang with pods of several users counts once."""
     by_queue: dict[str, set[str]] = {}
     for (queue, _), gangs in counted.items():
         by_queue.setdefault(queue, set()).update(gangs)
@@ -193,7 +195,7 @@ def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntA
     Queues without such pods are left out.
     """
     usage: dict[str, IntArray] = {}
-    for (queue, _), gangs in list_counted_pods(tables, scheduler_name).items():
+    for (queue, _), gangs in counted_pods_by_queue_and_user(tables, scheduler_name).items():
         amount = sum_requests(tables, chain.from_iterable(gangs.values()))
         usage[queue] = usage[queue] + amount if queue in usage else amount
     return usage

@@ -40,8 +40,8 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodClassFeasibility:
-    """The nodes that Filter plugins accept for one pod class, with the scores of these nodes.
+class FeasibleNodes:
+    """The nodes that no Filter plugin refuses during the whole session for pods of one class, with their scores.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
@@ -65,8 +65,8 @@ class PodClassFeasibility:
     shrinking: bool = False
 
 
-class FeasibilityByPodClass:
-    """The accepted nodes and their scores for each pod class of a session, computed when first needed.
+class FeasibleNodesByPodClass:
+    """The feasible nodes and their scores for each pod class of a session, computed when first needed.
 
     Answers depend on the pods on the tables. After pods landed, make a new object.
 
@@ -85,25 +85,25 @@ class FeasibilityByPodClass:
         """Filters that no pod on any node affects."""
         self._shrinking_filters = frozenset(plugin_name(plugin) for plugin in pipeline.never_reopening)
         # The class is part of the value: its id may be used again once it is gone.
-        self._feasibility: dict[int, tuple[PodClass, PodClassFeasibility]] = {}
+        self._feasible_nodes: dict[int, tuple[PodClass, FeasibleNodes]] = {}
 
-    def feasibility_of(self, pod_class: PodClass) -> PodClassFeasibility:
-        """Return the accepted nodes and their scores for a pod class.
+    def feasible_nodes_of(self, pod_class: PodClass) -> FeasibleNodes:
+        """Return the feasible nodes and their scores for a pod class.
 
         Classes that differ only in a priority no plugin reads share a result.
         """
         first = pod_class.result_cache_class
-        entry = self._feasibility.get(id(first))
+        entry = self._feasible_nodes.get(id(first))
         if entry is None:
-            entry = self._feasibility[id(first)] = (first, self._compute(first))
+            entry = self._feasible_nodes[id(first)] = (first, self._compute(first))
         return entry[1]
 
-    def precompute(self, classes: Iterable[PodClass]) -> None:
-        """Compute the accepted nodes and scores of pod classes now, so that metrics count this time separately."""
+    def precompute_feasible_nodes(self, classes: Iterable[PodClass]) -> None:
+        """Compute the feasible nodes and scores of pod classes now, so that metrics count this time separately."""
         for pod_class in classes:
-            self.feasibility_of(pod_class)
+            self.feasible_nodes_of(pod_class)
 
-    def _compute(self, pod_class: PodClass) -> PodClassFeasibility:
+    def _compute(self, pod_class: PodClass) -> FeasibleNodes:
         tables, pipeline = self._tables, self._tables.pipeline
         node_count = len(tables.node_table.nodes)
         no_node = np.zeros(node_count, np.bool_)
@@ -112,7 +112,7 @@ class FeasibilityByPodClass:
             results = tables.result_cache.results_of_pod_class(pod_class)
             scan = pipeline.find_nodes_that_pass_filters(pod_class, tables.node_table, results)
             if not scan.status.ok:
-                return PodClassFeasibility(scan, no_node, no_node, score)
+                return FeasibleNodes(scan, no_node, no_node, score)
             mask = np.ones(node_count, np.bool_) if scan.outside is None else ~scan.outside
             lasting = mask.copy()
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
@@ -133,11 +133,11 @@ class FeasibilityByPodClass:
             if self._scores and mask.any():
                 feasible = results.feasible_node_indexes(mask)
                 score[feasible] = pipeline.score(pod_class, feasible, tables.node_table, scan.state, results)
-            return PodClassFeasibility(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
+            return FeasibleNodes(scan, mask, lasting, score, steady=steady, shrinking=shrinking)
         except PluginError as error:
             # A failing plugin costs the gangs of this class their place, not the session.
             no_score = np.zeros(node_count, np.int64)
-            return PodClassFeasibility(None, no_node, no_node, no_score, str(error), error.plugin)
+            return FeasibleNodes(None, no_node, no_node, no_score, str(error), error.plugin)
 
 
 SECONDS_PER_DAY = 86400.0
@@ -184,7 +184,7 @@ class FormulationInput:
       profile: the scheduling profile.
       levels: topology levels and their domains.
       quotas: what the queues still allow.
-      feasibility: the pipeline's answers by class.
+      feasible_nodes: the pipeline's answers by class.
       explanations: the work that explanations of refusals may still cost in this session.
     """
 
@@ -192,16 +192,16 @@ class FormulationInput:
     profile: Profile
     levels: TopologyLevels
     quotas: QueueLimits
-    feasibility: FeasibilityByPodClass
+    feasible_nodes: FeasibleNodesByPodClass
     explanations: ExplanationBudget = field(default_factory=ExplanationBudget)
 
     def after_placements(self, placements: Sequence[GangPlacement]) -> Self:
         """Return the input with queue limits that are reduced by the requests of the given placements."""
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
-    def with_fresh_feasibility(self) -> Self:
+    def with_fresh_feasible_nodes(self) -> Self:
         """Return the input without cached Filter results and scores, which newly placed pods have outdated."""
-        return replace(self, feasibility=FeasibilityByPodClass(self.tables))
+        return replace(self, feasible_nodes=FeasibleNodesByPodClass(self.tables))
 
 
 def age_factor(created: float, youngest: float) -> float:
@@ -225,7 +225,7 @@ def formulate_problem(
     """Return the solver problem of placing the given gangs, with the objects to which its indexes refer.
 
     Args:
-      inputs: tables, levels, quotas and feasibility.
+      inputs: tables, levels, quotas and feasible nodes.
       gangs: the gangs, in the order that decides between equals.
       youngest: seconds since 1970 at which the youngest pending gang was submitted.
       lasting: use masks that stay true when running pods end, for questions about a later time.
@@ -233,10 +233,10 @@ def formulate_problem(
     """
     tables = inputs.tables
     parts = tuple((number, part) for number, gang in enumerate(gangs) for part in gang.parts)
-    tiers = sorted({gang.tier for gang in gangs})
+    tiers = sorted({gang.tier_sort_key for gang in gangs})
     number_of_tier = {tier: number for number, tier in enumerate(tiers)}
     subs = _Subgroups(inputs, gangs)
-    choices = [inputs.levels.levels_of_gang(gang.members.group) for gang in gangs]
+    choices = [inputs.levels.requested_levels_of_gang(gang.members.group) for gang in gangs]
     factors = [age_factor(gang.created, youngest) for gang in gangs]
     used = _used_domains(inputs, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
@@ -244,7 +244,7 @@ def formulate_problem(
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
     kind = [kind_number[id(part.pod_class.result_cache_class)] for _, part in parts]
     mask, score = _stack_kinds(
-        inputs.feasibility, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
+        inputs.feasible_nodes, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )
     batch = CandidateSet(
         [
@@ -269,13 +269,13 @@ def formulate_problem(
         if choices[number].required == NONE and gangs[number].has_no_bound_pod:
             gathered[number] = key
             choices[number] = replace(
-                choices[number], required=inputs.levels.add_label_level(key, tables.node_table)
+                choices[number], required=inputs.levels.find_or_add_label_level(key, tables.node_table)
             )
     gathered_subgroups: dict[int, str] = {}
     for number, key in batch.gathered_subgroups.items():
         if subs.choices[number].required == NONE and gangs[subs.gang[number]].has_no_bound_pod:
             gathered_subgroups[number] = key
-            level = inputs.levels.add_label_level(key, tables.node_table)
+            level = inputs.levels.find_or_add_label_level(key, tables.node_table)
             subs.choices[number] = replace(subs.choices[number], required=level)
     problem = Problem(
         nodes=ProblemNodes(
@@ -299,7 +299,7 @@ def formulate_problem(
         ),
         gangs=ProblemGangs(
             need=_ints([gang.need for gang in gangs]),
-            tier=_ints([number_of_tier[gang.tier] for gang in gangs]),
+            tier=_ints([number_of_tier[gang.tier_sort_key] for gang in gangs]),
             rank=np.arange(len(gangs), dtype=np.int32),
             required=_ints([choice.required for choice in choices]),
             preferred=_ints([choice.preferred for choice in choices]),
@@ -334,7 +334,9 @@ def formulate_problem(
         ),
         running_slices=_running_slices(inputs, gangs, choices, subs),
         quotas=ProblemQuotas(
-            covers=inputs.quotas.applies_to_gangs(tables, [gang.members.queue_and_user for gang in gangs]),
+            covers=inputs.quotas.mask_of_limits_by_gang(
+                tables, [gang.members.queue_and_user for gang in gangs]
+            ),
             free=inputs.quotas.remaining_amounts,
             gangs=inputs.quotas.remaining_gang_starts,
         ),
@@ -370,7 +372,7 @@ def _ranked_classes(
         if spec is None or spec.topology is None or spec.rank_label is None:
             continue
         named = spec.topology_name_of_subgroup(spec.sub_groups[part.subgroup]) if part.subgroup >= 0 else ""
-        if chain := levels.levels_of_topology(named or spec.topology.name):
+        if chain := levels.level_indexes_of_topology(named or spec.topology.name):
             on_nodes = [node for _, node in members.bound.values() if node >= 0]
             ranked.append(RankedPodClass(index, chain, _ints(on_nodes)))
     return tuple(ranked)
@@ -446,7 +448,7 @@ def problem_at_later_time(inputs: FormulationInput, gang: PendingGang) -> Proble
     problem = formulation.problem
     # Rows and quotas depend on other gangs, and a mask that is not steady on pods that land: neither may be cached.
     steady = not formulation.failures and all(
-        inputs.feasibility.feasibility_of(part.pod_class).steady for part in gang.parts
+        inputs.feasible_nodes.feasible_nodes_of(part.pod_class).steady for part in gang.parts
     )
     if steady and cache.pending is not None and not problem.rows and not inputs.quotas.limits:
         cache.problem_at_later_time = (cache.pending, problem)
@@ -454,12 +456,12 @@ def problem_at_later_time(inputs: FormulationInput, gang: PendingGang) -> Proble
 
 
 def _stack_kinds(
-    feasibility: FeasibilityByPodClass, kinds: Sequence[PodClass], nodes: int, *, lasting: bool
+    feasible_nodes: FeasibleNodesByPodClass, kinds: Sequence[PodClass], nodes: int, *, lasting: bool
 ) -> tuple[BoolArray, IntArray]:
     """Return [K, N] the mask and the score of each kind of pods."""
     if not kinds:
         return np.zeros((0, nodes), np.bool_), np.zeros((0, nodes), np.int64)
-    entries = [feasibility.feasibility_of(pod_class) for pod_class in kinds]
+    entries = [feasible_nodes.feasible_nodes_of(pod_class) for pod_class in kinds]
     masks = [entry.lasting if lasting else entry.mask for entry in entries]
     return np.stack(masks), np.stack([entry.score for entry in entries])
 
@@ -485,7 +487,7 @@ class _Subgroups:
                 continue
             placed, tree = gang.members.count_placed_by_subgroup(), group.spec.subgroup_tree
             for index, (sub, choice) in enumerate(
-                zip(group.spec.sub_groups, inputs.levels.levels_of_subgroups(group), strict=True)
+                zip(group.spec.sub_groups, inputs.levels.requested_levels_of_subgroups(group), strict=True)
             ):
                 names = tree.names_in_subtree(index)
                 self.used += _used(inputs, gang.members, choice.preferred, number, len(self.gang), names)

@@ -199,7 +199,7 @@ class JointPlacer:
         return replace(problem, gangs=replace(problem.gangs, allowed=allowed), cuts=(*problem.cuts, *cuts))
 
 
-def add_rescued_gang(
+def add_gang_placed_pod_by_pod(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
     """Add a gang to the outcome of a round: it was placed pod by pod after plugins had rejected its placement."""

@@ -59,7 +59,7 @@ class EvictionConstraints:
         for unit in units:
             if unit.members.queue != gang.queue and unit.total.any():
                 pools.setdefault((unit.members.queue, False), []).append(unit)
-                if eligibility.is_protected(unit):
+                if eligibility.belongs_to_protected_gang(unit):
                     pools.setdefault((unit.members.queue, True), []).append(unit)
         takings = []
         for (queue, protected), pool_units in sorted(pools.items()):
@@ -85,7 +85,7 @@ class EvictionConstraints:
                 for index, option in enumerate(self._options)
                 if option.unit.members.queue == queue
                 and option.unit.total[r] > 0
-                and (not protected or eligibility.is_protected(option.unit))
+                and (not protected or eligibility.belongs_to_protected_gang(option.unit))
             }
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 

@@ -77,16 +77,18 @@ def reclaim_min_runtime_seconds(tree: QueueTree, queue: str) -> int:
     return max((ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0)
 
 
-def may_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
+def preemption_policy_allows_pod(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
     """Return True unless the PodGroup, the pod or its PriorityClass states preemptionPolicy Never."""
     group = gang.members.group
     never_by_group = group is not None and group.spec.preemption_policy == PREEMPT_NEVER
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
-def may_gang_preempt(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
+def preemption_policy_allows_gang(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
     """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
-    return all(may_pod_preempt(gang, pod, never_preempting) for part in gang.parts for pod in part.pods)
+    return all(
+        preemption_policy_allows_pod(gang, pod, never_preempting) for part in gang.parts for pod in part.pods
+    )
 
 
 def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
@@ -149,7 +151,7 @@ class VictimCandidate:
     make_units: Callable[[ElasticPodChooser], tuple[EvictionUnit, ...]]
 
     @cached_property
-    def start(self) -> float:
+    def first_pod_start(self) -> float:
         """Seconds since 1970 at which the first pod of the gang started, infinity if none has."""
         # Computed on demand: only reclaim compares it.
         return start_of_first_pod(self.members.bound_pods)
@@ -192,7 +194,7 @@ class EvictionUnits:
             return None
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
-    def list_units(
+    def list_eviction_units(
         self, members: PodGroupState, factor: int, preference: ElasticPodChooser
     ) -> tuple[EvictionUnit, ...]:
         """Return the groups of a gang's pods that are evicted together: each elastic pod, then all pods of the minimum.
@@ -328,7 +330,11 @@ class VictimCandidates:
                 members.queue,
                 priority,
                 highest_pod_priority,
-                partial(self._units.list_units, members, 2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS)),
+                partial(
+                    self._units.list_eviction_units,
+                    members,
+                    2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS),
+                ),
             )
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
         ]
@@ -340,7 +346,7 @@ class VictimCandidates:
             for pod, node in candidate.members.bound.values()
         )
 
-    def list_in_queue(self, queue: str) -> list[VictimCandidate]:
+    def list_candidates_in_queue(self, queue: str) -> list[VictimCandidate]:
         """Return the running gangs of one queue that may be evicted."""
         return self._by_queue.get(queue, [])
 
@@ -419,11 +425,11 @@ class EvictionRules:
         Pods of a protected gang are also subtracted from the queue's usage by protected gangs.
         """
         self.add_usage(unit.members.queue, -unit.total)
-        self._protected.subtract_usage(unit.members, unit.total)
+        self._protected.subtract_evicted_usage(unit.members, unit.total)
 
-    def may_preempt(self, gang: PendingGang) -> bool:
+    def preemption_policy_allows(self, gang: PendingGang) -> bool:
         """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
-        return may_gang_preempt(gang, self._never_preempting)
+        return preemption_policy_allows_gang(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
         """Return True if a pending gang may evict gangs of other queues: it is within the fair share of its queue."""
@@ -433,7 +439,7 @@ class EvictionRules:
         """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds, and its queue exists."""
         if candidate.queue not in self._tables.queues:
             return False
-        return self._now - candidate.start >= self._reclaim_min_runtime(candidate.queue)
+        return self._now - candidate.first_pod_start >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
         """Return the eviction reason if a pending gang may evict a running gang, otherwise ""."""
@@ -463,7 +469,7 @@ class EvictionRules:
             )
         )
 
-    def is_protected(self, unit: EvictionUnit) -> bool:
+    def belongs_to_protected_gang(self, unit: EvictionUnit) -> bool:
         """Return True if an eviction unit (pods that are evicted together) belongs to a protected gang."""
         return unit.members.identity in self._protected
 
@@ -496,11 +502,11 @@ class EvictionRules:
         otherwise the protected gangs of a queue without a guarantee could use up what an ancestor guarantees to others.
         """
         session_queues = self._session_queues
-        lost_by_gang = _amounts_by_gang(filter(self.is_protected, units))
+        lost_by_gang = _amounts_by_gang(filter(self.belongs_to_protected_gang, units))
         if session_queues is None or not lost_by_gang:
             return not lost_by_gang
         shares, gains = session_queues.shares.with_usage(self._usage), self._gains(session_queues, gang)
-        remaining = {queue: self._protected.usage(queue) for queue, _ in lost_by_gang}
+        remaining = {queue: self._protected.usage_of_protected_gangs(queue) for queue, _ in lost_by_gang}
         for (queue, _), amount in lost_by_gang.items():
             remaining[queue] = remaining[queue] - amount
         for (queue, _), amount in lost_by_gang.items():
@@ -522,7 +528,7 @@ class EvictionRules:
         if session_queues is None:
             return {}
         above = (
-            self._protected.usage(queue)
+            self._protected.usage_of_protected_gangs(queue)
             - session_queues.entitled.guarantee[session_queues.shares.own_gangs_row(queue)]
         )
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}

@@ -14,7 +14,7 @@ from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
-from batchsched.session.joint.formulation import FeasibilityByPodClass
+from batchsched.session.joint.formulation import FeasibleNodesByPodClass
 from batchsched.session.preemption.leaving_claims import SoonReleasedClaims
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -36,7 +36,7 @@ class NominatedPods:
         self._resting = resting
         self._nominated: dict[str, list[tuple[Pod, int]]] = {}
         """By identity of the gang, its nominated pods and their node indexes; complete after the constructor."""
-        feasibility = FeasibilityByPodClass(tables, scores=False)
+        feasible_nodes = FeasibleNodesByPodClass(tables, scores=False)
         for identity, members in sorted(tables.nominated.items()):
             nominees = [
                 (pod, node)
@@ -47,14 +47,17 @@ class NominatedPods:
                 and key not in tables.node_table.pod_table
                 and (node := tables.node_table.index.get(pod.status.nominated_node_name)) is not None
             ]
-            usable = list(self._iterate_usable(members, nominees, feasibility))
+            usable = list(self._iterate_usable(members, nominees, feasible_nodes))
             if usable:
                 self._nominated[identity] = usable
         self._in_table: dict[str, list[tuple[Pod, int]]] = {}
         """The entries of `_nominated` that are in the node table now: exactly these have to be removed."""
 
     def _iterate_usable(
-        self, members: PodGroupState, nominees: Sequence[tuple[Pod, int]], feasibility: FeasibilityByPodClass
+        self,
+        members: PodGroupState,
+        nominees: Sequence[tuple[Pod, int]],
+        feasible_nodes: FeasibleNodesByPodClass,
     ) -> Iterator[tuple[Pod, int]]:
         """Yield the nominated pods of a gang, each with its node, without those that can never use this node."""
         if not nominees:
@@ -63,12 +66,12 @@ class NominatedPods:
         pod_classes = {pod.key: part.pod_class for part in parts for pod in part.pods}
         for pod, node in nominees:
             pod_class = pod_classes.get(pod.key)
-            if pod_class is None or self._may_use(pod_class, node, feasibility):
+            if pod_class is None or self._may_use(pod_class, node, feasible_nodes):
                 yield pod, node
 
-    def _may_use(self, pod_class: PodClass, node: int, feasibility: FeasibilityByPodClass) -> bool:
+    def _may_use(self, pod_class: PodClass, node: int, feasible_nodes: FeasibleNodesByPodClass) -> bool:
         """Return whether a node that other pods have left could accept a pod of a class."""
-        answer = feasibility.feasibility_of(pod_class)
+        answer = feasible_nodes.feasible_nodes_of(pod_class)
         if answer.failure:
             return True  # A plugin that fails in this session may accept the node in the next one.
         fits = pod_class.requests <= self._offered_capacity[node]
@@ -135,7 +138,9 @@ class NominatedPods:
             part.append(gang)
             following = gangs[position + 1] if position + 1 < len(gangs) else None
             if self.is_nominated(gang) and not (
-                following is not None and following.tier == gang.tier and self.is_nominated(following)
+                following is not None
+                and following.tier_sort_key == gang.tier_sort_key
+                and self.is_nominated(following)
             ):
                 yield part
                 part = []

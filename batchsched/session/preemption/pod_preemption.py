@@ -31,7 +31,7 @@ from batchsched.session.preemption.eligibility import (
     build_eviction,
     is_too_critical,
     list_non_preempting_priority_classes,
-    may_pod_preempt,
+    preemption_policy_allows_pod,
 )
 from batchsched.session.preemption.protection import is_gang_protected
 from batchsched.session.tables.gang import PendingGang, PodGroupState
@@ -55,7 +55,7 @@ class GangPriorities:
         self._highest: dict[str, int] = {}
         """Highest priority of the pods of each gang, by identity."""
 
-    def priority_of(self, pod: Pod) -> int:
+    def gang_priority_of_pod(self, pod: Pod) -> int:
         """Return the priority of a pod's gang, which is used for all pods of the gang. A gang is placed as a whole."""
         identity = gang_identity(pod)
         priority = self._priorities.get(identity)
@@ -107,7 +107,7 @@ class PodPreemption:
             pods: dict[int, tuple[Pod, ...]] = {}
             for _, (pod, node) in sorted(self._nominated.items()):
                 pods[node] = (*pods.get(node, ()), pod)
-            self._nominations = Nominations(pods, self._priorities.priority_of)
+            self._nominations = Nominations(pods, self._priorities.gang_priority_of_pod)
         return self._nominations
 
     def list_unplaced_nominations(self) -> list[tuple[Pod, int]]:
@@ -173,7 +173,7 @@ class PodPreemption:
     def _with_policy(self, gang: PendingGang, pod: Pod) -> Pod:
         """Return the pod with preemptionPolicy Never in its spec if its PodGroup or its PriorityClass states it."""
         # PostFilter plugins read the policy from the pod's spec, as kube-scheduler's do.
-        if may_pod_preempt(gang, pod, self._never_preempting):
+        if preemption_policy_allows_pod(gang, pod, self._never_preempting):
             return pod
         return msgspec.structs.replace(
             pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=PREEMPT_NEVER)
@@ -191,7 +191,7 @@ class PodPreemption:
         outranked = [
             key
             for key, (nominee, nominated_node) in self._nominated.items()
-            if nominated_node == node and self._priorities.priority_of(nominee) < priority
+            if nominated_node == node and self._priorities.gang_priority_of_pod(nominee) < priority
         ]
         for key in outranked:
             self._drop(key)

@@ -26,7 +26,7 @@ def start_of_first_pod(pods: Iterable[Pod]) -> float:
     return min((pod.start_time() for pod in pods), default=math.inf)
 
 
-def is_protected(
+def is_pod_group_protected(
     group: PodGroup | None, max_min_runtime_seconds: int | None, pods: Iterable[Pod], now: float
 ) -> bool:
     """Return True if a PodGroup is not preemptible, or its pods have not run for its minimum run time.
@@ -53,7 +53,9 @@ def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> 
     group = members.group
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
         return False
-    return is_protected(group, queues.max_min_runtime_seconds(members.queue), members.bound_pods, now)
+    return is_pod_group_protected(
+        group, queues.max_min_runtime_seconds(members.queue), members.bound_pods, now
+    )
 
 
 class ProtectedGangs:
@@ -92,11 +94,11 @@ class ProtectedGangs:
                     self._add(usage, members.queue, self._tables.request_vector(pod))
         return usage
 
-    def usage(self, queue: str) -> IntArray:
+    def usage_of_protected_gangs(self, queue: str) -> IntArray:
         """Return the resources [R] that a queue's protected gangs use, without pods that this session evicts."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
-    def subtract_usage(self, members: PodGroupState, amount: IntArray) -> None:
+    def subtract_evicted_usage(self, members: PodGroupState, amount: IntArray) -> None:
         """Subtract the requests `amount` [R] of evicted pods from their queue's usage by protected gangs."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)

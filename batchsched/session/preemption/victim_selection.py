@@ -26,7 +26,7 @@ from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.joint.formulation import (
-    FeasibilityByPodClass,
+    FeasibleNodesByPodClass,
     Formulation,
     FormulationInput,
     formulate_problem,
@@ -143,7 +143,9 @@ class VictimChooser:
         Args:
           gangs: unplaced gangs, in the order of their tiers.
         """
-        for gang in [gang for gang in gangs if self._eligibility.may_preempt(gang)][:MAX_GANGS_PER_SESSION]:
+        for gang in [gang for gang in gangs if self._eligibility.preemption_policy_allows(gang)][
+            :MAX_GANGS_PER_SESSION
+        ]:
             # Nominations of an earlier session come first: pods were evicted for them, and others would have to be.
             placement = self._place_on_nominated_nodes(gang)
             if placement is not None:
@@ -206,7 +208,7 @@ class VictimChooser:
     def _options(self, gang: PendingGang) -> list[EvictionOption]:
         """Return the units that may be evicted for a gang: the surplus of each candidate before its minimum."""
         options = []
-        own_queue = self._candidates.list_in_queue(gang.queue)
+        own_queue = self._candidates.list_candidates_in_queue(gang.queue)
         other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
         preference: ElasticPodChooser | None = None
         for candidate in sorted(
@@ -337,13 +339,13 @@ class VictimChooser:
         if head is None or placement.gang.members is head.gang.members:
             return True
         # Units that end before the reserved start are free for the head anyway.
-        outlasting = (unit for unit in units if head.runs_beyond_start(unit.members.identity))
+        outlasting = (unit for unit in units if head.runs_beyond_reserved_start(unit.members.identity))
         return head.try_deduct_placement_after_eviction(
             placement, [place for unit in outlasting for place in unit.pods]
         )
 
     def _all_fit_elsewhere(self, placement: GangPlacement, units: Sequence[EvictionUnit]) -> bool:
-        # Fresh feasibility: that of the inputs was computed with the units on their nodes and without the gang.
+        # Fresh feasible nodes: those of the inputs were computed with the units on their nodes and without the gang.
         return all_gangs_fit_elsewhere(self._inputs_after(units, [placement]), units)
 
     def _inputs_after(
@@ -352,7 +354,7 @@ class VictimChooser:
         """Return the input after units have left and gangs were placed; victims are chosen without scores."""
         quotas = self._limits_without(units).after_placements(self._tables, placements)
         return replace(
-            self._inputs, quotas=quotas, feasibility=FeasibilityByPodClass(self._tables, scores=False)
+            self._inputs, quotas=quotas, feasible_nodes=FeasibleNodesByPodClass(self._tables, scores=False)
         )
 
     def _problem(self, formulation: Formulation, options: Sequence[EvictionOption]) -> VictimProblem:
@@ -386,7 +388,7 @@ class VictimChooser:
             # Negative where a limit was lowered below the usage: an eviction has to make up for that first.
             quota_left=quotas.remaining,
             gangs_left=quotas.remaining_gangs,
-            quota_unit=quotas.applies_to_gangs(
+            quota_unit=quotas.mask_of_limits_by_gang(
                 tables, [option.unit.members.queue_and_user for option in options]
             )
             & counted,
@@ -449,7 +451,7 @@ class VictimChooser:
 
     def _keep(self, gang: PendingGang, placement: GangPlacement, chosen: Sequence[EvictionOption]) -> None:
         """Record the evictions and the gang's nominations; the table stays without the one and with the other."""
-        # First the limits and the feasibility, which the gangs that follow see from here on.
+        # First the limits and the feasible nodes, which the gangs that follow see from here on.
         self._inputs = self._inputs_after((option.unit for option in chosen), [placement])
         for option in chosen:
             unit = option.unit

@@ -21,7 +21,7 @@ from batchsched.session.joint.formulation import Formulation, formulate_problem
 from batchsched.session.joint.proposal import planned_pods_by_gang
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import (
-    explain_gang,
+    explain_refused_gang,
     out_of_turn_refusal,
     outside_window_refusal,
     refusal_of_only_gang,
@@ -273,7 +273,7 @@ class InOrderSelection:
             return AttemptResult.STUCK
         self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
-        self._inputs = self._inputs.after_placements([placement]).with_fresh_feasibility()
+        self._inputs = self._inputs.after_placements([placement]).with_fresh_feasible_nodes()
         return AttemptResult.STARTED
 
     def _room_only_shrinks(self, gang: PendingGang, formulation: Formulation) -> bool:
@@ -293,11 +293,11 @@ class InOrderSelection:
         has_levels = len(problem.subgroups.gang) > 0 or bool(
             ((gangs.required >= 0) | (gangs.slice_size > 0)).any()
         )
-        feasibility = self._inputs.feasibility
+        feasible_nodes = self._inputs.feasible_nodes
         return (
             not depends_on_gang
             and not has_levels
-            and all(feasibility.feasibility_of(part.pod_class).shrinking for part in gang.parts)
+            and all(feasible_nodes.feasible_nodes_of(part.pod_class).shrinking for part in gang.parts)
         )
 
     def _next_to_head(
@@ -335,7 +335,7 @@ class InOrderSelection:
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
             with self._run.telemetry.time_gang(gang.key):
-                self._refusals.append(explain_gang(self._inputs, gang))
+                self._refusals.append(explain_refused_gang(self._inputs, gang))
         return self._full_or_stuck(gang)
 
     def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:

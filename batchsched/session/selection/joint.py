@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
-from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_rescued_gang
+from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_gang_placed_pod_by_pod
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
 from batchsched.session.reservations import ReservedHead
@@ -45,7 +45,7 @@ class JointSelection:
                 inputs = self._select_window(inputs, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
                 inputs = inputs.after_placements(nominated.add_unplaced_pods(part, builder.placements))
-        builder.compute_tier_accounts()
+        builder.set_tiers_and_gap()
         placed = {placement.gang.members.identity for placement in builder.placements} | {""}
         return [
             gang
@@ -68,7 +68,10 @@ class JointSelection:
         # A gang that a strict queue holds behind another one keeps its place.
         return sorted(
             run.order.iterate_gangs(pending, admitted, run.now),
-            key=lambda gang: (gang.tier, gang.behind != "" or not self._nominated.is_nominated(gang)),
+            key=lambda gang: (
+                gang.tier_sort_key,
+                gang.behind != "" or not self._nominated.is_nominated(gang),
+            ),
         )
 
     def _windows(self, gangs: Sequence[PendingGang]) -> Iterator[Sequence[PendingGang]]:
@@ -77,7 +80,7 @@ class JointSelection:
         if any(gang.follows for gang in gangs):
             # Surplus pods are placed after their gang, which an earlier window has to place: a window must not
             # contain gangs of two shares.
-            shares = (members for _, members in groupby(gangs, key=lambda gang: gang.tier[:2]))
+            shares = (members for _, members in groupby(gangs, key=lambda gang: gang.tier_sort_key[:2]))
         size = self._run.profile.session_window
         for share in shares:
             members = list(share)
@@ -105,7 +108,7 @@ class JointSelection:
         with telemetry.time_stage("pipeline"):
             for gang in gangs:
                 with telemetry.time_gang(gang.key):
-                    inputs.feasibility.precompute(part.pod_class for part in gang.parts)
+                    inputs.feasible_nodes.precompute_feasible_nodes(part.pod_class for part in gang.parts)
         with telemetry.time_stage("formulate_problem"):
             formulation = formulate_problem(inputs, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
@@ -119,8 +122,8 @@ class JointSelection:
         if not builder.brief:
             with telemetry.time_stage("explain"):
                 builder.refusals += explain_refused_gangs(inputs, formulation, outcome, telemetry)
-        builder.add_tier_values(formulation, outcome)
-        return inputs.after_placements(outcome.placements).with_fresh_feasibility()
+        builder.add_tier_objectives(formulation, outcome)
+        return inputs.after_placements(outcome.placements).with_fresh_feasible_nodes()
 
     def _place_rejected(
         self, inputs: FormulationInput, formulation: Formulation, outcome: JointOutcome
@@ -143,5 +146,5 @@ class JointSelection:
             if head is not None and head.restricts_gang(gang):
                 continue
             if placer.place_gang(gang) is None:
-                outcome = add_rescued_gang(formulation, outcome, number, placer.placements[-1])
+                outcome = add_gang_placed_pod_by_pod(formulation, outcome, number, placer.placements[-1])
         return outcome

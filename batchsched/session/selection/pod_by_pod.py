@@ -65,8 +65,8 @@ class AllowedDomains:
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(inputs.levels.domains, {}, {}, {})
-        choices = {-1: inputs.levels.levels_of_gang(group)} | dict(
-            enumerate(inputs.levels.levels_of_subgroups(group))
+        choices = {-1: inputs.levels.requested_levels_of_gang(group)} | dict(
+            enumerate(inputs.levels.requested_levels_of_subgroups(group))
         )
         tree = group.spec.subgroup_tree
         names = {-1: ()} | {index: tree.names_in_subtree(index) for index in range(len(tree.names))}
@@ -91,12 +91,12 @@ class AllowedDomains:
             allowed = inside if allowed is None else allowed & inside
         return allowed
 
-    def restrict_to_node(self, subgroup: int, node: int) -> None:
+    def restrict_to_domains_of_node(self, subgroup: int, node: int) -> None:
         """Restrict a gang, at its required levels, to the topology domains of a node."""
         for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
-    def list_alternatives(self) -> "Iterator[AllowedDomains]":
+    def alternatives_by_domain(self) -> "Iterator[AllowedDomains]":
         """Yield one `AllowedDomains` for each domain of the next required level, limited to that domain.
 
         The level is the first one without a chosen domain.
@@ -226,7 +226,7 @@ class PodByPodPlacer:
     def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
         yield AllowedDomains.from_gang(self._inputs, gang)
-        yield from AllowedDomains.from_gang(self._inputs, gang).list_alternatives()
+        yield from AllowedDomains.from_gang(self._inputs, gang).alternatives_by_domain()
 
     def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangPlacementAttempt:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
@@ -280,7 +280,7 @@ class PodByPodPlacer:
         self._statement.reserve_and_permit_pods(trial.placement, plan, scan.state)
         if not trial.placement.refusal.ok:
             return False
-        trial.fence.restrict_to_node(part.subgroup, node)
+        trial.fence.restrict_to_domains_of_node(part.subgroup, node)
         trial.used = used
         return True
 

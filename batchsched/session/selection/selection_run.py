@@ -14,7 +14,7 @@ from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
-from batchsched.session.joint.formulation import FeasibilityByPodClass, FormulationInput
+from batchsched.session.joint.formulation import FeasibleNodesByPodClass, FormulationInput
 from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
 from batchsched.session.statement import Statement
@@ -86,7 +86,7 @@ class SelectionRun:
             self.profile,
             self.gang_eligibility.levels,
             self._limits_at_start,
-            FeasibilityByPodClass(self.tables),
+            FeasibleNodesByPodClass(self.tables),
             self.explanations,
         )
         return formulation_input.after_placements(self.builder.placements)

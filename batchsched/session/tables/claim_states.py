@@ -57,7 +57,7 @@ class ClaimStates:
             gangs.update(self._pending_users.get(key, ()))
         return gangs
 
-    def state_of(self, pod: Pod) -> Hashable:
+    def claim_state_key(self, pod: Pod) -> Hashable:
         """Return a key that is equal for two pods of one spec if the claims created for them are in equal states."""
         entries = pod.spec.resource_claims
         if not entries or all(entry.resource_claim_template_name is None for entry in entries):

@@ -291,7 +291,7 @@ class PodCountsByGang:
     """The numbers of existing and placed pods of each gang, which plugins read. The statement counts placed pods.
 
     Args:
-      gangs: all gangs by identity. Their owner calls `invalidate` when a gang changes.
+      gangs: all gangs by identity. Their owner calls `invalidate_counts` when a gang changes.
     """
 
     def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
@@ -386,7 +386,7 @@ class PendingGang:
         return self.members.key
 
     @property
-    def tier(self) -> tuple[bool, EntitlementClass, int]:
+    def tier_sort_key(self) -> tuple[bool, EntitlementClass, int]:
         """The gang's tier as a sort key: partially bound gangs come first, then entitlement class and priority decide.
 
         The nodes of a partially bound gang do no work until the gang is complete.

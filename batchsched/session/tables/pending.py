@@ -122,7 +122,7 @@ class PendingGangs:
         if len(self._members) > _MIN_SLOTS and self._count * 2 < len(self._members):
             self._compact()
 
-    def order(
+    def order_by_policy(
         self, policy: GangOrderPolicy, now: float, among: Iterable[PodGroupState] | None = None
     ) -> OrderedGangs:
         """Return pending gangs in a policy's order, but partially bound gangs before all others.

@@ -297,11 +297,16 @@ class PodClassTable:
             self._request_vectors[id(info.spec)] = vectors
         return vectors
 
-    def class_of(self, pod: Pod, priority: int) -> PodClass:
+    def pod_class_of(self, pod: Pod, priority: int) -> PodClass:
         """Return the pod class of a pod; pods that no plugin can distinguish share a class."""
         info = self._specs.spec_info_of(pod)
         visible_metadata, own_gang = self._visible_metadata(pod), self._own_gang(pod)
-        kind = (pod.metadata.namespace, info.signature, visible_metadata, self.claim_states.state_of(pod))
+        kind = (
+            pod.metadata.namespace,
+            info.signature,
+            visible_metadata,
+            self.claim_states.claim_state_key(pod),
+        )
         identity = (*kind, priority, own_gang)
         pod_class = self._classes.get(identity)
         if pod_class is None:
@@ -344,10 +349,10 @@ class PodClassTable:
         forgotten, self._forgotten_classes = self._forgotten_classes, []
         return forgotten
 
-    def parts_of(
+    def gang_parts_of(
         self, members: PodGroupState, pods: Sequence[Pod], priority: int
     ) -> tuple[EqualPendingPods, ...]:
-        """Group the pods of a gang by pod class and subGroup, in the order of their first pods."""
+        """Return the parts of a gang: its pods grouped by pod class and subGroup, in the order of their first pods."""
         group = members.group
         subgroup_index = (
             {subgroup.name: index for index, subgroup in enumerate(group.spec.sub_groups)} if group else {}
@@ -360,10 +365,10 @@ class PodClassTable:
         for pod in pods:
             # Pods of one template come one after the other, and comparing two is faster than hashing labels.
             if previous is None or not differ_only_in_names(pod, previous):
-                content = (spec_key(pod), self._visible_metadata(pod), self.claim_states.state_of(pod))
+                content = (spec_key(pod), self._visible_metadata(pod), self.claim_states.claim_state_key(pod))
                 pod_class = class_by_content.get(content)
                 if pod_class is None:
-                    pod_class = class_by_content[content] = self.class_of(pod, priority)
+                    pod_class = class_by_content[content] = self.pod_class_of(pod, priority)
                     classes[id(pod_class)] = pod_class
                 subgroup = (
                     subgroup_index.get(pod.labels.get(SUB_GROUP_LABEL, ""), -1) if subgroup_index else -1

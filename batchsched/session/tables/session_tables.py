@@ -465,7 +465,7 @@ class SessionTables:
         group = members.group
         pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=creation_sort_key)
         priority = self.classes.priorities.gang_priority(group, pods)
-        parts = self.classes.parts_of(members, pods, priority)
+        parts = self.classes.gang_parts_of(members, pods, priority)
         if len(parts) > 1:
             # Largest requests first: they have the fewest nodes to choose from.
             parts = tuple(sorted(parts, key=lambda part: -self.dominant_share(part.pod_class.requests)))

@@ -64,7 +64,7 @@ class TopologyLevels:
                 rows.append(domains)
         self.domains = np.stack(rows) if rows else np.zeros((0, len(table.nodes)), np.int32)
 
-    def levels_of_gang(self, group: PodGroup | None) -> RequestedLevels:
+    def requested_levels_of_gang(self, group: PodGroup | None) -> RequestedLevels:
         """Return the topology levels that a gang requires and prefers for all its pods together.
 
         Raises:
@@ -78,7 +78,7 @@ class TopologyLevels:
             topology = topology.model_copy(update={"preferred": None})
         return self._choice(topology.name, topology)
 
-    def levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
+    def requested_levels_of_subgroups(self, group: PodGroup | None) -> tuple[RequestedLevels, ...]:
         """Return the topology levels that each subGroup of a gang requires and prefers.
 
         A subGroup that names no topology uses the gang's.
@@ -96,12 +96,12 @@ class TopologyLevels:
             for sub in spec.sub_groups
         )
 
-    def levels_of_topology(self, topology: str) -> tuple[int, ...]:
-        """Return all levels of a topology, the widest first; none if there is no such topology."""
+    def level_indexes_of_topology(self, topology: str) -> tuple[int, ...]:
+        """Return the indexes of all levels of a topology, the widest first; () if there is no such topology."""
         spec = self._specs.get(topology)
         return tuple(self._index[topology, level.name] for level in spec.levels) if spec is not None else ()
 
-    def add_label_level(self, key: str, table: NodeTable) -> int:
+    def find_or_add_label_level(self, key: str, table: NodeTable) -> int:
         """Return the index of the topology level that a node label defines; add the level if it does not exist."""
         if ("", key) not in self._index:
             domains, values = table.label_indexes_and_values(key)
@@ -130,7 +130,7 @@ class TopologyLevels:
         if topology == NO_TOPOLOGY:
             # A level of the default Topology may be named like this as well.
             index = self._label_levels.get(level, self._index.get((TopologyRequest().name, level)))
-            return index if index is not None else self.add_label_level(level, self._table)
+            return index if index is not None else self.find_or_add_label_level(level, self._table)
         spec = self._specs.get(topology)
         if spec is None:
             existing = ", ".join(sorted(self._specs)) or "none"

@@ -16,7 +16,7 @@ class Rule:
     is_placed: Callable[[int, int], bool]
     questions: int = 1000
 
-    def is_gang_placed(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
         self.questions -= 1
         if self.questions < 0:
             raise OutOfBudget
@@ -24,7 +24,7 @@ class Rule:
         return self.is_placed(limit, sum(change.count for change in changes if change.copy))
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        return self.is_gang_placed(changes)
+        return self.is_gang_placed_after(changes)
 
 
 LIMIT = ChangeOption(
@@ -42,7 +42,7 @@ def needs_limit_and_nodes(limit: int, nodes: int) -> bool:
 
 def found(rule: Rule) -> tuple[dict[str, str | int], bool]:
     search = ChangeSearch(rule)
-    search.search((), (LIMIT,), lambda changes: (NODES,))
+    search.find_smallest_set((), (LIMIT,), lambda changes: (NODES,))
     return {
         change.set or change.copy: change.value or change.count for change in search.changes
     }, search.smallest

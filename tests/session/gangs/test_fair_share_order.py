@@ -66,7 +66,7 @@ def evaluated_each_turn(
     lines: dict[int, list[tuple[float, PendingGang]]] = {}
     for at, one in enumerate(gangs):
         row = shares.own_gangs_row(one.queue)
-        place = float(orders.positions(standing.policies[row].gangs)[at])
+        place = float(orders.positions_under_policy(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
     spans = shares.child_ranges().tolist()
 

@@ -36,7 +36,7 @@ def tables_of(snapshot: Snapshot, settings: Profile | None = None) -> SessionTab
 
 def gangs(tables: SessionTables):
     found = [tables.pending_gang(one) for one in tables.gangs.values()]
-    return sorted(found, key=lambda gang: (gang.tier, gang.key))
+    return sorted(found, key=lambda gang: (gang.tier_sort_key, gang.key))
 
 
 def used(tables: SessionTables) -> list[int]:

@@ -27,7 +27,7 @@ def gang(name: str, needs: int, created: float, members: PodGroupState | None = 
 
 
 def names(backlog: PendingGangs) -> list[str]:
-    return [one.identity for one in backlog.order(FcfsOrder(), 0.0).members]
+    return [one.identity for one in backlog.order_by_policy(FcfsOrder(), 0.0).members]
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -47,7 +47,7 @@ def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
             backlog.put_gang(one)
             there[one.members.identity] = one
     ordered = sorted(there.values(), key=lambda one: (one.created, one.key))
-    line = backlog.order(FcfsOrder(), 0.0)
+    line = backlog.order_by_policy(FcfsOrder(), 0.0)
     assert line.members == [one.members for one in ordered]
     assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
     assert len(backlog) == len(there)
@@ -87,10 +87,10 @@ def test_order_of_some_gangs_is_the_order_of_all_gangs():
     made = [gang(name, at, float(at)) for at, name in enumerate("abc")]
     for one in reversed(made):
         backlog.put_gang(one)
-    line = backlog.order(FcfsOrder(), 0.0, [made[2].members, made[0].members])
+    line = backlog.order_by_policy(FcfsOrder(), 0.0, [made[2].members, made[0].members])
     assert [one.identity for one in line.members] == ["a", "c"]
     assert line.needs[:, 1].tolist() == [0, 2]
-    assert backlog.order(FcfsOrder(), 0.0, []).members == []
+    assert backlog.order_by_policy(FcfsOrder(), 0.0, []).members == []
 
 
 def test_order_has_the_headroom_that_the_policy_requires():
@@ -98,8 +98,8 @@ def test_order_has_the_headroom_that_the_policy_requires():
     for at, name in enumerate("ab"):
         backlog.put_gang(gang(name, at, float(at)))
     policy = HeadroomOrder(HeadroomOrder.Args(long_seconds=0, share=0.5))
-    assert backlog.order(policy, 0.0).room.tolist() == [0.5, 0.5]
-    assert backlog.order(FcfsOrder(), 0.0).room.tolist() == [0.0, 0.0]
+    assert backlog.order_by_policy(policy, 0.0).room.tolist() == [0.5, 0.5]
+    assert backlog.order_by_policy(FcfsOrder(), 0.0).room.tolist() == [0.0, 0.0]
 
 
 def test_partially_bound_gang_is_ordered_before_pending_ones():

@@ -176,10 +176,12 @@ def test_gangs_with_equal_pods_share_a_pod_class():
 def test_classes_that_differ_only_in_priority_share_cached_results():
     pods = Snapshot(pods=(pod("low", cpu=1), pod("high", cpu=1), pod("other", cpu=2)))
     tables = frame_of(cluster(nodes(1), pods))
-    low, high = (tables.classes.class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True))
+    low, high = (
+        tables.classes.pod_class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True)
+    )
     assert (low.priority, high.priority) == (0, 5)
     assert high.result_cache_class is low.result_cache_class
-    assert tables.classes.class_of(pods.pods[2], 0).result_cache_class is not low.result_cache_class
+    assert tables.classes.pod_class_of(pods.pods[2], 0).result_cache_class is not low.result_cache_class
     assert tables.result_cache.results_of_pod_class(high) is tables.result_cache.results_of_pod_class(low)
 
 
@@ -189,8 +191,8 @@ def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
     assert (
-        tables.classes.class_of(one, 0).result_cache_class
-        is not tables.classes.class_of(one, 5).result_cache_class
+        tables.classes.pod_class_of(one, 0).result_cache_class
+        is not tables.classes.pod_class_of(one, 5).result_cache_class
     )
 
 
@@ -213,16 +215,16 @@ def test_pods_sent_to_an_extender_differ_by_labels_and_annotations():
     metadata = msgspec.structs.replace(noted.metadata, annotations={"example.com/colour": "red"})
     pods = (plain, labelled, msgspec.structs.replace(noted, metadata=metadata))
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=pods)), pipeline)
-    assert len({id(tables.classes.class_of(one, 0)) for one in pods}) == 3
+    assert len({id(tables.classes.pod_class_of(one, 0)) for one in pods}) == 3
 
 
 def test_pods_are_distinguished_by_a_label_once_a_selector_reads_it():
     plain = [pod(f"p{at}", labels={"app": name}, cpu=1) for at, name in enumerate("ab")]
     tables = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
-    before = {id(tables.classes.class_of(one, 0)) for one in plain}
+    before = {id(tables.classes.pod_class_of(one, 0)) for one in plain}
     tables.add_pod(pod("late", labels={"app": "a"}, spec=apart("app"), cpu=1))
     tables.refresh()
-    after = {id(tables.classes.class_of(one, 0)) for one in plain}
+    after = {id(tables.classes.pod_class_of(one, 0)) for one in plain}
     assert (len(before), len(after)) == (1, 2)
 
 

@@ -31,10 +31,10 @@ def test_domains_are_numbered_by_first_occurrence_and_a_missing_label_has_none()
 def test_levels_of_a_gang_are_looked_up_in_its_topology():
     found = levels()
     wide = group("g", 1, topology={"name": "other", "required": "zone"})
-    assert found.levels_of_gang(wide) == RequestedLevels(required=2)
-    assert found.levels_of_gang(group("g", 1)) == RequestedLevels()
-    assert found.levels_of_gang(None) == RequestedLevels()
-    assert found.levels_of_subgroups(None) == ()
+    assert found.requested_levels_of_gang(wide) == RequestedLevels(required=2)
+    assert found.requested_levels_of_gang(group("g", 1)) == RequestedLevels()
+    assert found.requested_levels_of_gang(None) == RequestedLevels()
+    assert found.requested_levels_of_subgroups(None) == ()
 
 
 def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
@@ -44,7 +44,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
         {"name": "z"},
     ]
     made = group("g", 3, topology={"name": "other"}, subGroups=subs)
-    assert levels().levels_of_subgroups(made) == (
+    assert levels().requested_levels_of_subgroups(made) == (
         RequestedLevels(2),
         RequestedLevels(preferred=1),
         RequestedLevels(),
@@ -60,7 +60,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
 )
 def test_unknown_names_are_refused_with_the_existing_ones(topology_of_gang, complaint):
     with pytest.raises(UnknownLevel, match=complaint):
-        levels(gang("g", 1)).levels_of_gang(group("g", 1, topology=topology_of_gang))
+        levels(gang("g", 1)).requested_levels_of_gang(group("g", 1, topology=topology_of_gang))
 
 
 def test_a_level_may_be_named_by_its_node_label():
@@ -69,4 +69,4 @@ def test_a_level_may_be_named_by_its_node_label():
     one = Topology(metadata={"name": "default"}, spec=TopologySpec(levels=(above, named)))
     found = inside(cluster(NODES, topologies=(one,))).inputs.levels
     gang = group("g", topology={"required": "zone", "preferred": "rack"})
-    assert found.levels_of_gang(gang) == RequestedLevels(required=0, preferred=0)
+    assert found.requested_levels_of_gang(gang) == RequestedLevels(required=0, preferred=0)
