@@ -218,7 +218,7 @@ def _decide(
         else:
             workers = shared_solver_processes(profile.solver.workers)
             runner = SessionRunner(profile, telemetry=stopwatch, workers=workers)
-            decision, answers = runner.decide(snapshot, now, seed), runner.answers
+            decision, answers = runner.decide_from_snapshot(snapshot, now, seed), runner.answers
     return DecidedSession(
         snapshot,
         profile,

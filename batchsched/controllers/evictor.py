@@ -31,7 +31,7 @@ Evicted = Callable[[Pod, str, str], None]
 
 
 def ignore_evicted_pod(pod: Pod, reason: str, message: str) -> None:
-    """Do nothing; this is the default callback for an evicted pod. This function is the evictor's default callback."""
+    """Do nothing; this is the default callback for an evicted pod."""
 
 
 class Evictor:

@@ -81,11 +81,11 @@ def start_thread(name: str, work: Callable[[], T]) -> concurrent.futures.Future[
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
     result.set_running_or_notify_cancel()
 
-    def run_work() -> None:
+    def run_work_and_set_result() -> None:
         try:
             result.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the event loop
             result.set_exception(error)
 
-    Thread(target=run_work, name=name, daemon=True).start()
+    Thread(target=run_work_and_set_result, name=name, daemon=True).start()
     return result

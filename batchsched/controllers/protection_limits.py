@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
-from batchsched.controllers.queue_positions import all_queues, build_queue_tree, queue_usage_and_demand
+from batchsched.controllers.queue_positions import all_queues, build_queue_tree, resources_and_queue_table
 from batchsched.queues.entitlements import effective_guarantees
 from batchsched.queues.tree import QueueTree
 from batchsched.session.preemption.protection import is_pod_group_protected
@@ -53,7 +53,7 @@ def _above_guarantees(
     """Return why the protected gangs of a queue may be evicted, for queues that exceed their guarantee by them."""
     if not any(queue.spec.guarantee for queue in tree.queues.values()):
         return {}  # no queue can claim a guarantee
-    resources, table = queue_usage_and_demand(state, tree)
+    resources, table = resources_and_queue_table(state, tree)
     guarantees = effective_guarantees(table)
     limited: dict[str, tuple[str, str]] = {}
     for name, gangs in protected.items():

@@ -201,7 +201,7 @@ class RemainingQueueLimits:
         self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
-        """Return the first queue, from the gang's queue up to the root, with a limit that admits no pod of the gang."""
+        """Return the first queue from the gang's queue up to the root with a limit that admits no pod of it, or ""."""
         if not self._limits:
             return ""
         pods = [pod_requests(pod) for pod in gang.schedulable_pods()]
@@ -230,7 +230,7 @@ def _fair_shares(
     policies = QueuePolicies(tree, queue_policy)
     if policies.reads_past_usage:
         return {}
-    resources, table = queue_usage_and_demand(state, tree)
+    resources, table = resources_and_queue_table(state, tree)
     fair = compute_entitlements(table, policies.policies_by_queue(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
@@ -238,7 +238,7 @@ def _fair_shares(
     }
 
 
-def queue_usage_and_demand(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+def resources_and_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
     """Return the names of all resources that nodes offer, and the table of the amounts that queues use and demand."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 

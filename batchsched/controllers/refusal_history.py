@@ -105,7 +105,7 @@ class RefusalHistory:
     def __init__(self) -> None:
         self._records: dict[str, GangStatusRecord] = {}
 
-    def get(self, key: str) -> GangStatusRecord:
+    def status_record_of(self, key: str) -> GangStatusRecord:
         """Return the status record of a gang, or an empty record if there is none."""
         return self._records.get(key) or GangStatusRecord()
 

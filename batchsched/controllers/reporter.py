@@ -81,15 +81,15 @@ class Reporter:
         self.status.profile = profile
 
     def set_up_scheduler_name_leases(self, connection: Connection, deployment: str) -> None:
-        """Hold a Lease for each scheduler name of this deployment, so that others with the same name are reported.
+        """Set up the Leases of this deployment's scheduler names, so that other deployments with them are reported.
 
         Call this method before `start`.
         """
         names, report = self._cache.scheduler_names, self.recorder.record_series
         self._scheduler_name_leases = SchedulerNameLeases(connection, self._clock, deployment, names, report)
 
-    def report_set_aside(self, reflectors: Sequence[Reflector]) -> None:
-        """Write Events for the invalid objects that reflectors ignore. Call it before `start`."""
+    def set_up_set_aside_events(self, reflectors: Sequence[Reflector]) -> None:
+        """Set up the Events for the invalid objects that reflectors ignore. Call this method before `start`."""
         self._set_aside = SetAsideEventReporter(reflectors, self._clock, self.recorder.record_series)
 
     @property
@@ -113,7 +113,7 @@ class Reporter:
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record Events and queue status for the gangs of a decision (a `loop.DecisionCallback`)."""
+        """Record the Events of the gangs in a decision, and enqueue their status (a `loop.DecisionCallback`)."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
         surplus = self._full_queues(
@@ -150,7 +150,7 @@ class Reporter:
         }
 
     def _refused(self, key: str, pods: Iterable[Pod]) -> None:
-        last_refusal = self._refusals.get(key)
+        last_refusal = self._refusals.status_record_of(key)
         refusal = last_refusal.refusal
         if refusal is None:
             return

@@ -108,7 +108,7 @@ class StatusController:
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
-            if self._refusals.get(key).message:
+            if self._refusals.status_record_of(key).message:
                 self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pod_keys(key)))
 
     def pending_pod_keys(self, key: str) -> list[str]:
@@ -244,7 +244,7 @@ class StatusController:
         if not is_external(group):
             return
         key = (POD_GROUPS, group.key)
-        numbers, record = self._numbers(group.key), self._refusals.get(group.key)
+        numbers, record = self._numbers(group.key), self._refusals.status_record_of(group.key)
 
         def written_conditions(uid: str) -> status.Conditions | None:
             conditions: status.Conditions | None = (self._written.get((key, uid)) or {}).get("conditions")
@@ -275,7 +275,7 @@ class StatusController:
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
-        record = self._refusals.get(key)
+        record = self._refusals.status_record_of(key)
         try:
             desired = status.desired_group_status(
                 checked_object, self._numbers(key), record, present, now, self._warnings(checked_object)
@@ -310,7 +310,7 @@ class StatusController:
             return None
         key = place[0][1]
         desired = status.desired_upstream_condition(
-            group, kind, self._numbers(key), self._refusals.get(key), before, now
+            group, kind, self._numbers(key), self._refusals.status_record_of(key), before, now
         )
         resource = ApiResource(version, "podgroups", "PodGroup", namespaced=True)
         return None if desired is None else StatusChange(place, resource, {"conditions": [desired]}, None)
@@ -352,7 +352,7 @@ class StatusController:
         )
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
-        record = self._refusals.get(gang_key_of_pod(pod))
+        record = self._refusals.status_record_of(gang_key_of_pod(pod))
         condition = record.pod_reason, record.message
         if not record.message or pod.node or pod.terminating or self._written.get(place) == condition:
             return None

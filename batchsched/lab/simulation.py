@@ -109,7 +109,7 @@ def simulate(
     """
     schedulers = SimulationSchedulerBuilder(profile)
     result = simulate_workload(workload, schedulers.make_scheduler, settings, progress)
-    result = replace(result, chosen_policies=schedulers.chosen_policies)
+    result = replace(result, chosen_policies=schedulers.session_counts_by_policy)
     return _with_reasons(result, schedulers.session, settings.seed)
 
 

@@ -49,9 +49,9 @@ class AutoOrderScheduler(Scheduler):
     @override
     def decide(self, now: float, seed: int) -> Decision:
         self.session.tables.refresh()
-        self.chooser.record_gangs(self.session, self._arrived)
+        self.chooser.record_arrived_gangs(self.session, self._arrived)
         self._arrived.clear()
-        if self.chooser.is_due(now):
+        if self.chooser.is_forecast_due(now):
             frozen = self.chooser.take_forecast_input(self.session, self._cluster, now)
             self.choices.append(self.chooser.conclude_forecast(self.chooser.forecast_all(frozen), now))
         self.session.set_candidate_gang_order(self.chooser.policy)
@@ -93,6 +93,6 @@ class SimulationSchedulerBuilder:
         return self._session
 
     @property
-    def chosen_policies(self) -> dict[str, int]:
+    def session_counts_by_policy(self) -> dict[str, int]:
         """The number of sessions under each gang order that `auto` chose; empty under other gang orders."""
         return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

@@ -112,11 +112,11 @@ class PolicyChooser:
         """
         session.set_candidate_gang_order(self.policy)
         session.tables.refresh()
-        self.record_gangs(session, identities)
-        if self.due_forecast is None and self.is_due(now):
+        self.record_arrived_gangs(session, identities)
+        if self.due_forecast is None and self.is_forecast_due(now):
             self.due_forecast = self.take_forecast_input(session, cluster(), now)
 
-    def record_gangs(self, session: Session, identities: Iterable[str]) -> None:
+    def record_arrived_gangs(self, session: Session, identities: Iterable[str]) -> None:
         """Record gangs that arrived, for use in forecasts; gangs that were recorded before are ignored.
 
         Args:
@@ -136,13 +136,13 @@ class PolicyChooser:
             while len(self._recent) > self.args.recent_gangs:
                 del self._recent[next(iter(self._recent))]
 
-    def is_due(self, now: float) -> bool:
+    def is_forecast_due(self, now: float) -> bool:
         """Return whether the next forecast is due: enough gangs arrived, and the CPU budget allows it."""
         interval = min(max(FIRST_FORECAST_GANGS, self._seen // 2), self.args.gangs_between_forecasts)
         return self._since_forecast >= interval and now >= self._rest_until
 
     def take_forecast_input(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
-        """Return the input of a forecast that begins now, and reset the number of gangs that arrived meanwhile."""
+        """Return the input of a forecast that begins now, and count arriving gangs from 0 again."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
         return build_forecast_input(session, cluster, recent, now)

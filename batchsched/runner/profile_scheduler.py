@@ -234,7 +234,7 @@ class ProfileScheduler:
         if self.recording or runner.has_external_plugins:
             session_input = SessionInput(self._seen(now), taking_part, now, self._seed)
         self.session_input = session_input if self.recording else None
-        return lambda: runner.run(
+        return lambda: runner.run_session(
             lambda: scheduler.decide(now, self._seed, taking_part, runner.telemetry), session_input
         )
 
@@ -259,7 +259,7 @@ class ProfileScheduler:
         """Activate the gangs with a reservation: a session without them would give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
         for identity in (identity for key in heads for identity in possible_gang_identities(key)):
-            entity = self.queue.find(identity)
+            entity = self.queue.find_entity(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
         self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.spec_numbers)

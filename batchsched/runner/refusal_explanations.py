@@ -106,7 +106,7 @@ class RefusingSession:
     identity: SessionInputIdentity
 
     @cached_property
-    def decided(self) -> DecidedInput:
+    def input_with_decision(self) -> DecidedInput:
         """The input of the session together with its decision. Its Snapshot takes milliseconds in a large cluster."""
         session_input = self.session_input
         return DecidedInput(
@@ -122,7 +122,7 @@ class PendingExplanation:
     refusal: Refusal
 
     @property
-    def key(self) -> str:
+    def gang_key(self) -> str:
         """The `namespace/name` of the gang."""
         return self.refusal.pod_group
 
@@ -188,20 +188,20 @@ class RefusalExplanations:
     def next_pending(self) -> PendingExplanation | None:
         """Return the refusal to explain next: gangs without any explanation first, and namespaces take turns."""
 
-        def explanation_turn(pending: PendingExplanation) -> tuple[bool, int]:
+        def explanation_sort_key(pending: PendingExplanation) -> tuple[bool, int]:
             namespace = gang_namespace(pending.refusal.pod_group)
-            return pending.key in self._explanations, self._turn_by_namespace.get(namespace, 0)
+            return pending.gang_key in self._explanations, self._turn_by_namespace.get(namespace, 0)
 
-        return min(self._pending.values(), key=explanation_turn, default=None)
+        return min(self._pending.values(), key=explanation_sort_key, default=None)
 
     def is_current(self, pending: PendingExplanation) -> bool:
         """Return whether a refusal is still the last one of its gang. Any thread may call this method."""
-        return self._pending.get(pending.key) is pending
+        return self._pending.get(pending.gang_key) is pending
 
     def drop_pending(self, pending: PendingExplanation) -> None:
         """Remove a refusal from the pending ones: it cannot be explained, or its gang is no longer pending."""
         if self.is_current(pending):
-            del self._pending[pending.key]
+            del self._pending[pending.gang_key]
 
     def forget_gang(self, key: str) -> None:
         """Remove everything about a gang that is no longer pending."""
@@ -210,15 +210,15 @@ class RefusalExplanations:
 
     def begin_explanation(self, pending: PendingExplanation) -> None:
         """Record that the explanation of a refusal begins, so that refusals of other namespaces are next."""
-        self._turn_by_namespace[gang_namespace(pending.key)] = next(self._turns)
+        self._turn_by_namespace[gang_namespace(pending.gang_key)] = next(self._turns)
 
     def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:
         """Store the explanation of a refusal; return False if the refusal was outdated before."""
         if not self.is_current(pending):
             return False
-        del self._pending[pending.key]
-        self._explanations.pop(pending.key, None)
-        self._explanations[pending.key] = FinishedExplanation(
+        del self._pending[pending.gang_key]
+        self._explanations.pop(pending.gang_key, None)
+        self._explanations[pending.gang_key] = FinishedExplanation(
             pending.session.identity, pending.refusal, explained
         )
         while len(self._explanations) > MAX_EXPLANATIONS:

@@ -147,7 +147,7 @@ class SessionRunner:
         """Return a new runner of the same profile in which the plugins that hung are disabled."""
         return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
-    def run(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
+    def run_session(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
         """Decide a session with a scheduler that the watches keep up to date, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.
@@ -165,12 +165,14 @@ class SessionRunner:
                 # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
                 # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
                 self.hung = True
-                return self.decide(session_input.snapshot, session_input.now, session_input.seed)
+                return self.decide_from_snapshot(
+                    session_input.snapshot, session_input.now, session_input.seed
+                )
             decision = result
         self.answers = ExternalAnswers(self._transcript.calls, self.overdue)
         return decision
 
-    def decide(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
+    def decide_from_snapshot(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from a Snapshot and return the decision. A plugin that exceeds its deadline is disabled."""
 
         def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
@@ -216,7 +218,7 @@ def run_until_deadline(
     """Run a function in a new thread and return its result, or the first of its plugin calls that takes too long."""
     result: Future[T] = Future()
 
-    def run_work() -> None:
+    def run_work_and_set_result() -> None:
         try:
             call_counter.begin_session()
             result.set_result(work())
@@ -224,7 +226,7 @@ def run_until_deadline(
             result.set_exception(error)
 
     # A daemon thread, so that a plugin that never returns does not block the end of the process.
-    Thread(target=run_work, name="session", daemon=True).start()
+    Thread(target=run_work_and_set_result, name="session", daemon=True).start()
     interval = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
     last_call, since = call_counter.current, monotonic()
     while not wait([result], interval).done:

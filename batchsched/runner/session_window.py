@@ -104,7 +104,7 @@ class SessionWindow:
         self._seconds = None
 
     def record_duration(self, seconds: float) -> None:
-        """Record the duration of the session in which the selected gangs took part, in seconds."""
+        """Record how many seconds the session with the selected gangs took."""
         self._seconds = seconds
 
     def halve_gangs_after_failure(self) -> None:
@@ -133,5 +133,5 @@ class _SelectedGangs:
         self.gangs[entity.namespace] += 1
 
     def has_selected_share(self, namespace: str, gangs: float, specs: float) -> bool:
-        """Return whether the session has at least `gangs` gangs, or `specs` different pod specs, of a namespace."""
+        """Return whether a namespace has at least `gangs` gangs or `specs` different pod specs in the session."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

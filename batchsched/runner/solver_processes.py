@@ -66,19 +66,19 @@ class SolverProcesses(SolverWorkers):
         """Submit a function for computation in a process, with a shared input (pickled) and one further argument."""
         used: list[_Process] = []
 
-        def call() -> R:
+        def compute_in_idle_process() -> R:
             process = self._idle.get()
             if process is None:
                 self._idle.put(None)
                 raise BrokenExecutor("all processes were lost too often")
             used.append(process)
             try:
-                return process.call(number, data, function, argument)
+                return process.run_function(number, data, function, argument)
             finally:
                 used.clear()
                 self._put_back(process)
 
-        return _Pending(self._threads.submit(call), used)
+        return _Pending(self._threads.submit(compute_in_idle_process), used)
 
     def _put_back(self, process: "_Process") -> None:
         if process.losses < MAX_LOSSES:
@@ -107,7 +107,7 @@ class _Process:
         self.losses = 0
         """How often in a row the process was lost."""
 
-    def call(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> R:
+    def run_function(self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A) -> R:
         """Call a function in the process and return its result; only one thread may use this method at a time.
 
         Raises:

@@ -228,7 +228,7 @@ class SchedulerApp:
         group_writing = asyncio.create_task(group_writer.run(), name="pod group writer")
         explaining.start()
         self._reporter = reporter
-        reporter.report_set_aside(self.reflectors)
+        reporter.set_up_set_aside_events(self.reflectors)
         if self.deployment:
             reporter.set_up_scheduler_name_leases(self.connection, self.deployment)
         reporter.start()

@@ -84,7 +84,9 @@ class BindingCycles:
         self._gangs: Counter[str] = Counter()
         self._failed: list[tuple[ProfileScheduler, PlacedGang]] = []
 
-    async def start(self, profile_scheduler: ProfileScheduler, placements: Iterable[PlacedGang]) -> None:
+    async def start_cycles(
+        self, profile_scheduler: ProfileScheduler, placements: Iterable[PlacedGang]
+    ) -> None:
         """Start the binding cycles of placed gangs and single pods."""
         async for placement in _yielding_to_other_tasks(placements):
             self._start(profile_scheduler, placement)

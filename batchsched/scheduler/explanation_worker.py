@@ -80,7 +80,7 @@ class OutdatedExplanationError(BaseException):
 
 
 class ExplanationGate(Telemetry):
-    """Interrupts the explanation of a refusal while sessions run.
+    """Interrupts the explanation of a refusal while a session or bindings have precedence.
 
     All methods are called in the thread of the explanation.
 
@@ -102,15 +102,15 @@ class ExplanationGate(Telemetry):
           OutdatedExplanationError: The explanation is no longer needed, or was interrupted too often.
         """
         for _ in range(MAX_INTERRUPTIONS):
-            self.wait_until_no_session_runs()
+            self.wait_until_scheduler_is_quiet()
             try:
                 return decide_assignments(snapshot, profile, now, seed, self)
             except InterruptedDecisionError:
                 continue
         raise OutdatedExplanationError
 
-    def wait_until_no_session_runs(self) -> None:
-        """Block the thread of the explanation while a session or bindings are in progress.
+    def wait_until_scheduler_is_quiet(self) -> None:
+        """Block the thread of the explanation while a session or bindings have precedence.
 
         Raises:
           OutdatedExplanationError: The explanation is no longer needed.
@@ -121,7 +121,8 @@ class ExplanationGate(Telemetry):
             time.sleep(POLL_SECONDS)
         raise OutdatedExplanationError
 
-    def _check(self) -> None:
+    def _end_if_busy_or_outdated(self) -> None:
+        """Raise an exception that ends the trial decision if the scheduler is busy or the explanation is outdated."""
         if self._is_busy():
             raise InterruptedDecisionError
         if not self._is_current():
@@ -130,27 +131,27 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def time_stage(self, name: str) -> Iterator[None]:
-        """End the decision if a session interrupts it; the time of a stage is not measured."""
-        self._check()
+        """End the trial decision if it must wait or is outdated; the time of the stage is not measured."""
+        self._end_if_busy_or_outdated()
         yield
 
     @override
     def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
-        """End the decision if a session interrupts it; the time of a gang is not measured."""
-        self._check()
+        """End the trial decision if it must wait or is outdated; the time of the gang is not measured."""
+        self._end_if_busy_or_outdated()
         return nullcontext()
 
     @override
     @contextmanager
     def time_call(self, plugin: str, point: str) -> Iterator[None]:
-        """End the decision if a session interrupts it; the time of a call is not measured."""
-        self._check()
+        """End the trial decision if it must wait or is outdated; the time of the call is not measured."""
+        self._end_if_busy_or_outdated()
         yield
 
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
-        """End the decision if a session interrupts it; progress is not shown."""
-        self._check()
+        """End the trial decision if it must wait or is outdated; progress is not shown."""
+        self._end_if_busy_or_outdated()
 
 
 @dataclass(slots=True)
@@ -190,7 +191,7 @@ class ExplanationWorker:
         self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
-        """Record the time of the last binding: explanations wait until no pod is bound. It is a `BindingCallback`."""
+        """Record the time of a binding: shortly after it, no explanation runs. This is a `BindingCallback`."""
         self._last_activity = self.clock.monotonic()
 
     def wrap_decision_callback(self, callback: DecisionCallback) -> DecisionCallback:
@@ -228,8 +229,8 @@ class ExplanationWorker:
         if pending is None:
             self._session = self._verifier = self._running = None  # their tables take memory
             return
-        if not self.is_pending(pending.key):
-            self._explanations.forget_gang(pending.key)
+        if not self.is_pending(pending.gang_key):
+            self._explanations.forget_gang(pending.gang_key)
             return
         self._starts.append(self.clock.monotonic())
         self._explanations.begin_explanation(pending)
@@ -256,7 +257,7 @@ class ExplanationWorker:
             # After `stop`, the thread ends at the next stage of its decision, unless it hangs in a plugin.
             await asyncio.wait([running], timeout=STOP_SECONDS)
         if outcome.defect is not None:
-            self._worker.report_failure(f"the refusal of {pending.key} is not explained", outcome.defect)
+            self._worker.report_failure(f"the refusal of {pending.gang_key} is not explained", outcome.defect)
         if outcome.explained is None:
             self._explanations.drop_pending(pending)
         elif not self._explanations.finish_explanation(pending, outcome.explained):
@@ -270,7 +271,7 @@ class ExplanationWorker:
         result, defect = ExplanationResult.OUTDATED, None
         self._running = pending
         try:
-            self._gate.wait_until_no_session_runs()
+            self._gate.wait_until_scheduler_is_quiet()
             verifier = self._verifier_of(pending.session)
             explained = verifier.explain_refusal(pending.refusal, ExplanationBudget(MAX_WORK_PER_GANG))
             result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
@@ -287,7 +288,7 @@ class ExplanationWorker:
             gate = self._gate
             self._session = session
             self._verifier = RefusalVerifier(
-                session.decided, gate.decide_again, gate.wait_until_no_session_runs
+                session.input_with_decision, gate.decide_again, gate.wait_until_scheduler_is_quiet
             )
         return self._verifier
 

@@ -223,7 +223,9 @@ class SchedulerLoop:
             self._wakeup.signal()
             return
         now, seconds = self._clock.now(), self._clock.monotonic() - begun
-        await self._cycles.start(profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds))
+        await self._cycles.start_cycles(
+            profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds)
+        )
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
         if profile_scheduler.queue.pending_pod_counts()["active"]:
             self._wakeup.signal(at_once=profile_scheduler.session_is_full)

@@ -143,7 +143,7 @@ class Entity:
         key, template = pod.key, template_digest(pod)
         before = self._template_of.get(key)
         if before is not None and before != template:
-            # An empty template must disappear: `templates` returns one pod of each.
+            # An empty template must disappear: `pod_by_template` returns one pod of each.
             self._leave(key, before)
         self.pods[key] = pod
         self._template_of[key] = template

@@ -35,7 +35,7 @@ class InFlightEntities:
         self._log: deque[ObjectEvent] = deque()
         self._dropped = 0
 
-    def get(self, identity: str) -> Entity | None:
+    def find_entity(self, identity: str) -> Entity | None:
         """Return the queue's entry of a gang that is in a scheduling cycle; None if the gang is in none."""
         entry = self._since.get(identity)
         return None if entry is None else entry[0]

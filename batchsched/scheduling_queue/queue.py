@@ -245,7 +245,7 @@ class SchedulingQueue:
 
         Pods that were added during the cycle are queued.
         """
-        entity = self._flights.get(identity)
+        entity = self._flights.find_entity(identity)
         if entity is None:
             return
         self._flights.end_cycle(entity)
@@ -325,7 +325,7 @@ class SchedulingQueue:
             elif _level_wait_ended(entity, now):
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
-    def find(self, identity: str) -> Entity | None:
+    def find_entity(self, identity: str) -> Entity | None:
         """Return the queue's entry of a gang that is queued or in a scheduling cycle; None if the gang is unknown."""
         return self._entities.get(identity)
 

@@ -131,7 +131,7 @@ class QueueingHints:
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def hint_functions(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return the hint functions that a plugin registered for an event. None: the event helps unconditionally."""
+        """Return the hint functions of a plugin for an event; None in place of one: the event helps unconditionally."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
             # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.

@@ -39,7 +39,7 @@ def test_a_storm_of_events_moves_only_pods_that_it_may_help_and_loses_none():
     ears = listening(pipeline)
     fill(queue, pods=10, gangs=1)
     identities = [f"pod/default/p{at}" for at in range(10)] + ["default/g0"]
-    entities = [one for one in map(queue.find, identities) if one is not None]
+    entities = [one for one in map(queue.find_entity, identities) if one is not None]
     moved = stayed = 0
     for at, (resource, old, new) in enumerate(storm(Random(1), EVENTS, nodes=50)):
         waiting = [one for one in entities if one.place is QueueState.UNSCHEDULABLE]

@@ -36,7 +36,9 @@ def hear(
 
 def test_first_refusal_is_published_at_once(verdicts):
     assert hear(verdicts, refusal()) == {GANG}
-    assert verdicts.get(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
+    assert (
+        verdicts.status_record_of(GANG).message == "0/3 nodes are available: PodGroup team/bert: 2 cpu short."
+    )
 
 
 def test_repeated_refusal_is_not_published(verdicts):
@@ -49,7 +51,7 @@ def test_refusal_of_an_incomplete_gang_is_published_later(verdicts, reason):
     assert hear(verdicts, refusal("1 of 3", reason)) == set()
     assert hear(verdicts, refusal("2 of 3", reason), now=1.0) == set()
     assert verdicts.publish_due_refusals(3, ARRIVING_SECONDS) == {GANG}
-    assert "2 of 3" in verdicts.get(GANG).message
+    assert "2 of 3" in verdicts.status_record_of(GANG).message
 
 
 def test_first_refusal_of_a_gang_that_is_complete_by_now_is_published_at_once(verdicts):
@@ -60,9 +62,9 @@ def test_first_refusal_of_a_gang_that_is_complete_by_now_is_published_at_once(ve
 def test_message_with_another_count_is_published_with_a_delay(verdicts):
     hear(verdicts, refusal())
     assert hear(verdicts, refusal("1 cpu short"), now=1.0) == set()
-    assert "2 cpu" in verdicts.get(GANG).message
+    assert "2 cpu" in verdicts.status_record_of(GANG).message
     assert verdicts.publish_due_refusals(3, 1.0 + KEEP_SECONDS) == {GANG}
-    assert "1 cpu" in verdicts.get(GANG).message
+    assert "1 cpu" in verdicts.status_record_of(GANG).message
 
 
 def test_message_that_always_changes_is_published_less_and_less_often(verdicts):
@@ -86,7 +88,7 @@ def test_verified_text_replaces_the_estimate_soon(verdicts):
     hear(verdicts, refusal())
     assert verdicts.record_explanation(refusal(), explained(), 3, KEEP_SECONDS / 20) == set()
     assert verdicts.publish_due_refusals(3, KEEP_SECONDS / 10) == {GANG}
-    assert "team/gpt runs there" in verdicts.get(GANG).message
+    assert "team/gpt runs there" in verdicts.status_record_of(GANG).message
 
 
 def test_estimate_of_the_next_session_does_not_replace_a_verified_text_before_it_is_verified_too(verdicts):
@@ -103,7 +105,7 @@ def test_explanation_of_an_earlier_refusal_is_not_published(verdicts):
     assert verdicts.record_explanation(refusal(), explained(), 3, 100.0) == set()
     assert hear(verdicts, now=101.0) == {GANG}
     assert verdicts.record_explanation(refusal("limit reached", "QueueLimit"), explained(), 3, 102.0) == set()
-    assert verdicts.get(GANG).refusal is None
+    assert verdicts.status_record_of(GANG).refusal is None
 
 
 def test_two_alternating_reasons_are_not_published_every_time(verdicts):
@@ -116,31 +118,31 @@ def test_two_alternating_reasons_are_not_published_every_time(verdicts):
 
 def test_refusal_is_cleared_if_a_later_session_does_not_refuse_the_gang(verdicts):
     hear(verdicts, refusal(), reservations=(Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),))
-    assert verdicts.get(GANG).start
+    assert verdicts.status_record_of(GANG).start
     assert hear(verdicts) == {GANG}
-    known = verdicts.get(GANG)
+    known = verdicts.status_record_of(GANG)
     assert (known.refusal, known.message, known.start) == (None, "", "")
 
 
 def test_surplus_pods_are_reported_as_without_room(verdicts):
     hear(verdicts, surplus=True)
-    assert "no room for more" in verdicts.get(GANG).message
+    assert "no room for more" in verdicts.status_record_of(GANG).message
 
 
 def test_refusal_of_a_gang_is_cleared_only_by_its_own_profile(verdicts):
     waiting = WaitingAtPermit(pod_group=GANG, plugin="Quota", until="2026-01-01T00:00:00Z")
     assert hear(verdicts, waiting=(waiting,)) == {GANG}
     assert verdicts.record_decision(Decision(), "other", (), {}, 3, 0.0) == set()
-    assert verdicts.get(GANG).waiting == waiting
+    assert verdicts.status_record_of(GANG).waiting == waiting
     assert hear(verdicts) == {GANG}
-    assert verdicts.get(GANG).waiting is None
+    assert verdicts.status_record_of(GANG).waiting is None
 
 
 def test_reserved_start_of_a_gang_is_published(verdicts):
     hear(verdicts, refusal())
     kept = (Reservation(pod_group=GANG, start="2026-01-01T00:00:00Z"),)
     assert hear(verdicts, refusal(), now=1.0, reservations=kept) == {GANG}
-    assert verdicts.get(GANG).start == "2026-01-01T00:00:00Z"
+    assert verdicts.status_record_of(GANG).start == "2026-01-01T00:00:00Z"
 
 
 def test_message_of_kube_scheduler_is_unchanged():

@@ -133,13 +133,15 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     following = Session(SNAPSHOT, chosen, REGISTRY.create_pipeline(chosen, runner.outside))
     following.decide(NOW, 0, frozenset())  # as in an earlier session, with its own numbering of calls
     taking_part = frozenset(gang_identity(pod) for pod in SNAPSHOT.pods)
-    decision = runner.run(lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0))
+    decision = runner.run_session(
+        lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0)
+    )
     assert runner.hung
     assert reasons(decision) == {"team/bert": "PluginFailed"}
     assert decide_with(runner.answers.to_external_calls().deadline, {}) == decision
     again = runner.without_hung_plugins()
     assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
-    assert len(placed(again.decide(SNAPSHOT, NOW, 0))) == 5
+    assert len(placed(again.decide_from_snapshot(SNAPSHOT, NOW, 0))) == 5
     assert again.answers.overdue == again.overdue
 
 

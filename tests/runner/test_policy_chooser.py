@@ -38,24 +38,24 @@ def test_first_forecast_follows_after_eight_gangs_and_later_ones_after_half_as_m
     session = session_with([(at, 10, 1) for at in range(40)])
     chooser = chooser_of()
     identities = [f"default/g{number:02d}" for number in range(40)]
-    chooser.record_gangs(session, identities[:7])
-    assert not chooser.is_due(100.0)
-    chooser.record_gangs(session, identities[:8])
-    assert chooser.is_due(100.0)
+    chooser.record_arrived_gangs(session, identities[:7])
+    assert not chooser.is_forecast_due(100.0)
+    chooser.record_arrived_gangs(session, identities[:8])
+    assert chooser.is_forecast_due(100.0)
     chooser.take_forecast_input(session, Snapshot(), 100.0)
-    chooser.record_gangs(session, identities[:15])
-    assert not chooser.is_due(100.0)
-    chooser.record_gangs(session, identities[:16])
-    assert chooser.is_due(100.0)
+    chooser.record_arrived_gangs(session, identities[:15])
+    assert not chooser.is_forecast_due(100.0)
+    chooser.record_arrived_gangs(session, identities[:16])
+    assert chooser.is_forecast_due(100.0)
 
 
 def test_pause_after_forecasts_keeps_their_cpu_time_at_a_tenth_of_one_core():
     chooser = chooser_of(gangs_between_forecasts=1)
-    chooser.record_gangs(session_with([(0, 10, 1)]), ["default/g0"])
+    chooser.record_arrived_gangs(session_with([(0, 10, 1)]), ["default/g0"])
     chooser.conclude_forecast(forecasts(2.0, 2.0), 100.0)
     # 20 simulated sessions of 2 ms are 0.04 s of CPU time.
-    assert not chooser.is_due(100.39)
-    assert chooser.is_due(100.41)
+    assert not chooser.is_forecast_due(100.39)
+    assert chooser.is_forecast_due(100.41)
 
 
 def test_candidate_that_is_better_by_less_than_the_hysteresis_is_not_chosen():
@@ -88,7 +88,7 @@ def test_forecast_prefers_the_order_that_lets_short_gangs_go_first():
     rows = [(0, 1000, 4), *((at, 10, 4) for at in range(1, 9))]
     session = session_with(rows)
     chooser = chooser_of()
-    chooser.record_gangs(session, [f"default/g{number}" for number in range(9)])
+    chooser.record_arrived_gangs(session, [f"default/g{number}" for number in range(9)])
     given = chooser.take_forecast_input(session, Snapshot(), 9.0)
     assert given.pools == {"pool-0": {"cpu": 4000}}
     assert len(given.pending) == len(given.recent) == 9
@@ -104,7 +104,7 @@ def test_gangs_of_a_forecast_wait_until_running_gangs_end():
         session.apply_changes(ClusterChanges(pod_groups=(arrival.group,), added_pods=arrival.pods))
     session.tables.refresh()
     chooser = chooser_of()
-    chooser.record_gangs(session, ["default/g1"])
+    chooser.record_arrived_gangs(session, ["default/g1"])
     # g0 starts; its pods are bound when the next session begins.
     nodes = {assignment.pod: assignment.node for assignment in session.decide(0.0, 0).assignments}
     session.apply_changes(

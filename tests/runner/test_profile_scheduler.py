@@ -283,7 +283,7 @@ async def test_scheduler_behind_the_change_log_lists_pending_pods_again():
     town.delete("gpt-1")
     await town.turns(2)
     assert set(town.bound) == {f"solo-{at}" for at in range(5)}
-    assert town.profile_scheduler.queue.find("team/gpt") is None
+    assert town.profile_scheduler.queue.find_entity("team/gpt") is None
 
 
 async def test_session_input_repeats_the_decision():

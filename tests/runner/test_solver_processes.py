@@ -162,7 +162,7 @@ def test_a_recorded_session_of_two_processes_states_them_and_repeats_without_any
     searched = {"exactVariables": 0, "deterministicBudget": 3.0, "gap": 0.0}
     two = profile(solver={**searched, "workers": 2})
     runner = SessionRunner(two, workers=processes)
-    decision = runner.decide(snapshot, NOW, 3)
+    decision = runner.decide_from_snapshot(snapshot, NOW, 3)
     assert len(children()) == 1
     write_session_file(tmp_path / "session", SessionRecord(snapshot, two, NOW, 3, decision))
     recorded = read_session_file(tmp_path / "session")

@@ -103,7 +103,7 @@ async def test_others_have_their_turn_while_many_begin_to_be_bound(waiting):
             await asyncio.sleep(0)
 
     placements = profile_scheduler.apply_decision(work(), now)
-    start = asyncio.create_task(town.cycles.start(profile_scheduler, placements))
+    start = asyncio.create_task(town.cycles.start_cycles(profile_scheduler, placements))
     await asyncio.sleep(0)
     await look()
     await start
@@ -140,7 +140,7 @@ async def test_pods_are_bound_over_the_table_that_knows_of_their_reservation(mon
     profile_scheduler.sync_queue(now)
     work = profile_scheduler.begin_session(now)
     assert work is not None
-    await town.cycles.start(profile_scheduler, profile_scheduler.apply_decision(work(), now))
+    await town.cycles.start_cycles(profile_scheduler, profile_scheduler.apply_decision(work(), now))
     before = profile_scheduler.node_table
     town.make(alone(1).pods)
     town.cache.put(PriorityClass(metadata=ObjectMeta(name="high"), value=1))

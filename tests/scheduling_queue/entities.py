@@ -87,7 +87,7 @@ def popped(made: SchedulingQueue, now: float) -> Entity:
 
 def known(made: SchedulingQueue, identity: str) -> Entity:
     """An entity of the queue, by the name of its pod or, with a slash, by its identity."""
-    entity = made.find(identity if "/" in identity else f"pod/default/{identity}")
+    entity = made.find_entity(identity if "/" in identity else f"pod/default/{identity}")
     assert entity is not None
     return entity
 

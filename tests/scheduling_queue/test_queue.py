@@ -268,7 +268,7 @@ def test_pods_return_to_the_queue_if_their_binding_fails_after_the_cycle():
         made.add_pod(pod(name, "g"), 0.0)
     entity = popped(made, 0.0)
     made.done(entity.identity, 0.1)
-    assert made.find("default/g") is None
+    assert made.find_entity("default/g") is None
     made.add_unschedulable(entity, (), 0.2, [pod("y", "g")])
     assert (entity.place, list(entity.pods), entity.errors) == (QueueState.BACKOFF, ["default/y"], 1)
 
@@ -289,7 +289,7 @@ def test_pod_deleted_during_its_cycle_does_not_return_to_the_queue():
     entity = popped(made, 0.0)
     made.delete_pod("default/p", 0.1)
     refused(made, entity, 0.2)
-    assert made.find(entity.identity) is None
+    assert made.find_entity(entity.identity) is None
     assert entity.place is QueueState.GONE
 
 

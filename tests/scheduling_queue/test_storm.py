@@ -200,7 +200,7 @@ class Trial:
     def erred(self, known: Known) -> bool:
         """Whether the entity backs off after an error: only such an entity is not popped early."""
         identity = gang_identity(next(iter(known.pods.values())))
-        entity = self.queue.find(identity)
+        entity = self.queue.find_entity(identity)
         return entity is not None and entity.place is QueueState.BACKOFF and not known.refused_by
 
     def end(self) -> None:
@@ -277,7 +277,7 @@ class Trial:
 
     def check(self) -> None:
         """Every entity is in the state of the model, and none is missing."""
-        found = {identity: self.queue.find(identity) for identity in self.model.known}
+        found = {identity: self.queue.find_entity(identity) for identity in self.model.known}
         assert None not in found.values(), "an entity is lost"
         waiting = {name: (SEEN[one.place], set(one.pods)) for name, one in found.items() if one}
         expected = {identity: (one.place, set(one.pods)) for identity, one in self.model.known.items()}

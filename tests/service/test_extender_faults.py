@@ -29,7 +29,7 @@ def stated(url, **more):
 def decided(snapshot, *extenders, **settings):
     """Decide with extenders over the network, and again from what was recorded: the same comes out."""
     meeting = SessionRunner(profile(extenders=extenders, **settings))
-    decision = meeting.decide(snapshot, NOW, 0)
+    decision = meeting.decide_from_snapshot(snapshot, NOW, 0)
     chosen = profile(extenders=extenders, **settings)
     again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.to_external_calls())
     assert again == decision
@@ -259,7 +259,7 @@ def test_recorded_session_repeats_in_a_process_without_network_and_its_file_has_
             CLUSTER,
             nodes=tuple(replace_labels(one, {"z": "1", "a": "2"}) for one in CLUSTER.nodes),
         )
-        decision = meeting.decide(labelled, NOW, 0)
+        decision = meeting.decide_from_snapshot(labelled, NOW, 0)
     write_session_file(path, SessionRecord(labelled, chosen, NOW, 0, decision, answers=meeting.answers))
     kept = read_session_file(path)
     assert set(placed(decision).values()) == {"n2"}
@@ -283,7 +283,7 @@ def replace_labels(one, labels):
 def test_question_that_was_not_recorded_has_no_answer(tmp_path):
     with extender(filter=keeping("n2")) as server:
         meeting = SessionRunner(profile(extenders=[stated(server.url)]))
-        meeting.decide(CLUSTER, NOW, 0)
+        meeting.decide_from_snapshot(CLUSTER, NOW, 0)
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(
         other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.to_external_calls()
