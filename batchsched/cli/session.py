@@ -31,7 +31,7 @@ from batchsched.config.schema import Profile
 from batchsched.manifests.reader import format_set_aside
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import SessionSettings
-from batchsched.scheduler.cluster_reader import open_cluster, read_cluster
+from batchsched.scheduler.cluster_reader import load_offline_cluster, read_cluster
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -166,7 +166,7 @@ def run_what_if_sessions(
     decide: Callable[[], DecidedSession]
     if cluster:
         cluster_files, settings = read_session_input(cluster, access.config, access.profile, now)
-        offline = open_cluster(cluster_files, settings)
+        offline = load_offline_cluster(cluster_files, settings)
         service, namespace = offline.service, access.stated_namespace or "default"
         decide = partial(_decide_offline, offline, seed)
     else:

@@ -64,7 +64,7 @@ class PodCounts:
       placed: Bound and assumed pods.
       bound: Placed pods with a binding that a watch event has confirmed.
       running: Placed pods with the phase Running.
-      succeeded, failed: Finished pods that still exist.
+      succeeded, failed: Finished pods, also after they are deleted.
       position: Position in the queue; None if the gang is not pending.
       was_whole, partially_bound_since: As in `GangPods`.
       queue: Name of the queue of the gang.
@@ -239,7 +239,7 @@ def desired_upstream_condition(
 
 
 def desired_unscheduled_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
-    """Compute the `PodScheduled` condition for a pending pod that is not scheduled, in the format of kube-scheduler."""
+    """Compute the status of a pending pod that is not scheduled: its `PodScheduled` condition as in kube-scheduler."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
     # A merge patch without the time keeps the time of the transition.

@@ -53,7 +53,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     orders_by_queue: Mapping[str, GangOrderPolicy | None] = {}
     if policies is not None:
         table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
-        orders_by_queue = policies.gang_orders(table, tree.queues)
+        orders_by_queue = policies.gang_orders_by_queue(table, tree.queues)
     orders = GangPositions(
         _columns(state, pending),
         np.array([bool(gang.placed_pods()) for gang in pending], np.bool_),

@@ -85,7 +85,7 @@ class HeadroomPolicy(Protocol):
         """
 
 
-def order_gangs(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
+def gang_indexes_in_order(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
     """Return the indexes of the gangs [G] in the order of a policy: by key, then by arrival.
 
     Raises:

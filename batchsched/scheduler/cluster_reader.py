@@ -34,12 +34,12 @@ def read_cluster(
             return replace(reading, snapshot=as_created_in_cluster(reading.snapshot, settings.now))
         cluster = _load_reading(reading, settings)
     else:
-        cluster = open_cluster(files, settings)
+        cluster = load_offline_cluster(files, settings)
     snapshot = cluster.snapshot()
     return ReadResult(snapshot, tuple(dict.fromkeys((*cluster.warnings, *input_warnings(snapshot)))))
 
 
-def open_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
+def load_offline_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
     """Load the cluster that files describe, so that objects can be added to it. Raises as `read_cluster`."""
     from batchsched.scheduler.offline_cluster import OfflineCluster
 

@@ -13,7 +13,7 @@ from batchsched.runner.event_handlers import OPTIONAL_KINDS, EventHandler
 
 @dataclass(frozen=True, slots=True)
 class ClusterReflectors:
-    """The reflectors of one replica.
+    """The reflectors of all kinds of objects that one replica follows, and their event handlers.
 
     Args:
       all: the reflectors of all kinds.

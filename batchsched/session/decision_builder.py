@@ -25,7 +25,7 @@ from batchsched.api.decision import (
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.runtime.deadline import exceeded_deadlines
 from batchsched.framework.runtime.pipeline import Pipeline
-from batchsched.session.gangs.gang_eligibility import refuse_incomplete
+from batchsched.session.gangs.gang_eligibility import incomplete_pod_group_refusal
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.preemption.victim_selection import VictimChooser
@@ -140,7 +140,9 @@ class DecisionBuilder:
         refusals = list(self.refusals)
         # Incomplete PodGroups have no pending pod, so that no selection strategy has seen them.
         if not self.brief:
-            refusals += [refuse_incomplete(tables, members) for members in tables.incomplete.values()]
+            refusals += [
+                incomplete_pod_group_refusal(tables, members) for members in tables.incomplete.values()
+            ]
         refusals = [_with_level_wait(refusal, tables) for refusal in refusals]
         names, ledger = tables.node_table.names, tables.node_table.device_ledger
         bound = [placement for placement in self.placements if not placement.held_by]

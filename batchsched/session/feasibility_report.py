@@ -100,7 +100,7 @@ class GangFeasibility(FeasibilityReportBase, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Report where a gang fits after a decision has been carried out; None if there is no such gang.
+    """Return a report on where a gang fits after a decision is carried out; None if there is no such gang.
 
     Args:
       snapshot: the cluster that the decision was made for.

@@ -168,7 +168,7 @@ class _QueueReporter:
         by_priority = compares_priorities(profile, chosen if self._entitles else None)
         orders = GangPositions(line.columns, line.partially_bound, order, now, by_priority=by_priority)
         orders_by_queue = (
-            chosen.gang_orders(self._standing.shares, tables.queues.queues) if self._entitles else {}
+            chosen.gang_orders_by_queue(self._standing.shares, tables.queues.queues) if self._entitles else {}
         )
         positions = orders.positions_in_queues([gang.queue for gang in gangs], orders_by_queue)
         self._position = {gang.members.identity: at for gang, at in zip(gangs, positions, strict=True)}

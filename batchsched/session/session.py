@@ -105,7 +105,7 @@ class Session:
         """
         self.tables.apply_changes(changes)
         if changes.nodes is not None:
-            self._order.check_queue_settings()
+            self._order.record_inconsistent_queue_settings()
             # Topology levels are valid for one set of nodes; cached answers refer to them.
             self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 

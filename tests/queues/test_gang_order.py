@@ -25,8 +25,8 @@ from batchsched.queues.gang_order import (
     SjfOrder,
     Wfp3Order,
     construct_policy,
+    gang_indexes_in_order,
     make_gang_order_policy,
-    order_gangs,
 )
 from tests.queues.columns import DAY, GANGS, columns
 
@@ -87,7 +87,7 @@ def test_arrival_decides_between_equal_keys():
         def key(self, gangs, now):
             return np.zeros(len(gangs.arrival))
 
-    assert order_gangs(
+    assert gang_indexes_in_order(
         Indifferent(), columns({"arrival": 2}, {"arrival": 0}, {"arrival": 1}), 0
     ).tolist() == [
         1,
@@ -126,7 +126,7 @@ def test_key_equals_the_formula_of_the_policy(policy, formula, gangs):
 def test_priority_orders_by_priority_then_creation_then_arrival(gangs):
     for at, one in enumerate(gangs):
         one["arrival"] = at
-    places = order_gangs(PriorityOrder(), columns(*gangs), NOW).tolist()
+    places = gang_indexes_in_order(PriorityOrder(), columns(*gangs), NOW).tolist()
     assert places == sorted(
         range(len(gangs)), key=lambda at: (-gangs[at]["priority"], gangs[at]["created"], at)
     )
@@ -134,13 +134,13 @@ def test_priority_orders_by_priority_then_creation_then_arrival(gangs):
 
 def test_large_priorities_that_differ_by_one_are_distinguished():
     gangs = [{"priority": 2_000_000_000, "created": 5.0}, {"priority": 2_000_000_001, "created": 9.0}]
-    assert order_gangs(PriorityOrder(), columns(*gangs), NOW).tolist() == [1, 0]
+    assert gang_indexes_in_order(PriorityOrder(), columns(*gangs), NOW).tolist() == [1, 0]
 
 
 def test_gang_without_an_estimate_counts_as_one_of_an_hour():
     assert DEFAULT_RUNTIME_SECONDS == 3600.0
     gangs = [{}, {"estimate": 3599.0}, {"estimate": 3601.0}]
-    assert order_gangs(SjfOrder(), columns(*gangs), NOW).tolist() == [1, 0, 2]
+    assert gang_indexes_in_order(SjfOrder(), columns(*gangs), NOW).tolist() == [1, 0, 2]
 
 
 def test_estimate_of_zero_counts_as_one_second():
@@ -151,12 +151,12 @@ def test_estimate_of_zero_counts_as_one_second():
 @pytest.mark.parametrize("policy", [one for one, _ in FORMULAS] + [PriorityOrder()], ids=lambda one: one.name)
 def test_equal_gangs_keep_the_order_of_arrival(policy):
     gangs = [{"arrival": 7}, {"arrival": 3}, {"arrival": 5}]
-    assert order_gangs(policy, columns(*gangs), NOW).tolist() == [1, 2, 0]
+    assert gang_indexes_in_order(policy, columns(*gangs), NOW).tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("policy", [one for one, _ in FORMULAS] + [PriorityOrder()], ids=lambda one: one.name)
 def test_order_of_no_gangs_is_empty(policy):
-    assert order_gangs(policy, columns(), NOW).tolist() == []
+    assert gang_indexes_in_order(policy, columns(), NOW).tolist() == []
 
 
 ARGS = st.builds(
@@ -195,9 +195,9 @@ def test_headroom_keys_and_room_follow_their_definition(gangs, args):
         assert (keys[at] < 0) == aged
         if not aged:
             assert keys[at] == pytest.approx(key, rel=1e-12)
-    front = [at for at in order_gangs(policy, made, NOW).tolist() if expected[at][0]]
+    front = [at for at in gang_indexes_in_order(policy, made, NOW).tolist() if expected[at][0]]
     assert front == [at for at, (aged, _, _) in enumerate(expected) if aged]
-    assert order_gangs(policy, made, NOW).tolist()[: len(front)] == front
+    assert gang_indexes_in_order(policy, made, NOW).tolist()[: len(front)] == front
 
 
 def test_headroom_without_ageing_share_and_age_limit_orders_by_smallest_area():

@@ -28,10 +28,12 @@ class MaxMin(FairSharePolicy):
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide the surplus of each resource separately, in proportion to the weights of the queues."""
         pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
-        return divide_by_resource(siblings, surplus, pace, np.zeros_like(pace), self.rounding_rank(siblings))
+        return divide_each_resource_separately(
+            siblings, surplus, pace, np.zeros_like(pace), self.rounding_rank(siblings)
+        )
 
 
-def divide_by_resource(
+def divide_each_resource_separately(
     siblings: SiblingQueues, surplus: IntArray, pace: FloatArray, start: FloatArray, late: FloatArray
 ) -> IntArray:
     """Divide the surplus of each resource separately among sibling queues, by water-filling.
@@ -84,7 +86,7 @@ class GuaranteedRatio(GuaranteePolicy):
         """Divide the surplus so that the ratios of usage to guarantee become equal, for each resource separately."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
-        return divide_by_resource(siblings, surplus, base, start, self.rounding_rank(siblings))
+        return divide_each_resource_separately(siblings, surplus, base, start, self.rounding_rank(siblings))
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

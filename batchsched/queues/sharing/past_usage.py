@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from batchsched.api.crd.base import StrictModel
 from batchsched.queues.gang_order import FloatArray, IntArray
-from batchsched.queues.sharing.policy import FairSharePolicy, siblings_by_priority
+from batchsched.queues.sharing.policy import FairSharePolicy, sibling_indexes_by_priority
 from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
@@ -68,7 +68,7 @@ class TimeBased(FairSharePolicy):
         used = capacity_shares(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
         late = self.rounding_rank(siblings)
         parts = np.zeros_like(demand)
-        for members in siblings_by_priority(siblings.priority):
+        for members in sibling_indexes_by_priority(siblings.priority):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             real = np.zeros((len(members), len(surplus)))
             for resource in np.flatnonzero((remaining > 0) & (demand[members] > 0).any(axis=0)).tolist():

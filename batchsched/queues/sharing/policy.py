@@ -210,7 +210,7 @@ class PrioritySharing(FairSharePolicy):
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
         """Divide the surplus among the queues of the highest priority first, then of the next one, and so on."""
         parts = np.zeros_like(siblings.surplus_demand)
-        for members in siblings_by_priority(siblings.priority):
+        for members in sibling_indexes_by_priority(siblings.priority):
             parts[members] = super().divide_surplus(
                 siblings.select_siblings(members), surplus - parts.sum(axis=0)
             )
@@ -222,7 +222,7 @@ class PrioritySharing(FairSharePolicy):
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
-def siblings_by_priority(priority: IntArray) -> list[IntArray]:
+def sibling_indexes_by_priority(priority: IntArray) -> list[IntArray]:
     """Return the indexes of the sibling queues of each priority, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 

@@ -43,7 +43,7 @@ def json_pointer_tokens(path: str) -> list[str]:
 
 
 def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
-    """Return a Snapshot with changes of an explanation made: fields of objects are set, and copies of nodes added.
+    """Return a Snapshot with the changes of an explanation: changed fields of objects, and copies of nodes.
 
     Args:
       snapshot: the Snapshot.
@@ -128,7 +128,7 @@ def _spec_change(change: InputChange) -> Callable[[Pod], Pod]:
 
 
 def set_field(document: Any, path: str, value: Any) -> None:
-    """Set the field of a document of dicts and lists that a JSON pointer names, and create missing parents."""
+    """Set the field at a JSON pointer in a document of dicts and lists, and create missing parents."""
     tokens = json_pointer_tokens(path)
     for token, following in pairwise(tokens):
         if isinstance(document, list):

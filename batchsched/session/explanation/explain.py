@@ -15,7 +15,7 @@ from batchsched.session.explanation.gang_view import GangView, build_session_tab
 from batchsched.session.explanation.gangs_ahead import (
     OrderPosition,
     find_preceding_gangs,
-    list_order_positions,
+    order_positions_by_gang,
 )
 from batchsched.session.explanation.job_options import gang_change_options
 from batchsched.session.explanation.node_options import node_change_options
@@ -159,7 +159,7 @@ class RefusalVerifier:
     @cached_property
     def _turns(self) -> dict[str, OrderPosition]:
         decided = self._decided
-        return list_order_positions(decided.snapshot, decided.profile, decided.now, self._pause)
+        return order_positions_by_gang(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
     def _requested(self) -> SnapshotRequests:

@@ -37,7 +37,7 @@ class OrderPosition:
     share: str
 
 
-def list_order_positions(
+def order_positions_by_gang(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
     """Return the position in the gang order of each pending gang, by the gang's `namespace/name`.

@@ -206,13 +206,13 @@ def _level_options(
 
 
 def _sizes(view: GangView) -> Iterator[ChangeOption]:
-    """Yield options that make pods smaller that request more than any node has of which they tolerate the taints."""
+    """Yield options to lower the requests that exceed the largest node with taints that the pods tolerate."""
     for resource, step in request_decrease_per_step(view).items():
         yield _size_option(view, resource, step)
 
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
-    """Return the unit in which explanations propose to lower pod requests that no node can serve, by resource."""
+    """Return by resource the steps in which explanations lower pod requests that no node can serve."""
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pending_pods):
         return {}
     steps = {}
@@ -230,7 +230,7 @@ def _largest_request(view: GangView, resource: str) -> int:
 
 
 def _largest_node(view: GangView, resource: str) -> int:
-    """Return the most that a node has of which the pods tolerate the taints."""
+    """Return the largest amount of a resource on a node with taints that the pods tolerate."""
     table = view.tables.node_table
     tolerated = view.tolerated_nodes.any(axis=0)
     return int(table.allocatable[tolerated, table.column[resource]].max(initial=0))

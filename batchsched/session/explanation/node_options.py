@@ -65,7 +65,7 @@ def _required_domains(view: GangView) -> list[tuple[str, ...]]:
 
 
 def _copies(view: GangView, index: int) -> int:
-    """Return how many empty nodes of a type take the gang's pods that the type accepts, at least."""
+    """Return the least number of empty nodes of a type for those of the gang's pods that the type accepts."""
     node, total = view.tables.node_table.allocatable[[index]], 0.0
     for row, part in enumerate(view.gang.parts):
         if view.feasible_nodes[row, index]:

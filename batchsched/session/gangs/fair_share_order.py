@@ -15,7 +15,7 @@ import numpy as np
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.queues.entitlements import sibling_queues_below
 from batchsched.queues.external_policy import checked_policy_keys
-from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, order_gangs
+from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, gang_indexes_in_order
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import SharingPolicy
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
@@ -86,7 +86,7 @@ class GangPositions:
         columns = self._columns
         numbers = np.arange(len(columns.priority))
         by_policy = np.empty(len(numbers))
-        by_policy[order_gangs(policy, columns, self._now)] = numbers
+        by_policy[gang_indexes_in_order(policy, columns, self._now)] = numbers
         places = np.empty(len(numbers))
         urgency = -columns.priority if self._by_priority else np.zeros_like(columns.priority)
         places[np.lexsort((by_policy, urgency, ~self._stranded))] = numbers

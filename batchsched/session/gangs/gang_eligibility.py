@@ -139,7 +139,7 @@ class GangEligibilityCheck:
             return gang
         count = self.tables.counts.gang_counts_of_pod(next(iter(gang.members.pending.values())))
         if not count.has_enough_pods:
-            return refuse_incomplete(self.tables, gang.members)
+            return incomplete_pod_group_refusal(self.tables, gang.members)
         # Gated surplus does not hold up a gang that reaches its minimum without it.
         if left_out and not _enough(gang, parts):
             reasons = ", ".join(gated.reasons)
@@ -212,7 +212,7 @@ def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
     )
 
 
-def refuse_incomplete(tables: SessionTables, members: PodGroupState) -> Refusal:
+def incomplete_pod_group_refusal(tables: SessionTables, members: PodGroupState) -> Refusal:
     """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending."""
     # Pods that were set aside may be the missing ones.
     aside = tables.set_aside_pod_counts[members.namespace]

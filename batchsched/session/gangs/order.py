@@ -93,7 +93,9 @@ class QueuePolicies:
         """Return the sharing policy of each queue, in the order of the queue table's rows."""
         return resolve_policies(shares, self._default, self._chosen)
 
-    def gang_orders(self, shares: QueueTable, queues: Iterable[str]) -> dict[str, GangOrderPolicy | None]:
+    def gang_orders_by_queue(
+        self, shares: QueueTable, queues: Iterable[str]
+    ) -> dict[str, GangOrderPolicy | None]:
         """Return the policy that orders the gangs of each queue; None if the queue uses that of the profile.
 
         Args:
@@ -195,7 +197,7 @@ class GangOrder:
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
         self.policies = QueuePolicies.from_profile(tables.queues, profile)
-        self.check_queue_settings()
+        self.record_inconsistent_queue_settings()
         self._past = past or UsageHistory(
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds
         )
@@ -206,8 +208,8 @@ class GangOrder:
         self.entitled: dict[str, EntitlementClass] = {}
         """By identity, the class in which a gang had its first turn in the last run of `iterate_gang_indexes`."""
 
-    def check_queue_settings(self) -> None:
-        """Find guarantees above that of the parent queue, and resources that no node offers."""
+    def record_inconsistent_queue_settings(self) -> None:
+        """Record which queues have guarantees above that of the parent, or resources that no node offers."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = find_inconsistent_settings(queues, offered)

@@ -77,7 +77,7 @@ class SoonReleasedClaims:
         ]
 
     def __enter__(self) -> Self:
-        """Free the devices of these claims."""
+        """Count the devices of claims that will be released soon as free."""
         self._missing.count_devices_as_free()
         for pod in self._terminating:
             self._ledger.simulate_deletion_of_pod(pod)
@@ -86,7 +86,7 @@ class SoonReleasedClaims:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Count the devices again."""
+        """Count these devices as used again."""
         for pod in reversed(self._terminating):
             self._ledger.undo_deletion_of_pod(pod)
         self._missing.count_devices_as_used()

@@ -247,13 +247,13 @@ class VictimChooser:
         mask, demand = problem.kinds.mask[problem.classes.kind], problem.classes.demand
         free = self._tables.free_resources()
 
-        def rank_surplus_pod(pod: Pod, node: int) -> int:
+        def rank_of_surplus_pod(pod: Pod, node: int) -> int:
             classes = demand[mask[:, node]]
             available = free[node] + self._tables.request_vector(pod)
             fits = ((classes <= available) | (classes == 0)).all(axis=1)
             return 0 if fits.any() else 1 + (not len(classes))
 
-        return rank_surplus_pod
+        return rank_of_surplus_pod
 
     @cached_property
     def _reclaimable(self) -> list[VictimCandidate]:
@@ -481,7 +481,7 @@ def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPo
 def list_consolidation_options(
     gang: PendingGang, candidates: Iterable[VictimCandidate]
 ) -> list[EvictionOption]:
-    """Return the running gangs that consolidation may move elsewhere to free nodes for a pending gang.
+    """Return the options to free nodes for a pending gang by consolidation: running gangs that may be moved.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
     system-critical pods of a higher priority.

@@ -17,7 +17,7 @@ from batchsched.queues.gang_order import (
     GangOrderPolicy,
     HeadroomPolicy,
     IntArray,
-    order_gangs,
+    gang_indexes_in_order,
 )
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 
@@ -140,7 +140,7 @@ class PendingGangs:
             # Sorted: the order of slots decides between gangs that the policy and the arrival number hold equal.
             slots = np.array(sorted(members.slot for members in among), np.int64)
         columns = self._policy_columns(slots)
-        positions = order_gangs(policy, columns, now) if len(slots) else slots
+        positions = gang_indexes_in_order(policy, columns, now) if len(slots) else slots
         partially_bound = self._columns[_PARTIALLY_BOUND, slots] > 0
         if partially_bound.any():
             positions = positions[np.argsort(~partially_bound[positions], kind="stable")]
