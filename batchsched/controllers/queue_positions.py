@@ -231,7 +231,7 @@ def _fair_shares(
     if policies.reads_past_usage:
         return {}
     resources, table = resources_and_queue_table(state, tree)
-    fair = compute_entitlements(table, policies.policies_by_queue(table)).fair
+    fair = compute_entitlements(table, policies.policies_by_table_row(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
         for index, name in enumerate(table.names)

@@ -99,7 +99,7 @@ class QueueUsageTally:
         self._change(pod, stated_queue(pod_group, pod), 1)
 
     def remove_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
-        """Subtract the requests of a pod from the sums of its queue. Both must be those of the matching `add_pod`."""
+        """Subtract the requests of a pod from the sums of its queue; the arguments must be those of its `add_pod`."""
         self._change(pod, stated_queue(pod_group, pod), -1)
 
     def move_pods_to_their_queue(

@@ -28,7 +28,7 @@ from batchsched.session.explanation.sentences import (
     find_limit_exceeded_in_empty_cluster,
     format_names,
     preceding_gangs_sentence,
-    quota_increase,
+    raised_resource_and_amount,
 )
 from batchsched.session.explanation.verification import (
     DecideAgain,
@@ -68,7 +68,7 @@ def explain_refusals(
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
-    """Return the decision with explained refusals: whether a gang can ever start, which gangs precede it, what helps.
+    """Return the decision with explained refusals: whether each gang can ever start, what precedes it, what helps.
 
     Args:
       decided: the session.
@@ -375,7 +375,7 @@ def _missing(refusal: Refusal, changes: Sequence[InputChange], snapshot: Snapsho
     """Return what is missing: by how much limits of queues must rise, or else what the session found."""
     missing: dict[str, int] = {}
     for change in changes:
-        raised = quota_increase(change, snapshot)
+        raised = raised_resource_and_amount(change, snapshot)
         if raised is None or "lendingLimit" in change.path:
             return refusal.missing
         resource, more = raised

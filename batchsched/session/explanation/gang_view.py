@@ -156,7 +156,7 @@ class GangView:
 
     @property
     def minimum_requests(self) -> dict[str, int]:
-        """The smallest sum of requests, by resource without `pods`, of pods with which the gang reaches its minimum."""
+        """The least amount of each resource, except `pods`, that the pods up to the gang's minimum request."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)

@@ -293,7 +293,7 @@ def _change_text(change: InputChange, snapshot: Snapshot, key: str) -> str:
 
 
 def _queue_text(change: InputChange, name: str, snapshot: Snapshot) -> str:
-    raised = quota_increase(change, snapshot)
+    raised = raised_resource_and_amount(change, snapshot)
     if raised is None:
         return f"set {json_pointer_tokens(change.path)[1]} of queue {name} to {change.value}"
     resource, more = raised
@@ -310,7 +310,7 @@ def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
     return f"use queue {queue}" if exists else f"use queue {queue}, or create queue {current}"
 
 
-def quota_increase(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
+def raised_resource_and_amount(change: InputChange, snapshot: Snapshot) -> tuple[str, int] | None:
     """Return the resource and the amount by which a change raises a setting of a Queue; None if it raises none."""
     kind, _, name = change.set.partition("/")
     tokens = json_pointer_tokens(change.path)

@@ -89,7 +89,7 @@ class QueuePolicies:
         """True if the sharing policy of any queue reads the past usage of queues."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
 
-    def policies_by_queue(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
+    def policies_by_table_row(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
         """Return the sharing policy of each queue, in the order of the queue table's rows."""
         return resolve_policies(shares, self._default, self._chosen)
 
@@ -102,7 +102,7 @@ class QueuePolicies:
           shares: the table of all queues.
           queues: names of queues in the table.
         """
-        policies = self.policies_by_queue(shares)
+        policies = self.policies_by_table_row(shares)
         return {name: policies[shares.own_gangs_row(name)].gangs for name in queues}
 
 
@@ -144,7 +144,7 @@ def compute_usage_and_entitlements(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
     shares = build_queue_table(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
-    chosen = policies.policies_by_queue(shares)
+    chosen = policies.policies_by_table_row(shares)
     return SessionQueues(shares, compute_entitlements(shares, chosen), chosen)
 
 

@@ -167,7 +167,7 @@ class VictimCandidate:
         return is_too_critical(self.highest_pod_priority, gang.priority)
 
 
-class EvictionUnits:
+class EvictionUnitBuilder:
     """Divides the bound pods of gangs into eviction units (pods that are evicted together), each with its cost.
 
     It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
@@ -289,7 +289,7 @@ class VictimCandidates:
     def __init__(self, tables: SessionTables, now: float, scheduler_name: str) -> None:
         self._tables = tables
         self._now = now
-        self._units = EvictionUnits(tables, now, scheduler_name)
+        self._units = EvictionUnitBuilder(tables, now, scheduler_name)
         running = sorted(tables.running.items())
         self.terminating = [unit for _, members in running if (unit := self._units.terminating_unit(members))]
         """One unit of cost 1 for each gang with pods that are being deleted."""

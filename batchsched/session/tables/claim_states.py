@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """Compares the ResourceClaims of pods: pods of one spec are equal only if their claims are in equal states.
+    """The states of the ResourceClaims of pods; pods of one spec are equal only if their claims are in equal states.
 
     Args:
       claims: the claims.

@@ -178,10 +178,10 @@ class PodGroupState:
     @property
     def is_partially_bound(self) -> bool:
         """True if some pods of the gang are bound, but fewer than it needs: a bind failed, or a node was lost."""
-        return bool(self.nonterminating_bound_pods) and self.missing_pods > 0
+        return bool(self.nonterminating_bound_pods) and self.missing_pod_count > 0
 
     @property
-    def missing_pods(self) -> int:
+    def missing_pod_count(self) -> int:
         """The number of pods that must still be placed to reach minMember and the minimum of each subGroup."""
         gang_need = max(0, self.minimum - len(self.nonterminating_bound_pods))
         if self.group is None or not self.group.spec.sub_groups:

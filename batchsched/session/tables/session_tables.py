@@ -470,7 +470,7 @@ class SessionTables:
             # Largest requests first: they have the fewest nodes to choose from.
             parts = tuple(sorted(parts, key=lambda part: -self.dominant_share(part.pod_class.requests)))
         estimate = group.spec.expected_runtime_seconds if group is not None else None
-        need = members.missing_pods
+        need = members.missing_pod_count
         members.cache.pending = PendingGang(
             members=members,
             queue=members.queue,
