@@ -5,7 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
-from batchsched.controllers.queue_positions import all_queues, build_queue_tree, resources_and_queue_table
+from batchsched.controllers.queue_positions import (
+    all_queues_by_name,
+    queue_tree_and_misplaced_queues,
+    resources_and_queue_table,
+)
 from batchsched.queues.entitlements import effective_guarantees
 from batchsched.queues.tree import QueueTree
 from batchsched.session.preemption.protection import is_pod_group_protected
@@ -14,8 +18,8 @@ from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
 
 
-def gangs_with_limited_protection(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the running PodGroups that may be evicted in spite of their protection, with the reason and a message.
+def protection_limits_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
+    """Return the reason and a message for each running PodGroup that may be evicted in spite of its protection.
 
     Args:
       state: The cluster.
@@ -30,7 +34,7 @@ def gangs_with_limited_protection(state: ClusterState, now: float) -> Mapping[st
     ]
     if not running:
         return {}
-    tree, _ = build_queue_tree(all_queues(state))
+    tree, _ = queue_tree_and_misplaced_queues(all_queues_by_name(state))
     protected: dict[str, list[GangPods]] = {}
     limited: dict[str, tuple[str, str]] = {}
     for group, gang in running:

@@ -22,7 +22,7 @@ from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
-from batchsched.controllers.protection_limits import gangs_with_limited_protection
+from batchsched.controllers.protection_limits import protection_limits_by_gang
 from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.workload_status import changed_conditions
@@ -189,7 +189,7 @@ class StatusController:
     def _update_protections(self) -> None:
         before, self._protections = (
             self._protections,
-            gangs_with_limited_protection(self._cache, self._clock.now()),
+            protection_limits_by_gang(self._cache, self._clock.now()),
         )
         self.enqueue(
             key for key in {*before, *self._protections} if before.get(key) != self._protections.get(key)

@@ -417,7 +417,7 @@ class PodGrouper:
             yield Reflector(
                 connection, api_resource(kind), handlers, clock, terms=terms, read=handlers.decode
             )
-        for kind, store in self.topologies.external_stores():
+        for kind, store in self.topologies.external_kinds_and_stores():
             handlers = EventHandler(kind, store, decoder, self.changed)
             terms = ReflectorSettings(without="gangs that name a level of one wait")
             yield Reflector(

@@ -151,7 +151,7 @@ def _topology(group: Manifest) -> Mapping[str, str]:
     return {name: level for name, level in levels.items() if level}
 
 
-def grove_membership(labels: Mapping[str, str]) -> tuple[str, str]:
+def grove_variant_and_subgroup(labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the gang variant of a pod of Grove ("" for the base gang) and the subgroup of the pod.
 
     Grove names a clique `SET-REPLICA-CLIQUE`, or `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.

@@ -26,7 +26,11 @@ from batchsched.api.owner_keys import (
     unknown_owner_key_warnings,
 )
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, describe_unsupported_owner_annotation
-from batchsched.podgrouper.grove_rules import grove_membership, pod_clique_set_children, pod_clique_set_shape
+from batchsched.podgrouper.grove_rules import (
+    grove_variant_and_subgroup,
+    pod_clique_set_children,
+    pod_clique_set_shape,
+)
 from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
@@ -117,7 +121,11 @@ _UNWRAPPED: Final = (
     OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
     OwnerKind("Workflow", "argoproj.io/v1alpha1", no_gang_shape),
     OwnerKind(
-        "PodCliqueSet", "grove.io/v1alpha1", pod_clique_set_shape, pod_clique_set_children, grove_membership
+        "PodCliqueSet",
+        "grove.io/v1alpha1",
+        pod_clique_set_shape,
+        pod_clique_set_children,
+        grove_variant_and_subgroup,
     ),
 )
 _WRAPPED: Final = {(kind.group, kind.name): kind for kind in _UNWRAPPED}

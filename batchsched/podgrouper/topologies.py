@@ -39,7 +39,7 @@ class TopologyIndex:
             return NodeStore(self, self._cache)
         return TopologyStore(self) if kind.type is Topology else None
 
-    def external_stores(self) -> "Iterator[tuple[ObjectKind, TopologyStore | HyperNodeStore]]":
+    def external_kinds_and_stores(self) -> "Iterator[tuple[ObjectKind, TopologyStore | HyperNodeStore]]":
         """Yield the kinds of topologies of other schedulers, with the stores of their objects."""
         for number, kind in enumerate(EXTERNAL_TOPOLOGY_KINDS):
             yield kind, TopologyStore(self, number)

@@ -37,7 +37,7 @@ class ChangedNodeCapacity:
         nodes = {node for places in placements for _, node in places}
         if changes is not None:
             nodes &= {node for change in changes if _may_fill(change) for node in change.affected_nodes}
-        self._free = cache.free_capacity(nodes)
+        self._free = cache.free_capacity_by_node(nodes)
         self._ignores = ignores
 
     def find_full_node(self, places: Places) -> str | None:

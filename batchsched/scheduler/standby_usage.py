@@ -61,7 +61,9 @@ class StandbyUsageRecorder:
         """Record the current usage of all queues for each profile with a policy that reads past usage."""
         now = self._clock.now()
         tree = QueueTree(self._cache.snapshot().queues)
-        allocated = {queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated.items()}
+        allocated = {
+            queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated_by_queue.items()
+        }
         for profile in self._profiles():
             policies = QueuePolicies.from_profile(tree, profile)
             if policies is not None and policies.reads_past_usage:

@@ -447,7 +447,7 @@ class ClusterState:
         """Return whether the cluster has a node of this name."""
         return name in self._stores[NODES]
 
-    def free_capacity(self, nodes: Set[str]) -> dict[str, Counter[str]]:
+    def free_capacity_by_node(self, nodes: Set[str]) -> dict[str, Counter[str]]:
         """Return the free capacity of nodes: allocatable resources minus the requests of bound and assumed pods.
 
         Args:

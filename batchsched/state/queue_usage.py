@@ -70,12 +70,12 @@ class QueueUsageTally:
         self._requested: AmountsByOrigin = {}
 
     @property
-    def allocated(self) -> dict[str, Counter[str]]:
+    def allocated_by_queue(self) -> dict[str, Counter[str]]:
         """The requests of bound and assumed pods in base units, summed up by queue and resource. Zeros are left out."""
         return self._sum_by_queue(self._allocated, selected_only=False)
 
     @property
-    def pending_requests(self) -> dict[str, Counter[str]]:
+    def pending_requests_by_queue(self) -> dict[str, Counter[str]]:
         """The requests of pending pods in base units, summed up by queue and resource. Zeros are left out.
 
         Pods of namespaces that the queue does not select are left out.
@@ -112,7 +112,7 @@ class QueueUsageTally:
 
     def usage_and_demand_by_queue_and_resource(self) -> ResourceUsage:
         """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""
-        allocated, requested = self.allocated, self.pending_requests
+        allocated, requested = self.allocated_by_queue, self.pending_requests_by_queue
         keys = {
             (queue, resource)
             for amounts_by_queue in (allocated, requested)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.sharing.policy import UndividedSurplusPolicy, registered_policies
+from batchsched.queues.sharing.policy import UndividedSurplusPolicy, registered_policy_classes
 
 _HEAD = """# Policies
 
@@ -35,7 +35,7 @@ _OURS = "batchsched."
 
 def policies() -> str:
     """Return the page: every policy with its formula, its source and its arguments."""
-    queues = {name: one for name, one in registered_policies().items() if one.__module__.startswith(_OURS)}
+    queues = {name: one for name, one in registered_policy_classes().items() if one.__module__.startswith(_OURS)}
     parts = [_HEAD, _QUEUES, *_all({**queues, "pool": UndividedSurplusPolicy}), _GANGS, *_all(POLICIES)]
     return "\n\n".join(parts)
 

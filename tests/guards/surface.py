@@ -38,7 +38,7 @@ from batchsched.framework.runtime.result_validation import POINTS
 from batchsched.framework.status import Code
 from batchsched.observability.metrics import Metrics
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.sharing.policy import registered_policies
+from batchsched.queues.sharing.policy import registered_policy_classes
 from batchsched.session.session import decide
 from docs.generate.events import EVENTS
 
@@ -286,7 +286,7 @@ def plugins() -> Iterator[str]:
 
 def policies() -> Iterator[str]:
     """Name the policies of gangs and of queues, with their arguments."""
-    for kind, classes in (("gangs", dict(POLICIES)), ("queues", dict(registered_policies()))):
+    for kind, classes in (("gangs", dict(POLICIES)), ("queues", dict(registered_policy_classes()))):
         for name in sorted(classes):
             yield f"{kind}: {name}"
             for parameter in inspect.signature(classes[name]).parameters.values():

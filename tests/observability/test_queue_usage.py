@@ -186,7 +186,7 @@ def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     expected = by_rule(drawn)
     tables = SessionTables(state.snapshot(), standard_registry().create_pipeline(PROFILE))
     tables.refresh()
-    assert plain(state.queue_usage.allocated) == expected
+    assert plain(state.queue_usage.allocated_by_queue) == expected
     assert plain(in_limits(tables)) == expected
     assert plain(in_entitlements(tables)) == expected
     assert plain(in_metrics(state)) == expected

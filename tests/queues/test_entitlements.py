@@ -6,10 +6,10 @@ from hypothesis import given
 
 from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
 
-EVERY = sorted({*registered_policies(), *POLICIES})
+EVERY = sorted({*registered_policy_classes(), *POLICIES})
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from batchsched.api.crd.queue import Queue
-from batchsched.queues.sharing.policy import registered_policies
+from batchsched.queues.sharing.policy import registered_policy_classes
 from tests.queues.sharing.trees import cluster, divided, shares_of
 
 PAGE = (Path(__file__).parents[2] / "docs/queues.md").read_text("utf-8")
@@ -37,4 +37,4 @@ def test_fair_shares_equal_the_table_of_the_documentation(policy, expected):
 
 
 def test_table_names_every_policy():
-    assert sorted(name for name, _ in TABLE) == sorted(registered_policies())
+    assert sorted(name for name, _ in TABLE) == sorted(registered_policy_classes())

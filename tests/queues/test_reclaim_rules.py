@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from batchsched.queues.entitlements import sibling_queues_below
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
-from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
 
-EVERY = sorted({*registered_policies(), *POLICIES})
+EVERY = sorted({*registered_policy_classes(), *POLICIES})
 
 
 def wishes(found: Case, seed: int) -> list[ReclaimRequest]:

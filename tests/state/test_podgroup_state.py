@@ -26,8 +26,8 @@ def index_of(state: ClusterState) -> Any:
             for gang in state.gangs
             if gang.has_pods or gang.group is not None
         },
-        state.queue_usage.allocated,
-        state.queue_usage.pending_requests,
+        state.queue_usage.allocated_by_queue,
+        state.queue_usage.pending_requests_by_queue,
         +state.capacity,
     )
 
@@ -166,16 +166,16 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
         state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
     changed = state.gangs.subscribe()
     changed.read_changed_gangs()
-    assert state.queue_usage.allocated["default"]["cpu"] == 2000
+    assert state.queue_usage.allocated_by_queue["default"]["cpu"] == 2000
     state.put(group("bert", 3, queue="ml"))
     assert changed.read_changed_gangs() == {"team/bert"}
-    assert "default" not in state.queue_usage.allocated
-    assert state.queue_usage.allocated["ml"] == Counter(cpu=2000, pods=2)
-    assert state.queue_usage.pending_requests["ml"]["cpu"] == 1000
+    assert "default" not in state.queue_usage.allocated_by_queue
+    assert state.queue_usage.allocated_by_queue["ml"] == Counter(cpu=2000, pods=2)
+    assert state.queue_usage.pending_requests_by_queue["ml"]["cpu"] == 1000
     assert is_pending(state)
     state.put(pod("bert-2", group="bert", on="n0", uid="u2"))
     assert not is_pending(state)
-    assert "ml" not in state.queue_usage.pending_requests
+    assert "ml" not in state.queue_usage.pending_requests_by_queue
 
 
 def test_pods_of_other_schedulers_count_if_a_label_names_a_queue_or_a_pod_group():
@@ -184,7 +184,9 @@ def test_pods_of_other_schedulers_count_if_a_label_names_a_queue_or_a_pod_group(
     for labels in ({}, {"scheduling.batchsched.dev/queue": "ml"}):
         theirs = pod(f"pod-{len(labels)}", on="n0", labels=labels)
         state.put(replace(theirs, spec=replace(theirs.spec, scheduler_name="default-scheduler")))
-    assert {name: amounts["cpu"] for name, amounts in state.queue_usage.allocated.items()} == {"ml": 1000}
+    assert {name: amounts["cpu"] for name, amounts in state.queue_usage.allocated_by_queue.items()} == {
+        "ml": 1000
+    }
 
 
 def test_terminating_pod_counts_for_its_queue_until_it_is_gone_and_never_for_its_gang():
@@ -195,9 +197,9 @@ def test_terminating_pod_counts_for_its_queue_until_it_is_gone_and_never_for_its
     bert = state.gangs.get("team/bert")
     assert bert is not None
     assert (len(bert.bound), bert.placed_pods()) == (1, [])
-    assert state.queue_usage.allocated["ml"]["cpu"] == 1000
+    assert state.queue_usage.allocated_by_queue["ml"]["cpu"] == 1000
     state.remove(state.get("pods", "team/bert-0"))
-    assert state.queue_usage.allocated == {}
+    assert state.queue_usage.allocated_by_queue == {}
 
 
 def test_finished_pods_are_counted_by_their_end():

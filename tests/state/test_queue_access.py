@@ -29,8 +29,8 @@ def test_demand_of_a_queue_follows_its_selector_and_the_labels_of_the_namespace(
     def seen() -> tuple[int, int, int, int | None]:
         usage, allocation = cache.queue_usage, queue_status_inputs(cache)["a"]
         return (
-            usage.allocated["a"]["cpu"],
-            usage.pending_requests.get("a", Counter())["cpu"],
+            usage.allocated_by_queue["a"]["cpu"],
+            usage.pending_requests_by_queue.get("a", Counter())["cpu"],
             allocation.pending,
             queue_positions(cache).get("team/w"),
         )

@@ -313,7 +313,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
     Raises:
       InvalidInput: the name is not registered, or the policy rejects its arguments.
     """
-    classes = registered_policies()
+    classes = registered_policy_classes()
     if name in classes:
         made: SharingPolicy = construct_policy(classes[name], name, arguments)
         return made
@@ -324,7 +324,7 @@ def make_sharing_policy(name: str, arguments: Mapping[str, Any]) -> SharingPolic
 
 
 @cache
-def registered_policies() -> Mapping[str, type]:
+def registered_policy_classes() -> Mapping[str, type]:
     """Return the classes of all registered sharing policies by name.
 
     Raises:

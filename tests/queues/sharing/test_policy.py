@@ -14,7 +14,7 @@ from batchsched.queues.sharing.policy import (
     DEFAULT_SHARING_POLICY,
     PrioritySharing,
     make_sharing_policy,
-    registered_policies,
+    registered_policy_classes,
 )
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of
@@ -83,7 +83,7 @@ def test_next_queue_has_the_highest_priority_then_the_least_borrowed():
 
 
 def test_every_policy_of_the_documentation_is_an_entry_point():
-    assert list(registered_policies()) == [
+    assert list(registered_policy_classes()) == [
         "armada",
         "decayed-usage",
         "dominant-share",
@@ -95,10 +95,10 @@ def test_every_policy_of_the_documentation_is_an_entry_point():
         "strict-fifo",
         "time-based",
     ]
-    assert DEFAULT_SHARING_POLICY in registered_policies()
+    assert DEFAULT_SHARING_POLICY in registered_policy_classes()
 
 
-@pytest.mark.parametrize("name", sorted({*registered_policies(), *POLICIES}))
+@pytest.mark.parametrize("name", sorted({*registered_policy_classes(), *POLICIES}))
 def test_every_registered_name_makes_the_policy_of_that_name(name):
     assert make_sharing_policy(name, {}).name == name
 

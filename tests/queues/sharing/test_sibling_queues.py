@@ -6,7 +6,7 @@ from hypothesis import given
 
 from batchsched.queues.entitlements import sibling_queues_below
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.sharing.policy import make_sharing_policy, registered_policies
+from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from batchsched.queues.sharing.sibling_queues import (
     capacity_shares,
     divide_by_weight,
@@ -44,7 +44,7 @@ def test_share_per_weight_of_0_is_infinite_unless_the_share_is_0():
     assert found.tolist() == [0.0, np.inf, 0.25]
 
 
-@pytest.mark.parametrize("name", sorted({*registered_policies(), *POLICIES}))
+@pytest.mark.parametrize("name", sorted({*registered_policy_classes(), *POLICIES}))
 @given(trees())
 def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
     # Turns are taken by it: a sibling's keys are worked out alone, for many of its gangs at once.
