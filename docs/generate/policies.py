@@ -35,7 +35,9 @@ _OURS = "batchsched."
 
 def policies() -> str:
     """Return the page: every policy with its formula, its source and its arguments."""
-    queues = {name: one for name, one in registered_policy_classes().items() if one.__module__.startswith(_OURS)}
+    queues = {
+        name: one for name, one in registered_policy_classes().items() if one.__module__.startswith(_OURS)
+    }
     parts = [_HEAD, _QUEUES, *_all({**queues, "pool": UndividedSurplusPolicy}), _GANGS, *_all(POLICIES)]
     return "\n\n".join(parts)
 
