@@ -56,21 +56,21 @@ class LongestStep(Telemetry):
 
     @override
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         """Record the beginning and the end of a stage."""
         self._record(f"before {name}")
         yield
         self._record(f"in {name}")
 
     @override
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         """Record a step for a gang."""
         self._record("before a gang")
         return nullcontext()
 
     @override
     @contextmanager
-    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+    def call_span(self, plugin: str, point: str) -> Iterator[None]:
         """Record a call of a plugin."""
         self._record("before a plugin")
         yield

@@ -30,17 +30,17 @@ class Stages:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def time_stage(self, name: str) -> "Stage":
+    def stage_span(self, name: str) -> "Stage":
         """Begin a stage."""
         return Stage(self.seconds, name)
 
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def on_progress(self, done: int, total: int, what: str) -> None:
         """Progress is not recorded."""
 
-    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Calls of plugins are not timed, because the measurement would count as time of the session."""
         return nullcontext()
 

@@ -32,8 +32,8 @@ _UNQUOTED: Final = frozenset({"int", "float", "bool"})
 """Types that YAML makes of values such as `7` and `true`, unless they are in quotes."""
 
 
-def find_field_error(error: Exception, field: str = "") -> FieldError:
-    """Return which field of JSON could not be decoded, with what was expected there and what was found.
+def to_field_error(error: Exception, field: str = "") -> FieldError:
+    """Convert an exception to a FieldError: the field of JSON that could not be decoded, and what is wrong with it.
 
     Args:
       error: the exception of msgspec for JSON text or for values that were read from it; of any other exception, the

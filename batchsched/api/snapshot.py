@@ -137,7 +137,7 @@ class Snapshot:
         Among equally good nodes, the first one is chosen, so a session sorts the objects before it reads them.
         """
         objects: dict[str, Any] = {
-            kind.field: kind.sorted_by_key(getattr(self, kind.field)) for kind in OBJECT_KINDS
+            kind.field: kind.sort_by_key(getattr(self, kind.field)) for kind in OBJECT_KINDS
         }
         return replace(
             self,
@@ -173,7 +173,7 @@ class ObjectKind:
         """Return the key of an object of this kind: `namespace/name`, or the name if the kind is cluster-scoped."""
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
-    def sorted_by_key(self, objects: Iterable[Any]) -> tuple[Any, ...]:
+    def sort_by_key(self, objects: Iterable[Any]) -> tuple[Any, ...]:
         """Return objects of this kind sorted by key."""
         return tuple(sorted(objects, key=lambda item: self.object_key(item.metadata)))
 

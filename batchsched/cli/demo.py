@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from batchsched.cli.options import check_writable
-from batchsched.cli.terminal import command_line
+from batchsched.cli.terminal import command_line_text
 from batchsched.config.plugins import ALL, DisabledPlugin, Plugins, PluginSet
 from batchsched.config.schema import PolicySettings, Profile
 
@@ -168,7 +168,7 @@ def describe_load(workload: "Workload") -> str:
     # At equal times ends come first: their count is negative.
     ends = [(arrival.time + arrival.runtime, -count) for arrival, count in zip(arrivals, gpus, strict=True)]
     peak = max(accumulate(change for _, change in sorted(starts + ends)))
-    available = sum(node.allocatable().get(GPU, 0) for node in nodes)
+    available = sum(node.parse_allocatable().get(GPU, 0) for node in nodes)
     hours = (arrivals[-1].time - arrivals[0].time) / 3600
     load = (
         f"{len(arrivals)} gangs of {min(gpus)} to {max(gpus)} GPUs arrive in {hours:.0f} hours. If none of them had to "
@@ -188,7 +188,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
     stopwatch = Stopwatch()
     try:
-        with stopwatch.time_stage("day"):
+        with stopwatch.stage_span("day"):
             result = simulate(
                 workload,
                 contender.profile,
@@ -207,7 +207,7 @@ def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
 
 def _print_results(report: Path, results: list["RunResult"], workload: "Workload") -> None:
     """Print the figures of all policies in one table, state the trade-off, and write the report."""
-    from batchsched.cli.outcomes import print_summary_table
+    from batchsched.cli.outcomes import print_simulation_summary
     from batchsched.cli.printing import console
     from batchsched.lab.definitions import ReportedRunInput
     from batchsched.lab.report import render_simulation
@@ -218,7 +218,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     out.print("3. Side by side\n", style="bold")
     cluster = workload.cluster
     outcomes = [build_outcome(result, cluster.queues, SEED) for result in results]
-    print_summary_table([(outcome,) for outcome in outcomes], "")
+    print_simulation_summary([(outcome,) for outcome in outcomes], "")
     out.print("A wait lasts from submission to start; a slowdown of 1 means no wait.\n")
     sentences = trade_off_sentences(outcomes)
     for sentence in sentences:
@@ -232,7 +232,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
         ("Estimates", f"exceed run times by {OVERESTIMATE:.0%} on average"),
     )
     settings = ReportedRunInput(
-        command=command_line(),
+        command=command_line_text(),
         facts=facts,
         profiles={item.name: item.profile for item in DEMO_POLICIES},
         queues=cluster.queues,

@@ -13,7 +13,7 @@ import typer
 from batchsched.cli.options import Format, OutputFormat, check_writable, parse_value
 from batchsched.cli.session_input import print_warnings
 from batchsched.cli.simulation_options import Processes
-from batchsched.cli.terminal import command_line
+from batchsched.cli.terminal import command_line_text
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     from batchsched.lab.workers import open_workers
 
     runs = plan_runs(scenario)
-    write_plan(folder, scenario, runs, command_line())
+    write_plan(folder, scenario, runs, command_line_text())
     missing_count = len(missing_runs(runs, folder))
     if not missing_count:
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
@@ -297,7 +297,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     with (
         closing(Stopwatch(logs_progress=True)) as stopwatch,
         open_workers(address, min(processes, missing_count)) as crew,
-        stopwatch.time_stage("sweep"),
+        stopwatch.stage_span("sweep"),
     ):
         try:
             made = execute_missing_runs(
@@ -339,7 +339,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
         except KeyboardInterrupt:
             _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
-    settings = reported_run_input_of_scenario(scenario, command_line())
+    settings = reported_run_input_of_scenario(scenario, command_line_text())
     html = render_tuning(scenario, result, settings)
     write_atomically(folder / "tuning.html", html.encode())
     print(f"report: {folder / 'tuning.html'}", file=sys.stderr)
@@ -362,7 +362,7 @@ def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcom
     from batchsched.lab.report import render_sweep
     from batchsched.lab.results import write_atomically
 
-    settings = reported_run_input_of_scenario(scenario, command_line())
+    settings = reported_run_input_of_scenario(scenario, command_line_text())
     write_atomically(path, render_sweep(scenario.name, outcomes, settings).encode())
     print(f"report: {path}", file=sys.stderr)
 

@@ -20,7 +20,7 @@ from batchsched.cli.printing import (
     print_aligned,
     print_data,
 )
-from batchsched.cli.terminal import command_line
+from batchsched.cli.terminal import command_line_text
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def print_simulation_result(
             output,
         )
         return
-    print_summary_table(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
+    print_simulation_summary(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
     _print_chosen_policies(policies)
     _print_unfinished(policies)
     for policy, slowdown in differences.items():
@@ -118,7 +118,7 @@ def write_simulation_report(
         facts.append(("Sequences", f"the first of {sequences}"))
     workload = create_workload_of_run(runs[0])
     settings = ReportedRunInput(
-        command=command_line(),
+        command=command_line_text(),
         facts=tuple(facts),
         profiles={run.policy: run.profile for run in runs},
         queues=workload.cluster.queues,
@@ -178,7 +178,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def print_summary_table(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
+def print_simulation_summary(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
     """Print the summary of a simulation as a table with measures as rows and policies as columns."""
     from batchsched.lab.measures import summarize, utilisation_footnote
 

@@ -48,7 +48,7 @@ def replay(
             recorded.now,
             recorded.seed,
             telemetry=stopwatch,
-            outside=recorded.answers.to_external_calls(),
+            outside=recorded.answers.create_replay_clients(),
         )
     finally:
         stopwatch.close()

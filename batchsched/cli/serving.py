@@ -105,7 +105,7 @@ async def _serve(
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    server = HttpServer(guard, results.routes(), address.address, address.port, tls)
+    server = HttpServer(guard, results.http_routes(), address.address, address.port, tls)
     await server.start()
     try:
         print(f"serving on {server.url}/ until Ctrl-C", file=sys.stderr, flush=True)

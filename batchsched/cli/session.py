@@ -208,9 +208,9 @@ def _decide(
     from batchsched.session.session import decide
 
     profile, now = settings.profile, settings.now
-    with stopwatch.time_stage("session"):
+    with stopwatch.stage_span("session"):
         if recorded is not None:
-            outside = recorded.to_external_calls()
+            outside = recorded.create_replay_clients()
             decision, answers = (
                 decide(snapshot, profile, now, seed, telemetry=stopwatch, outside=outside),
                 recorded,
@@ -294,7 +294,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield
@@ -302,7 +302,7 @@ class Stopwatch(Telemetry):
             self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - begun
 
     @override
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         """Return a context manager that does nothing: commands print only the times of stages, not of gangs."""
         return nullcontext()
 
@@ -333,7 +333,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+    def call_span(self, plugin: str, point: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield

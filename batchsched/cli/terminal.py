@@ -34,7 +34,7 @@ def set_command_line(program: str, arguments: Iterable[str]) -> None:
     _COMMAND_LINE.set(shlex.join([*program.split(), *arguments]))
 
 
-def command_line() -> str:
+def command_line_text() -> str:
     """Return the command line of the running command, as a reader can paste it into a shell."""
     return _COMMAND_LINE.get()
 

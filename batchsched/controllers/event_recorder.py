@@ -1,4 +1,4 @@
-"""The event recorder: writes Events after bindings, and repeats as one series; and the throttle of such writes.
+"""The event recorder: writes Events after bindings, and repeats as one series; and the delay of writes.
 
 An Event costs the API server as much as a binding. So Events are queued while pods are being bound, and only a few
 are written at once. Events that do not fit the queue are dropped and counted. A leader that ends in order writes all.
@@ -38,7 +38,7 @@ _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
 
 
-class WriteThrottle:
+class WriteDelay:
     """Delays writes of status and Events while pods are being bound.
 
     Args:
@@ -114,17 +114,17 @@ class EventRecorder:
     Args:
       writer: Sends requests to the API server.
       clock: The clock.
-      throttle: Delays writes while pods are being bound.
+      write_delay: Delays writes while pods are being bound.
       controller: The name of the reporting controller.
       instance: The name of the reporting replica.
     """
 
     def __init__(
-        self, writer: Writer, clock: Clock, throttle: WriteThrottle, controller: str, instance: str = ""
+        self, writer: Writer, clock: Clock, write_delay: WriteDelay, controller: str, instance: str = ""
     ) -> None:
         self._writer = writer
         self._clock = clock
-        self._throttle = throttle
+        self._write_delay = write_delay
         self._source = {
             "reportingController": controller,
             "reportingInstance": (instance or controller)[:128],
@@ -215,7 +215,7 @@ class EventRecorder:
             self._writing += 1
             series = self._queue.popleft()
             try:
-                await self._throttle.wait_for_bindings()
+                await self._write_delay.wait_for_bindings()
                 await self._write(series)
             finally:
                 self._writing -= 1

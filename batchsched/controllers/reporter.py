@@ -15,7 +15,7 @@ from batchsched.controllers.event_recorder import (
     EventObjectReference,
     EventRecorder,
     PendingEvent,
-    WriteThrottle,
+    WriteDelay,
     object_reference,
 )
 from batchsched.controllers.queue_positions import RemainingQueueLimits
@@ -71,10 +71,12 @@ class Reporter:
         self._resting = False
         self._scheduler_name_leases: SchedulerNameLeases | None = None
         self._set_aside: SetAsideEventReporter | None = None
-        self._throttle = throttle = WriteThrottle(clock, busy)
-        self.recorder = EventRecorder(events, clock, throttle, name, f"{name}-{socket.gethostname()}")
+        self._write_delay = write_delay = WriteDelay(clock, busy)
+        self.recorder = EventRecorder(events, clock, write_delay, name, f"{name}-{socket.gethostname()}")
         self._disruptions = DisruptionTargetWriter(cache, writer, clock)
-        self.status = StatusController(cache, self._refusals, writer, self.recorder, throttle, clock, profile)
+        self.status = StatusController(
+            cache, self._refusals, writer, self.recorder, write_delay, clock, profile
+        )
 
     def reconfigure(self, profile: Profile) -> None:
         """Use another profile as the first profile of the configuration, after the configuration was reloaded."""
@@ -197,7 +199,7 @@ class Reporter:
 
     async def write_queued_status(self) -> None:
         """Write the status of all queued gangs and queues without waiting for bindings."""
-        self._throttle.hurry = True
+        self._write_delay.hurry = True
         if self._task is not None and not self._task.done() and not self._resting:
             await self.status.write_all_queued_status()
 

@@ -21,7 +21,7 @@ from batchsched.api.gang import gang_key, gang_key_of_pod, possible_gang_identit
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
-from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteThrottle, object_reference
+from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteDelay, object_reference
 from batchsched.controllers.protection_limits import protection_limits_by_gang
 from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
 from batchsched.controllers.refusal_history import RefusalHistory
@@ -63,7 +63,7 @@ class StatusController:
       refusals: The last refusal of each gang.
       writer: Sends requests to the API server.
       recorder: Records the Event of a scheduled gang.
-      throttle: Delays writes while pods are being bound.
+      write_delay: Delays writes while pods are being bound.
       clock: The clock.
       profile: The first profile.
     """
@@ -74,7 +74,7 @@ class StatusController:
         refusals: RefusalHistory,
         writer: Writer,
         recorder: EventRecorder,
-        throttle: WriteThrottle,
+        write_delay: WriteDelay,
         clock: Clock,
         profile: Profile | None = None,
     ) -> None:
@@ -84,7 +84,7 @@ class StatusController:
         self._refusals = refusals
         self._writer = writer
         self._recorder = recorder
-        self._throttle = throttle
+        self._write_delay = write_delay
         self._clock = clock
         self._changed_gangs = cache.gangs.subscribe()
         self._turn = asyncio.Lock()
@@ -120,7 +120,7 @@ class StatusController:
         """Write the status of changed objects periodically until the task is cancelled."""
         while True:
             await self._clock.sleep(PERIOD_SECONDS)
-            await self._throttle.wait_for_bindings()
+            await self._write_delay.wait_for_bindings()
             await self.run_once()
 
     async def write_all_queued_status(self) -> None:

@@ -78,7 +78,7 @@ class GangTreeState:
     record: GangStatusRecord
     now: float
 
-    def condition_of(self, group: TreeGroup, before: Conditions, children: Children) -> Json | None:
+    def condition_to_write(self, group: TreeGroup, before: Conditions, children: Children) -> Json | None:
         """Return the condition to write to a PodGroup or CompositePodGroup of the tree; None if it does not change.
 
         A group beyond the minimum of its tree has no condition until it is placed as well.
@@ -131,7 +131,7 @@ def changed_conditions(
     tree = GangTreeState(gang, counts, placed, record, now)
     for group in trees.groups_of_tree(gang.key):
         uid = group.metadata.uid
-        condition = tree.condition_of(group, written(uid) or group.conditions, trees.child_groups)
+        condition = tree.condition_to_write(group, written(uid) or group.conditions, trees.child_groups)
         if condition is not None:
             yield GroupCondition(api_resource_of_group(group), group.name, uid, condition)
 

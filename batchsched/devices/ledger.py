@@ -219,7 +219,7 @@ class DeviceLedger:
         for claim in devices.claims:
             self._pods_of_claim.setdefault(claim, set()).add(pod)
 
-    def revert(self, pod: str, uid: str = "") -> None:
+    def release_reserved_devices(self, pod: str, uid: str = "") -> None:
         """Release the devices that are reserved for a pod, except those of claims that other pods share."""
         pod = self._holder(pod, uid)
         devices = self._by_pod.pop(pod, None)
@@ -304,20 +304,20 @@ class DeviceLedger:
             None,
         )
 
-    def drop_outdated_reservations(
+    def release_pods_not_being_bound(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Release the devices that were reserved for pods which are no longer being bound.
 
-        A bound pod keeps its reservation until its claims have the devices: the API server may show the pod first.
+        A bound pod keeps its devices until its claims have them: the API server may show the pod first.
 
         Args:
-          is_reserved: as of `copy_reservations_from`.
-          is_bound: as of `copy_reservations_from`.
+          is_reserved: as of `copy_pods_being_bound_from`.
+          is_bound: as of `copy_pods_being_bound_from`.
         """
         for pod, devices in list(self._own_reservations()):
             if not self._is_needed(pod, devices, is_reserved, is_bound):
-                self.revert(pod)
+                self.release_reserved_devices(pod)
 
     # Pods that may leave
 
@@ -348,7 +348,7 @@ class DeviceLedger:
         devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
         if devices is not None:
             self._withdrawn[pod.key] = devices
-            self.revert(pod.key, pod.metadata.uid)
+            self.release_reserved_devices(pod.key, pod.metadata.uid)
         self.simulate_deletion_of_consumer(pod.metadata.uid)
         if devices is not None:
             # A pod that is being bound may share claims that are not reserved for it yet.
@@ -441,8 +441,11 @@ class DeviceLedger:
                 self._count(held.allocation, -1)
 
     def release_ended_pod(self, pod: Pod) -> None:
-        """Release the devices of a pod that ended in a simulation, including devices allocated before its start."""
-        self.revert(pod.key, pod.metadata.uid)
+        """Release the devices of a pod that ended in a simulation, except those of claims that other pods use, too.
+
+        Devices that were allocated before the start of the simulation are released as well.
+        """
+        self.release_reserved_devices(pod.key, pod.metadata.uid)
         for key in pod.resource_claim_keys:
             claim = self.claims.get(key)
             if claim is None or claim.status.allocation is None:
@@ -458,7 +461,7 @@ class DeviceLedger:
             )
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
-    def copy_reservations_from(
+    def copy_pods_being_bound_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Copy from an earlier ledger the devices that are reserved for pods which are still being bound.
@@ -469,7 +472,7 @@ class DeviceLedger:
           before: the earlier ledger.
           is_reserved: returns whether a pod still has what its profile reserved. It is called with the
             `namespace/name` and the UID of the pod; the name of a deleted pod with a namesake is that of no pod.
-          is_bound: returns whether a pod is bound to a node. The reservation of a bound pod is copied as long as one of
+          is_bound: returns whether a pod is bound to a node. The devices of a bound pod are copied as long as one of
             its claims has no allocation: the API server may show the pod first.
         """
         for pod, devices in before._own_reservations():
@@ -486,8 +489,8 @@ class DeviceLedger:
 
         Args:
           ledgers: those of the other profiles.
-          is_reserved: as of `copy_reservations_from`.
-          is_bound: as of `copy_reservations_from`.
+          is_reserved: as of `copy_pods_being_bound_from`.
+          is_bound: as of `copy_pods_being_bound_from`.
         """
         reserved = {
             pod: devices
@@ -499,7 +502,7 @@ class DeviceLedger:
         before, self._reserved_elsewhere = self._reserved_elsewhere, reserved
         for pod, devices in before.items():
             if reserved.get(pod) is not devices:
-                self.revert(pod)
+                self.release_reserved_devices(pod)
         for pod, devices in reserved.items():
             if before.get(pod) is not devices:
                 self.assume(pod, devices)

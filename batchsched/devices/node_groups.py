@@ -24,8 +24,8 @@ NOTHING_READ: Final[AttributeReader] = (), lambda _attributes: ()
 GROUP_FACTOR: Final = 2**32
 
 
-class NodesWithEqualDevices:
-    """Groups of nodes with equal devices: a search for devices has the same result on all nodes of a group.
+class NodeGroupsByDevices:
+    """Groups the nodes by their devices: a search for devices has the same result on all nodes of a group.
 
     Args:
       inventory: the devices.

@@ -29,7 +29,7 @@ class AllocationError(Exception):
 
 
 class NodeRefused(Exception):
-    """Raised if devices cannot be allocated on one node although enough may be free; the message says why."""
+    """Raised if the search for devices on a node was given up, or if a pool is invalid; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

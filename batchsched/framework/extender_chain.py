@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.config.extenders import Extender
 from batchsched.errors import ExtenderError
 from batchsched.framework.interface import NodeVictims
@@ -177,7 +177,7 @@ def _fields(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     try:
         return {name.lower(): value for name, value in (_OBJECT.decode(raw) or {}).items()}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidExtenderAnswer(f"is no answer: {find_field_error(error)}") from error
+        raise InvalidExtenderAnswer(f"is no answer: {to_field_error(error)}") from error
 
 
 def _read(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, default: T) -> Any:
@@ -190,7 +190,7 @@ def _decoded(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidExtenderAnswer(f"is no answer: {find_field_error(error)}") from error
+        raise InvalidExtenderAnswer(f"is no answer: {to_field_error(error)}") from error
 
 
 SCALE: Final = 10

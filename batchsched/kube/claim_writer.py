@@ -21,7 +21,7 @@ from batchsched.api.core.device import (
     evaluate_binding_conditions,
 )
 from batchsched.api.core.metadata import format_timestamp
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.errors import ApiError, BindFailed, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import CLAIM_RESOURCE, POD_RESOURCE, STRATEGIC_MERGE_PATCH
@@ -306,7 +306,7 @@ def _decoded(raw: bytes) -> ResourceClaim:
         return msgspec.json.decode(raw, type=ResourceClaim)
     except msgspec.DecodeError as error:
         raise BindFailed(
-            f"the API server returned a ResourceClaim that cannot be decoded: {find_field_error(error)}"
+            f"the API server returned a ResourceClaim that cannot be decoded: {to_field_error(error)}"
         ) from error
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.api.crd.validation import FieldError
-from batchsched.api.json_errors import MAX_MESSAGE_CHARACTERS, find_field_error
+from batchsched.api.json_errors import MAX_MESSAGE_CHARACTERS, to_field_error
 from batchsched.errors import ApiError, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import ApiResource, Connection
@@ -251,7 +251,7 @@ class Reflector:
         _end(self._pausing)
 
     @property
-    def must_relist(self) -> bool:
+    def is_relist_requested(self) -> bool:
         """Whether the collection must be listed again because the API server was restored from a backup."""
         return self._list_again and not self.forbidden
 
@@ -288,7 +288,7 @@ class Reflector:
             self._refused(error)
         else:
             problem = (
-                f"the answer is invalid: {find_field_error(error)}"
+                f"the answer is invalid: {to_field_error(error)}"
                 if isinstance(error, msgspec.DecodeError)
                 else error
             )
@@ -500,7 +500,7 @@ class Reflector:
     def _put_aside(self, item: Any, error: Exception) -> None:
         """Set an object aside. An exception of the handler is logged, because the other objects matter more."""
         if isinstance(error, _UNREADABLE):
-            problem = find_field_error(error)
+            problem = to_field_error(error)
         else:
             problem = FieldError(
                 "", f"batchsched cannot handle this object, please report it: {_name_error(error)}"

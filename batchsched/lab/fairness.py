@@ -154,7 +154,10 @@ class _Tree:
                 self._column[row] = columns[queue]
 
     def fair_shares(self, demand: Floats, capacity: Floats) -> Floats:
-        """Return the fair shares [T, Q] of the queues in base units, for demands [T, Q] and capacities [T]."""
+        """Return the fair shares [T, Q] of Q queues at T times, from their demands [T, Q] and the capacities [T].
+
+        A fair share is at most the demand of the queue. All amounts are in base units.
+        """
         guarantee = self._guarantees(capacity)
         floor, ceiling = self._bounds(demand, guarantee)
         share = floor.copy()

@@ -57,8 +57,8 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGpusAndPods:
-    """The number of GPUs of a node in a Gantt chart, and its maximum of simultaneous pods without GPUs."""
+class NodeLaneCounts:
+    """The lanes of a node in a Gantt chart: the number of its GPUs, and of simultaneous pods without GPUs."""
 
     devices: int
     pods: int
@@ -133,7 +133,7 @@ class _Lanes:
         return chosen
 
 
-def select_chart_nodes(held: Mapping[str, NodeGpusAndPods], limit: int = MAX_NODES) -> ChartNodes:
+def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODES) -> ChartNodes:
     """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10)."""
     names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
@@ -146,16 +146,16 @@ def select_chart_nodes(held: Mapping[str, NodeGpusAndPods], limit: int = MAX_NOD
     return ChartNodes(names, lanes, len(held))
 
 
-def gpus_and_pods_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeGpusAndPods]:
-    """Return, for each node of a Gantt chart, its GPUs if gangs use any, and its maximum of pods without GPUs."""
+def lane_counts_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeLaneCounts]:
+    """Return by node how many lanes a Gantt chart needs: one for each GPU, if gangs use any, and pod without GPUs."""
     pods: Counter[str] = Counter()
     for run in runs:
         pods |= _pod_peaks(run)
     if not any(run.unit == GPUS for run in runs):
-        return {node.name: NodeGpusAndPods(0, pods[node.name]) for node in nodes}
-    offered = ((node.name, node.allocatable()) for node in nodes)
+        return {node.name: NodeLaneCounts(0, pods[node.name]) for node in nodes}
+    offered = ((node.name, node.parse_allocatable()) for node in nodes)
     return {
-        name: NodeGpusAndPods(
+        name: NodeLaneCounts(
             sum(amount for resource, amount in held.items() if resource.endswith("/gpu")), pods[name]
         )
         for name, held in offered
@@ -208,7 +208,7 @@ def draw_gantt_charts(
     """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
     if not runs or not nodes:
         return ()
-    drawn = select_chart_nodes(gpus_and_pods_by_node(runs, nodes))
+    drawn = select_chart_nodes(lane_counts_by_node(runs, nodes))
     bars = [lay_out_bars(run, drawn) for run in runs]
     shown = time_axis_end(runs)
     longer = [run_bars for run_bars in bars if len(run_bars) > MAX_BARS_PER_POLICY]

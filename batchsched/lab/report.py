@@ -178,7 +178,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
     """Describe a cluster in one line, such as: 64 nodes, 512 GPUs, 6,144 CPUs, 64 TiB memory."""
     totals: dict[str, int] = {}
     for node in nodes:
-        for resource, amount in node.allocatable().items():
+        for resource, amount in node.parse_allocatable().items():
             totals[resource] = totals.get(resource, 0) + amount
     named = sorted(totals, key=lambda name: (not name.endswith("/gpu"), name))
     parts = [

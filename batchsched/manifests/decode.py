@@ -31,7 +31,7 @@ from batchsched.api.external.conversion import (
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND
 from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS, ExternalTopology, convert_topology
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
@@ -110,7 +110,7 @@ class Decoder:
             model = kind.type if issubclass(kind.type, BaseModel) else converted
             raise ObjectDecodeError(field_errors(error, model)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ObjectDecodeError((find_field_error(error),)) from error
+            raise ObjectDecodeError((to_field_error(error),)) from error
         check_names(decoded.metadata.namespace, decoded.metadata.name)
         return decoded
 
@@ -209,7 +209,7 @@ class Decoder:
                 # msgspec accepts null only for fields of a type that allows it.
                 return msgspec.convert(without_nulls(msgspec.json.decode(raw)), kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ObjectDecodeError((find_field_error(error, field),)) from error
+            raise ObjectDecodeError((to_field_error(error, field),)) from error
 
 
 def check_names(namespace: str | None, name: str) -> None:

@@ -18,7 +18,7 @@ import msgspec
 import yaml
 from typing_extensions import override
 
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.errors import InvalidInput
 
 _START: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -219,7 +219,7 @@ def invalid_envelope_error(
       file: the file.
       object_name: the object or its position in the file.
     """
-    invalid = find_field_error(error)
+    invalid = to_field_error(error)
     if invalid.field or not isinstance(error, msgspec.ValidationError):
         return InvalidInput(invalid.message, file=file, object=object_name, field=invalid.field)
     found_text = bytes(memoryview(raw)[:_MAX_SHOWN_BYTES]).decode(errors="replace")

@@ -168,7 +168,7 @@ def read_manifests(
     cluster = _Cluster(
         scheduler_name, ", ".join(names), frozenset(owner_kinds), sought_files=frozenset(names)
     )
-    with listener.time_stage("read"):
+    with listener.stage_span("read"):
         for source in find_manifest_files(paths):
             try:
                 source_documents = split_documents(source.read(), source.name)

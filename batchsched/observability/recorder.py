@@ -52,7 +52,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         begun = perf_counter()
         if name == ROUND_STAGE:
             self._metrics.solver_rounds.labels(self._profile).inc()
@@ -65,7 +65,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def time_gang(self, pod_group: str) -> Iterator[None]:
+    def gang_span(self, pod_group: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield
@@ -78,7 +78,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+    def call_span(self, plugin: str, point: str) -> Iterator[None]:
         begun, status = perf_counter(), _ERROR
         try:
             yield

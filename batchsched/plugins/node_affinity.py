@@ -13,7 +13,7 @@ from batchsched.api.core.pod import NodeAffinity as Affinity
 from batchsched.api.core.pod import Pod, PreferredSchedulingTerm
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
 from batchsched.api.crd.base import StrictModel
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
 from batchsched.framework.interface import (
@@ -58,7 +58,7 @@ def _as_affinity(value: Any) -> Any:
     try:
         return msgspec.convert(value, Affinity)
     except msgspec.ValidationError as error:
-        raise ValueError(str(find_field_error(error))) from error
+        raise ValueError(str(to_field_error(error))) from error
 
 
 class NodeAffinityArgs(StrictModel):

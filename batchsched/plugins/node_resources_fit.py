@@ -278,10 +278,10 @@ class NodeResourcesFit(
 
     def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """Return True if the empty node could hold the pod and now has more of a resource that the pod requests."""
-        checked, after = self._checked_requests(pod), new.allocatable()
+        checked, after = self._checked_requests(pod), new.parse_allocatable()
         if any(after.get(name, 0) < amount for name, amount in checked.items()):
             return Hint.SKIP
-        before = {} if old is None else old.allocatable()
+        before = {} if old is None else old.parse_allocatable()
         return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in checked))
 
 

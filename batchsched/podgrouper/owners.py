@@ -14,7 +14,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.api.owner_keys import (
     SPARK_APPLICATION,
     SPARK_ROLE,
@@ -160,7 +160,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
         if owner.ref.name:  # otherwise it gets one, as with generateName
             check_names(owner.ref.namespace, owner.ref.name)
     except msgspec.DecodeError as error:
-        invalid = find_field_error(error)
+        invalid = to_field_error(error)
         raise InvalidInput(invalid.message, file=file, object=title, field=invalid.field) from error
     except ObjectDecodeError as error:
         invalid = error.complaints[0]

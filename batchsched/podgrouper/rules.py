@@ -291,7 +291,10 @@ def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Ite
 
 
 def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
-    """Return a shape with the topology that annotations of Kueue or KAI on the owner or its pod templates state.
+    """Return a shape of an owner with the topology that annotations of Kueue or KAI state.
+
+    The annotations are those of the owner and of its pod templates. Fields that the shape already states have
+    precedence.
 
     Parts that state one group of Kueue are in one domain together.
     """

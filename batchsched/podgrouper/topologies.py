@@ -56,7 +56,7 @@ class TopologyIndex:
             self._show(name)
 
     def replace(self, origin: int, listed: Iterable[Topology]) -> None:
-        """Replace all Topologies of one origin, such as Kueue, by a complete list."""
+        """Replace all Topologies that come from one scheduler, such as Kueue, by a complete list."""
         topologies = self._by_origin[origin]
         names = set(topologies)
         topologies.clear()
@@ -135,7 +135,7 @@ class TopologyStore:
         self._index.remove(self._origin, topology.metadata.name)
 
     def replace(self, kind: type, listed: Iterable[Topology]) -> None:
-        """Replace all Topologies of this scheduler by a complete list."""
+        """Replace all Topologies that come from the scheduler of this store by a complete list."""
         self._index.replace(self._origin, listed)
 
 
@@ -183,5 +183,5 @@ class NodeStore:
         self._cache.remove(node)
 
     def replace(self, kind: type, listed: Iterable[Node]) -> None:
-        """Replace all nodes by a complete list."""
+        """Replace all nodes in the cluster state by a complete list, with the labels of their HyperNodes."""
         self._cache.replace(kind, [self._index.with_hyper_node_labels(node) for node in listed])

@@ -138,17 +138,18 @@ class Telemetry(Protocol):
     An implementation cannot change a decision. It may end the session by an exception, as `ExplanationGate` does.
     """
 
-    def time_stage(self, name: str) -> AbstractContextManager[None]:
-        """Return a context manager that measures one stage of a session.
+    def stage_span(self, name: str) -> AbstractContextManager[None]:
+        """Return a context manager in which a session runs one stage.
 
-        Durations of equal names are added up; stages may nest.
+        Stages may nest. An implementation that measures adds up the durations of equal names.
         """
         ...
 
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
-        """Return a context manager that measures work of a session for one gang.
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
+        """Return a context manager in which a session works for one gang.
 
-        Durations of one gang are added up. Work for all gangs together, such as that of the solver, is not measured.
+        An implementation that measures adds up the durations of one gang. Work for all gangs together, such as that of
+        the solver, has no such context manager.
 
         Args:
           pod_group: `namespace/name` of the gang.
@@ -159,10 +160,10 @@ class Telemetry(Protocol):
         """Receive the progress of a long stage: the number of steps that are done, and the total number."""
         ...
 
-    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Return a context manager that measures one call of a plugin at an extension point.
+    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
+        """Return a context manager in which a session calls a plugin at an extension point.
 
-        Only a sample is measured.
+        Only a sample of the calls has such a context manager.
         """
         ...
 
@@ -174,11 +175,11 @@ class NoTelemetry:
     """The implementation of `Telemetry` that records nothing. It is the default."""
 
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         """Return a context manager that does nothing: `NoTelemetry` does not record the time of the stage."""
         yield
 
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         """Return a context manager that does nothing: `NoTelemetry` does not record the time for a gang."""
         return _NOT_MEASURED
 
@@ -186,14 +187,14 @@ class NoTelemetry:
         """Do nothing: `NoTelemetry` does not record progress."""
 
     @contextmanager
-    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+    def call_span(self, plugin: str, point: str) -> Iterator[None]:
         """Return a context manager that does nothing: `NoTelemetry` does not record the time of the call."""
         yield
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalCalls:
-    """The means by which a session calls code outside its process or outside batchsched.
+class ExternalClients:
+    """The clients by which a session calls extenders, plugins with a deadline, and processes for the solver.
 
     Args:
       extenders: reaches extenders.
@@ -206,5 +207,5 @@ class ExternalCalls:
     workers: SolverWorkers | None = None
 
 
-NO_EXTERNAL_CALLS = ExternalCalls()
+NO_EXTERNAL_CLIENTS = ExternalClients()
 """Calls no extender, and sets no deadline for plugins."""

@@ -45,10 +45,10 @@ class SharedInput(Protocol):
 
 
 class SolverWorkers(Protocol):
-    """Processes that compute functions for sessions, in addition to the process of the session."""
+    """Processes that call functions for the solver of a session and return their results."""
 
     @property
-    def process_count(self) -> int:
+    def total_process_count(self) -> int:
         """The number of processes, including the process of the session itself."""
         ...
 

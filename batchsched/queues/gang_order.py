@@ -50,7 +50,7 @@ class GangColumns:
     share: FloatArray
     arrival: IntArray
 
-    def select_rows(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
+    def select_gangs(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
         """Return the columns with only the gangs that have these indexes, in this order."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
@@ -76,7 +76,7 @@ class HeadroomPolicy(Protocol):
 
     @property
     def horizon_seconds(self) -> float:
-        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
+        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
@@ -317,7 +317,7 @@ class HeadroomOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
+        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
@@ -455,7 +455,7 @@ class AutoOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """Time in seconds within which a running gang must end, so that its capacity counts as free."""
+        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
         headroom = self._orders[self._chosen][2]
         return headroom.horizon_seconds if headroom is not None else 0.0
 

@@ -14,7 +14,7 @@ from batchsched.ports.external import (
     ExtenderEndpoint,
     ExtenderReply,
     Extenders,
-    ExternalCalls,
+    ExternalClients,
 )
 
 NOT_RECORDED: Final = "the recorded session did not ask this"
@@ -46,12 +46,12 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     extenders: tuple[ExtenderCall, ...] = ()
     overdue: tuple[ExceededDeadline, ...] = ()
 
-    def to_external_calls(self) -> ExternalCalls:
-        """Return substitutes for extenders and plugin deadlines, which give the recorded answers in a replay.
+    def create_replay_clients(self) -> ExternalClients:
+        """Return substitutes for the external clients of a session, which give the recorded answers in a replay.
 
         No extender is called, and no clock is read.
         """
-        return ExternalCalls(ExtenderTranscript(self.extenders), PluginCallCounter(self.overdue))
+        return ExternalClients(ExtenderTranscript(self.extenders), PluginCallCounter(self.overdue))
 
 
 NO_ANSWERS: Final = ExternalAnswers()

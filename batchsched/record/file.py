@@ -20,7 +20,7 @@ from batchsched import __version__
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
 from batchsched.api.decision import to_json as decision_json
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.api.pod_devices import ReservedPodDevices
 from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang
 from batchsched.config.schema import Profile
@@ -138,7 +138,7 @@ def read_session_file(path: Path) -> SessionRecord:
     try:
         body = _canonical(sealed.session)
     except (ValueError, RecursionError) as error:  # not UTF-8, or nested too deeply
-        problem = find_field_error(error)
+        problem = to_field_error(error)
         raise InvalidInput(f"is not a recorded session, or a damaged one: {problem}", file=file) from error
     if _digest(body) != sealed.digest:
         raise DigestMismatch(
@@ -150,7 +150,7 @@ def read_session_file(path: Path) -> SessionRecord:
         session = msgspec.json.decode(body, type=_Session)
         profile = Profile.model_validate(session.profile)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"is not a recorded session: {find_field_error(error)}", file=file) from error
+        raise InvalidInput(f"is not a recorded session: {to_field_error(error)}", file=file) from error
     except ValidationError as error:
         first = field_errors(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
@@ -193,7 +193,7 @@ def _sealed(path: Path) -> _Sealed:
     try:
         return msgspec.json.decode(content, type=_Sealed)
     except ValueError as error:  # no JSON, or not UTF-8
-        raise InvalidInput(f"is not a recorded session: {find_field_error(error)}", file=file) from error
+        raise InvalidInput(f"is not a recorded session: {to_field_error(error)}", file=file) from error
 
 
 def _check_format(body: bytes, file: str) -> None:

@@ -14,7 +14,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import SetAside
 from batchsched.api.external.pod_group import ExternalPodGroup
-from batchsched.api.json_errors import find_field_error
+from batchsched.api.json_errors import to_field_error
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import ENVELOPE_DECODER, Document, object_title
@@ -123,7 +123,7 @@ class EventHandler:
         except ObjectDecodeError as refused:
             return self._unusable(read_identity(raw), *refused.complaints)
         except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, or nested too deeply
-            return self._unusable(read_identity(raw), find_field_error(error))
+            return self._unusable(read_identity(raw), to_field_error(error))
 
     def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and add it to the store or update it there."""

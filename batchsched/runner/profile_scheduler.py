@@ -133,7 +133,7 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reservations.copy_reservations_from(
+        self.node_table.reservations.copy_pods_being_bound_from(
             self._pod_reservations, self._cache.keeps_reservations, self._cache.is_bound
         )
         self._pod_reservations = self.node_table.reservations
@@ -219,7 +219,7 @@ class ProfileScheduler:
             return None
         self._current.updated_scheduler(self.held)
         bindings = self._cache.keeps_reservations, self._cache.is_bound
-        self.node_table.reservations.drop_outdated_reservations(*bindings)
+        self.node_table.reservations.release_pods_not_being_bound(*bindings)
         self.node_table.device_ledger.copy_reservations_of_other_profiles(
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )

@@ -27,7 +27,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.deadline import PluginCallCounter
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.ports.external import ExceededDeadline, Extenders, ExternalCalls, Telemetry
+from batchsched.ports.external import ExceededDeadline, Extenders, ExternalClients, Telemetry
 from batchsched.ports.workers import SolverWorkers
 from batchsched.record.external_answers import NO_ANSWERS, ExtenderTranscript, ExternalAnswers
 from batchsched.runner.policy_chooser import make_chooser
@@ -140,7 +140,7 @@ class SessionRunner:
         self._extenders = shared_extender_client() if profile.extenders else None
         self._transcript = ExtenderTranscript((), self._extenders)
         self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
-        self.outside = ExternalCalls(self._transcript, self._call_counter, workers)
+        self.outside = ExternalClients(self._transcript, self._call_counter, workers)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
     def without_hung_plugins(self) -> "SessionRunner":
@@ -178,7 +178,7 @@ class SessionRunner:
         def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
             self._transcript.replay_from(self._transcript.calls)
-            outside = ExternalCalls(self._transcript, call_counter, self._workers)
+            outside = ExternalClients(self._transcript, call_counter, self._workers)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
         if self.has_external_plugins:

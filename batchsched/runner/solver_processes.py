@@ -34,7 +34,7 @@ LOST: Final = (BrokenExecutor, CancelledError, OSError, MemoryError, pickle.Pick
 
 
 class SolverProcesses(SolverWorkers):
-    """Local processes that compute functions for the solver.
+    """Local processes that call functions for the solver and return their results.
 
     Args:
       workers: the number of processes, with this one: one less is started.
@@ -53,7 +53,7 @@ class SolverProcesses(SolverWorkers):
 
     @property
     @override
-    def process_count(self) -> int:
+    def total_process_count(self) -> int:
         return self._count
 
     @override

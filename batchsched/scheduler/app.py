@@ -264,7 +264,7 @@ class SchedulerApp:
 
     def _is_cache_outdated(self) -> bool:
         """Return whether the cache contains objects from before a restore of the API server."""
-        return any(reflector.must_relist for reflector in self.reflectors)
+        return any(reflector.is_relist_requested for reflector in self.reflectors)
 
     @property
     def profile_schedulers(self) -> Sequence[ProfileScheduler]:

@@ -130,20 +130,20 @@ class ExplanationGate(Telemetry):
 
     @override
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         """End the trial decision if it must wait or is outdated; the time of the stage is not measured."""
         self._end_if_busy_or_outdated()
         yield
 
     @override
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         """End the trial decision if it must wait or is outdated; the time of the gang is not measured."""
         self._end_if_busy_or_outdated()
         return nullcontext()
 
     @override
     @contextmanager
-    def time_call(self, plugin: str, point: str) -> Iterator[None]:
+    def call_span(self, plugin: str, point: str) -> Iterator[None]:
         """End the trial decision if it must wait or is outdated; the time of the call is not measured."""
         self._end_if_busy_or_outdated()
         yield

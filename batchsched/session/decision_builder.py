@@ -93,7 +93,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_objectives(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight of the gangs that the solver placed, and its upper bound, to the sums of their tiers."""
+        """Add to the sums of each tier the weight of its gangs that the solver placed, and the bound of this weight."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],

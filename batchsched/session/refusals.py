@@ -370,7 +370,7 @@ def explain_refused_gangs(
     refusals = []
     for number in numbers:
         key = formulation.gangs[number].key
-        with telemetry.time_gang(key):
+        with telemetry.gang_span(key):
             refusals.append(
                 # The statement's verdict is the true reason: the solver had found a place.
                 rolled_back_refusal(rejected[number], timed_out=False)

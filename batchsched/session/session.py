@@ -16,7 +16,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import PluginCallSampler
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.cluster import ClusterChanges
-from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls, NoTelemetry, Telemetry
+from batchsched.ports.external import NO_EXTERNAL_CLIENTS, ExternalClients, NoTelemetry, Telemetry
 from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
@@ -231,7 +231,7 @@ def decide(
     seed: int,
     *,
     telemetry: Telemetry | None = None,
-    outside: ExternalCalls = NO_EXTERNAL_CALLS,
+    outside: ExternalClients = NO_EXTERNAL_CLIENTS,
 ) -> Decision:
     """Return the decision of one session over a snapshot: a pure, deterministic function without clock or I/O.
 

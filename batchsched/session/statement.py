@@ -194,7 +194,7 @@ class Statement:
             return failed
         placement = GangPlacement(gang)
         try:
-            with self._telemetry.time_gang(gang.key):
+            with self._telemetry.gang_span(gang.key):
                 if state is not None:
                     self.reserve_and_permit_pods(placement, plans[0], state)
                 else:

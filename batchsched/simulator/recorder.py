@@ -20,7 +20,7 @@ class UsageRecorder:
     """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        offered = [node.allocatable() for node in nodes]
+        offered = [node.parse_allocatable() for node in nodes]
         names = {name for amounts in offered for name, amount in amounts.items() if amount and name != "pods"}
         self.resources = tuple(sorted(names))
         self._devices = [index for index, name in enumerate(self.resources) if name.endswith(GPU_SUFFIX)]
@@ -37,7 +37,7 @@ class UsageRecorder:
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Set the nodes that are up; their allocatable amounts are the total capacity from now on."""
-        offered = [node.allocatable() for node in nodes]
+        offered = [node.parse_allocatable() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
     def recorded_requests(self, pod: Pod) -> tuple[int, ...]:

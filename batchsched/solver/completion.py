@@ -15,7 +15,11 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import count_fitting_pods
 from batchsched.solver.objective import tier_values
 from batchsched.solver.problem import Problem, Solution, SolverBudget
-from batchsched.solver.relaxation.explain import GangProblems, IsolatedGangProblem, problem_of_refused_gangs
+from batchsched.solver.relaxation.explain import (
+    GangProblemIsolator,
+    IsolatedGangProblem,
+    problem_of_refused_gangs,
+)
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.tree_search import (
     SEARCH_EFFORT,
@@ -55,10 +59,10 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     several = (classes_of_gang > 1) | searched
     refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
-    gang_problems, solved, searches, units = None, 0, 0, MAX_SEARCH_EFFORT
+    isolator, solved, searches, units = None, 0, 0, MAX_SEARCH_EFFORT
     for gang in order[:MAX_EXAMINED_GANGS].tolist():
-        gang_problems = gang_problems or GangProblems(problem_of_refused_gangs(problem, solution))
-        isolated = gang_problems.isolate_gang(gang)
+        isolator = isolator or GangProblemIsolator(problem_of_refused_gangs(problem, solution))
+        isolated = isolator.isolate_gang(gang)
         if searched[gang] and searches < MAX_SEARCHED_GANGS and units > 0:
             search = find_placement_or_proof(isolated.problem, min(SEARCH_EFFORT, units), seed)
             searches, units = searches + 1, units - search.effort
@@ -69,7 +73,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
                 guard=solution.guard or search.guard,
             )
             if search.solution is not None:
-                solution, gang_problems = (
+                solution, isolator = (
                     add_gang_to_solution(problem, solution, isolated, search.solution),
                     None,
                 )
@@ -84,7 +88,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
         )
         solved += 1
         if exact.taken[0]:
-            solution, gang_problems = add_gang_to_solution(problem, solution, isolated, exact), None
+            solution, isolator = add_gang_to_solution(problem, solution, isolated, exact), None
         if solved == MAX_COMPLETED_GANGS:
             break
     return solution
@@ -95,7 +99,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     solution = solve_greedy(problem)
     if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_needing_exact_search(problem)[0]:
         return solution
-    isolated = GangProblems(replace(problem, cuts=())).isolate_gang(0)
+    isolated = GangProblemIsolator(replace(problem, cuts=())).isolate_gang(0)
     search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)
     return (
         solution

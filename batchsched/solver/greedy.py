@@ -71,7 +71,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
     problem = packing.problem
-    kinds = group_numbers_of_equal_gangs(packing.room)
+    kinds = group_numbers_of_equal_single_pod_gangs(packing.room)
     order = np.lexsort((problem.gangs.rank, problem.gangs.tier)).tolist()
     tier = problem.gangs.tier.tolist()
     start = 0
@@ -82,7 +82,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
         for kind, gangs in groupby(order[start:end], key=kinds.__getitem__):
             run = list(gangs)
             if kind >= 0 and len(run) > 1:
-                packing.place_equal_gangs(run)
+                packing.place_equal_single_pod_gangs(run)
                 continue
             for gang in run:
                 packing.place_gang(gang)
@@ -93,7 +93,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
         start = end
 
 
-def group_numbers_of_equal_gangs(capacity: FreeCapacity) -> list[int]:
+def group_numbers_of_equal_single_pod_gangs(capacity: FreeCapacity) -> list[int]:
     """Return a number for each gang [G], equal for interchangeable single-pod gangs, and -1 for all others.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which

@@ -116,11 +116,11 @@ class Cut:
 class ProblemTable:
     """Base of the tables of a `Problem`: all fields are arrays with one entry for each item, such as a gang."""
 
-    def select_rows(self, rows: Positions) -> Self:
+    def select_entries(self, positions: Positions) -> Self:
         """Return the table with only the items at these positions, in this order."""
         # Without `replace`, which checks every field: refusals take the tables of each gang. The slots are the columns.
         columns: tuple[str, ...] = self.__slots__
-        return type(self)(*[getattr(self, column)[rows] for column in columns])
+        return type(self)(*[getattr(self, column)[positions] for column in columns])
 
     def _fill(self, length: int, **columns: int) -> None:
         """Fill columns that the caller left out with one value each."""
@@ -153,7 +153,7 @@ class ProblemNodes:
     levels: IndexArray
     partitions: tuple[IndexArray, ...] = ()
 
-    def select_rows(self, nodes: Positions) -> "ProblemNodes":
+    def select_nodes(self, nodes: Positions) -> "ProblemNodes":
         """Return the table with only these nodes; a node may be taken several times."""
         partitions = tuple(partition[nodes] for partition in self.partitions)
         return ProblemNodes(self.free[nodes], self.capacity[nodes], self.levels[:, nodes], partitions)
@@ -408,22 +408,22 @@ class Problem:
         """
         gang = _renumbered(gangs, len(self.gangs.need))
         subgroup = _renumbered(subgroups, len(self.subgroups.gang))
-        used = self.used_domains.select_rows(np.flatnonzero(gang[self.used_domains.gang] != NONE))
-        running = self.running_slices.select_rows(np.flatnonzero(gang[self.running_slices.gang] != NONE))
-        own, parts = self.classes.select_rows(classes), self.subgroups.select_rows(subgroups)
+        used = self.used_domains.select_entries(np.flatnonzero(gang[self.used_domains.gang] != NONE))
+        running = self.running_slices.select_entries(np.flatnonzero(gang[self.running_slices.gang] != NONE))
+        own, parts = self.classes.select_entries(classes), self.subgroups.select_entries(subgroups)
         # Few classes have few kinds: Python sorts them faster than numpy.
         kinds = sorted(set(own.kind.tolist()))
         number = {kind: position for position, kind in enumerate(kinds)}
         return replace(
             self,
-            kinds=self.kinds.select_rows(kinds),
+            kinds=self.kinds.select_entries(kinds),
             classes=replace(
                 own,
                 kind=np.array([number[kind] for kind in own.kind.tolist()], np.int32),
                 gang=gang[own.gang],
                 subgroup=subgroup[own.subgroup],
             ),
-            gangs=self.gangs.select_rows(gangs),
+            gangs=self.gangs.select_entries(gangs),
             subgroups=replace(parts, gang=gang[parts.gang], parent=subgroup[parts.parent]),
             used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
             running_slices=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),

@@ -27,7 +27,7 @@ from batchsched.solver.problem import BoolArray, Problem, ProblemClassKinds, Sol
 from batchsched.solver.quota_selection import is_limited_by_quotas_only, solve_by_quotas, take_gang_subset
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
-from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
+from batchsched.solver.tiered.rounding import add_elastic_pods_ejecting_lower_tiers
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
 from batchsched.solver.verify import verify_solution
 from batchsched.solver.warm_start.solve import solve_from_start
@@ -67,7 +67,7 @@ def solve(
       SolverFault: OR-Tools rejects a model as invalid.
     """
     telemetry = telemetry or NoTelemetry()
-    with telemetry.time_stage("reduce"):
+    with telemetry.stage_span("reduce"):
         unplaceable = find_unplaceable_pod_classes(problem)
         over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
@@ -84,7 +84,7 @@ def solve(
         )
     else:
         answer = _solved_from_start(admissible, budget, seed, telemetry, start, workers)
-    with telemetry.time_stage("verify"):
+    with telemetry.stage_span("verify"):
         faults = () if problem.ordered else verify_solution(problem, answer)
     if faults:
         _LOG.error(
@@ -169,7 +169,7 @@ def _solved(
 ) -> Solution:
     """Solve for the gangs that do not exceed their quotas by themselves."""
     problem = without_repeatedly_refused_gangs(admissible)
-    with telemetry.time_stage("greedy"):
+    with telemetry.stage_span("greedy"):
         packing = pack_greedily(problem)
         floor = packing.to_solution("greedy")
     # In strict order no solve may take a later gang in place of an earlier one.
@@ -179,16 +179,16 @@ def _solved(
     if is_greedy_optimal(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
-        with telemetry.time_stage("exact"):
+        with telemetry.stage_span("exact"):
             return solve_small_session(admissible, budget, seed, floor, telemetry)
     # With cuts the quota relaxation would repeat refused placements.
     if admissible is problem and is_limited_by_quotas_only(packing):
-        with telemetry.time_stage("choose"):
+        with telemetry.stage_span("choose"):
             answer = solve_by_quotas(packing, budget, seed, floor)
         if answer is not None:
             return answer
     # Both placements are floors: no gang order may be better in this solver's own objective.
-    with telemetry.time_stage("greedy"):
+    with telemetry.stage_span("greedy"):
         peers = solve_job_by_job(problem)
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
@@ -198,14 +198,14 @@ def _solved(
     answer = stage.solve()
     improvable = not (problem.rows or admissible.cuts)
     if improvable and answer.gap > budget.gap and _pairs(problem) <= MAX_PLANNED_PAIRS:
-        with telemetry.time_stage("plan"):
+        with telemetry.stage_span("plan"):
             answer = _with_planned_gangs(problem, stage, answer, rounds, seed)
     # Before the improvement: a larger budget continues from the same solution.
-    with telemetry.time_stage("complete"):
+    with telemetry.stage_span("complete"):
         answer = place_remaining_gangs(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:
-        with telemetry.time_stage("improve"):
+        with telemetry.stage_span("improve"):
             improved = improve_solution(problem, answer, units, budget, seed, workers)
         # A tier that gained changes what the tiers below it could reach.
         gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
@@ -224,7 +224,7 @@ def _with_planned_gangs(
     if planned is None or compare_solutions(planned, answer) <= 0:
         return replace(answer, effort=effort, variables=variables, guard=guard)
     better = replace(planned, stage=answer.stage, effort=effort, variables=variables, guard=guard)
-    return stage.with_bounds(add_elastic_pods_of_higher_tiers(problem, better))
+    return stage.with_bounds(add_elastic_pods_ejecting_lower_tiers(problem, better))
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:

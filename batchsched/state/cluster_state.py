@@ -278,9 +278,9 @@ class ClusterState:
             self.gangs.set_group(key, after)
         elif field == NODES:
             if before is not None:
-                self.capacity.subtract(before.allocatable())
+                self.capacity.subtract(before.parse_allocatable())
             if after is not None:
-                self.capacity.update(after.allocatable())
+                self.capacity.update(after.parse_allocatable())
         if field in (QUEUES, NAMESPACES):
             self._queue_access = None
         if field == NAMESPACES and default_queue(before) != default_queue(after):
@@ -460,7 +460,7 @@ class ClusterState:
         for name in nodes:
             node = self._stores[NODES].get(name)
             if node is not None:
-                free[name] = Counter(node.allocatable())
+                free[name] = Counter(node.parse_allocatable())
         if free:
             for pod in self._stores[PODS].sorted_objects():
                 if pod.node in free:

@@ -224,7 +224,7 @@ def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateD
             DumpedNode(
                 name=name,
                 exists=node is not None,
-                allocatable=node.allocatable() if node is not None else {},
+                allocatable=node.parse_allocatable() if node is not None else {},
                 requested=_sum(pods_by_node[name]),
                 pods=keys,
                 assumed=tuple(key for key in keys if key in assumed_keys),

@@ -38,20 +38,20 @@ class Stopwatch:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def time_stage(self, name: str) -> Iterator[None]:
+    def stage_span(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def time_gang(self, pod_group: str) -> AbstractContextManager[None]:
+    def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def on_progress(self, done: int, total: int, what: str) -> None:
         return
 
-    def time_call(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

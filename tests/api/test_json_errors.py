@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.json_errors import MAX_MESSAGE_CHARACTERS, find_field_error
+from batchsched.api.json_errors import MAX_MESSAGE_CHARACTERS, to_field_error
 
 
 class Meta(msgspec.Struct):
@@ -48,25 +48,25 @@ def error_of(raw, kind=Head):
     ],
 )
 def test_message_names_the_field_what_was_expected_and_what_was_found(raw, text):
-    assert str(find_field_error(error_of(b'{"metadata":' + raw + b"}"))) == text
-    assert str(find_field_error(error_of(raw, Meta), "metadata")) == text
+    assert str(to_field_error(error_of(b'{"metadata":' + raw + b"}"))) == text
+    assert str(to_field_error(error_of(raw, Meta), "metadata")) == text
 
 
 def test_error_of_a_key_names_its_mapping():
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert({"labels": {1: "a"}, "name": "a"}, Meta)
     assert (
-        str(find_field_error(caught.value)) == "labels: expected text, found a whole number; put it in quotes"
+        str(to_field_error(caught.value)) == "labels: expected text, found a whole number; put it in quotes"
     )
 
 
 def test_error_of_the_whole_json_has_no_field():
-    assert str(find_field_error(error_of(b"7"))) == "expected a mapping, found a whole number"
+    assert str(to_field_error(error_of(b"7"))) == "expected a mapping, found a whole number"
 
 
 def test_field_of_an_item_follows_its_list_without_a_dot():
     error = error_of(b"[1,[]]", list[int])
-    assert str(find_field_error(error, "spec.ports")) == (
+    assert str(to_field_error(error, "spec.ports")) == (
         "spec.ports[1]: expected a whole number, found a list"
     )
 
@@ -82,21 +82,21 @@ def test_field_of_an_item_follows_its_list_without_a_dot():
     ids=["syntax", "truncated", "not UTF-8", "deep"],
 )
 def test_text_that_is_not_json_is_reported_as_such(raw, message):
-    assert str(find_field_error(error_of(raw))) == message
+    assert str(to_field_error(error_of(raw))) == message
 
 
 def test_long_message_is_cut_off():
     error = msgspec.ValidationError(f"Invalid value {'x' * 10_000} - at `$.spec`")
-    assert len(find_field_error(error).message) == MAX_MESSAGE_CHARACTERS
-    assert find_field_error(error).field == "spec"
+    assert len(to_field_error(error).message) == MAX_MESSAGE_CHARACTERS
+    assert to_field_error(error).field == "spec"
 
 
 def test_text_of_another_exception_is_kept():
-    assert str(find_field_error(ValueError("Exceeds the limit of digits"), "spec")) == (
+    assert str(to_field_error(ValueError("Exceeds the limit of digits"), "spec")) == (
         "spec: Exceeds the limit of digits"
     )
 
 
 def test_message_that_is_unknown_is_kept():
     error = msgspec.ValidationError("Expected `int` >= 0 - at `$.spec.index`")
-    assert str(find_field_error(error)) == "spec.index: expected int >= 0"
+    assert str(to_field_error(error)) == "spec.index: expected int >= 0"

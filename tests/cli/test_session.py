@@ -81,9 +81,9 @@ def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
 
 def test_stages_of_one_name_add_up_and_nest():
     watch = Stopwatch()
-    with watch.time_stage("outer"):
+    with watch.stage_span("outer"):
         for _ in range(2):
-            with watch.time_stage("inner"):
+            with watch.stage_span("inner"):
                 time.sleep(0.002)
     assert watch.stage_seconds("outer") >= watch.stage_seconds("inner") >= 0.004
     assert list(watch.seconds_by_stage) == ["inner", "outer"]
@@ -92,7 +92,7 @@ def test_stages_of_one_name_add_up_and_nest():
 
 def test_stage_counts_when_it_fails():
     watch = Stopwatch()
-    with pytest.raises(RuntimeError), watch.time_stage("failed"):
+    with pytest.raises(RuntimeError), watch.stage_span("failed"):
         raise RuntimeError
     assert "failed" in watch.seconds_by_stage
 
@@ -100,9 +100,9 @@ def test_stage_counts_when_it_fails():
 def test_calls_of_plugins_add_up_by_point():
     watch = Stopwatch()
     for _ in range(2):
-        with watch.time_call("NodeName", "Filter"):
+        with watch.call_span("NodeName", "Filter"):
             time.sleep(0.001)
-    with pytest.raises(RuntimeError), watch.time_call("NodeName", "Score"):
+    with pytest.raises(RuntimeError), watch.call_span("NodeName", "Score"):
         raise RuntimeError
     assert {key: calls for key, (calls, _) in watch.calls.items()} == {
         ("NodeName", "Filter"): 2,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
-from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
+from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
 from batchsched.controllers.recovery import StaleGangController
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.status_controller import StatusController
@@ -103,10 +103,10 @@ class Replica:
     def lead(self) -> None:
         server: Any = self.api
         clock = self.api.clock
-        throttle = WriteThrottle(clock, lambda: False)
-        recorder = EventRecorder(server, clock, throttle, "batchsched")
+        write_delay = WriteDelay(clock, lambda: False)
+        recorder = EventRecorder(server, clock, write_delay, "batchsched")
         self.stale = StaleGangController(self.cache, server, server, lambda identity: False)
-        self.status = StatusController(self.cache, RefusalHistory(), server, recorder, throttle, clock)
+        self.status = StatusController(self.cache, RefusalHistory(), server, recorder, write_delay, clock)
 
     async def run_once(self) -> None:
         self.stale.run_once(self.api.clock.time)

@@ -16,7 +16,7 @@ from batchsched.controllers.event_recorder import (
     EventObjectReference,
     EventRecorder,
     PendingEvent,
-    WriteThrottle,
+    WriteDelay,
     object_reference,
 )
 from batchsched.controllers.status_controller import OUR_QUEUES
@@ -40,7 +40,7 @@ async def recording(
     """Run a recorder that writes to a desk."""
     desk, clock = desk or Desk(), Skewed()
     server: Any = desk
-    one = EventRecorder(server, clock, WriteThrottle(clock, lambda: busy), "batchsched", "batchsched-here")
+    one = EventRecorder(server, clock, WriteDelay(clock, lambda: busy), "batchsched", "batchsched-here")
     running = asyncio.create_task(one.run())
     yield one, desk
     running.cancel()
@@ -166,16 +166,16 @@ async def test_long_notes_are_cut_and_events_of_cluster_objects_are_in_default()
 async def test_write_may_be_sent_when_no_pod_is_being_bound():
     ends = asyncio.get_running_loop().time() + 0.5
     loop = asyncio.get_running_loop()
-    await WriteThrottle(Skewed(), lambda: loop.time() < ends).wait_for_bindings()
+    await WriteDelay(Skewed(), lambda: loop.time() < ends).wait_for_bindings()
     assert 0.5 <= loop.time() < 0.6
 
 
 async def test_write_is_delayed_for_a_limited_time_and_not_at_shutdown():
     loop = asyncio.get_running_loop()
-    throttle = WriteThrottle(Skewed(), lambda: True)
-    await throttle.wait_for_bindings()
+    write_delay = WriteDelay(Skewed(), lambda: True)
+    await write_delay.wait_for_bindings()
     assert MAX_DELAY_SECONDS <= loop.time() < MAX_DELAY_SECONDS + 0.1
-    throttle.hurry = True
+    write_delay.hurry = True
     before = loop.time()
-    await throttle.wait_for_bindings()
+    await write_delay.wait_for_bindings()
     assert loop.time() == before

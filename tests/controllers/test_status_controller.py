@@ -9,7 +9,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import REASONS, Decision, Refusal
 from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
-from batchsched.controllers.event_recorder import EventRecorder, WriteThrottle
+from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, RefusalHistory
 from batchsched.controllers.status_controller import (
     MAX_WRITES_PER_PERIOD,
@@ -43,7 +43,7 @@ class Office:
 
     def made(self) -> StatusController:
         server: Any = self.desk
-        courtesy = WriteThrottle(self.clock, lambda: False)
+        courtesy = WriteDelay(self.clock, lambda: False)
         self.recorder = EventRecorder(server, self.clock, courtesy, "batchsched")
         return StatusController(self.cache, self.verdicts, server, self.recorder, courtesy, self.clock)
 

@@ -31,24 +31,24 @@ def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_clai
     ledger.assume("default/y", reserved())
     assert ledger.use_of(GPU).exclusive == 1
     assert ledger.count_pods_with_reservation("default/open") == 2
-    ledger.revert("default/x")
+    ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).exclusive == 1
-    ledger.revert("default/y")
+    ledger.release_reserved_devices("default/y")
     assert ledger.use_of(GPU).is_free
     assert ledger.assumed_allocation("default/open") is None
 
 
 def test_a_pod_that_reserved_nothing_can_be_reverted():
-    DeviceLedger({}).revert("default/x")
+    DeviceLedger({}).release_reserved_devices("default/x")
 
 
 def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
     before = DeviceLedger({OPEN.key: OPEN})
     before.assume("default/x", reserved())
     now = DeviceLedger({"default/open": allocated("open", "gpu-0")})
-    now.copy_reservations_from(before, lambda pod, _: pod == "default/x")
+    now.copy_pods_being_bound_from(before, lambda pod, _: pod == "default/x")
     assert now.use_of(GPU).exclusive == 1
-    now.revert("default/x")
+    now.release_reserved_devices("default/x")
     assert now.use_of(GPU).exclusive == 1
 
 
@@ -61,9 +61,9 @@ def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_p
     own.copy_reservations_of_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_reservations_from(own, lambda *_: True)
+    later.copy_pods_being_bound_from(own, lambda *_: True)
     assert later.use_of(GPU).is_free
-    other.revert("default/x")
+    other.release_reserved_devices("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
     own.copy_reservations_of_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).is_free
@@ -81,7 +81,7 @@ def test_shares_of_a_device_add_up_and_are_released():
     )
     assert ledger.use_of(GPU).shares == 2
     assert ledger.use_of(GPU).consumed == {"memory": 15 * 2**30}
-    ledger.revert("default/x")
+    ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).consumed == {"memory": 10 * 2**30}
 
 
@@ -108,10 +108,10 @@ def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_p
     )
     assert len(ledger.uses) == 2
     assert ledger.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
-    ledger.revert("default/x", "old")
+    ledger.release_reserved_devices("default/x", "old")
     assert ledger.use_of(GPU).is_free
     assert len(ledger.uses) == 1
-    ledger.revert("default/x", "new")
+    ledger.release_reserved_devices("default/x", "new")
     assert not ledger.uses
 
 
@@ -121,13 +121,13 @@ def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_pr
     ledger.assume("default/x", PodDevices((), (), uid="new"))
     in_flight = {"old", "new"}
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_reservations_from(ledger, lambda _, uid: uid in in_flight)
+    later.copy_pods_being_bound_from(ledger, lambda _, uid: uid in in_flight)
     other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
     assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
     assert later.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
     in_flight.remove("old")
     last = DeviceLedger({OPEN.key: OPEN})
-    last.copy_reservations_from(later, lambda _, uid: uid in in_flight)
+    last.copy_pods_being_bound_from(later, lambda _, uid: uid in in_flight)
     other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
     assert last.use_of(GPU).is_free
     assert other.use_of(GPU).is_free
@@ -138,9 +138,9 @@ def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both(
     for uid in ("old", "new"):
         ledger.assume("default/x", replace(reserved(), uid=uid))
     assert (ledger.use_of(GPU).exclusive, ledger.count_pods_with_reservation("default/open")) == (1, 2)
-    ledger.revert("default/x", "new")
+    ledger.release_reserved_devices("default/x", "new")
     assert ledger.use_of(GPU).exclusive == 1
-    ledger.revert("default/x", "old")
+    ledger.release_reserved_devices("default/x", "old")
     assert ledger.use_of(GPU).is_free
 
 
@@ -150,9 +150,9 @@ def test_devices_for_extended_resources_count_once_after_their_claim_was_created
     before = DeviceLedger({})
     before.assume("default/x", devices)
     now = DeviceLedger({"default/x-extended-resources-1": allocated("x-extended-resources-1", "gpu-0")})
-    now.copy_reservations_from(before, lambda *_: True)
+    now.copy_pods_being_bound_from(before, lambda *_: True)
     assert now.use_of(GPU).exclusive == 1
-    now.revert("default/x")
+    now.release_reserved_devices("default/x")
     assert now.use_of(GPU).exclusive == 1
 
 
@@ -173,7 +173,7 @@ def test_a_claim_that_gets_the_devices_reserved_for_it_changes_no_use():
     assert (
         ledger.devices_reserved_for_pod("default/x") == reserved()
     )  # its binding may fail, and then undoes the allocation
-    ledger.revert("default/x")
+    ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).exclusive == 1
     assert ledger.update_claims([OPEN], ())
     assert ledger.use_of(GPU).is_free
@@ -185,17 +185,17 @@ def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_
     ledger.update_claims([allocated("open", "gpu-0")], ())
     assert not ledger.update_claims((), [OPEN.key])
     assert ledger.assumed_allocation(OPEN.key) == TAKEN
-    ledger.revert("default/x")
+    ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).is_free
 
 
 def test_a_bound_pod_keeps_its_reservation_until_its_claim_has_the_devices():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
+    ledger.release_pods_not_being_bound(lambda *_: False, lambda *_: True)
     assert ledger.devices_reserved_for_pod("default/x") is not None
     ledger.update_claims([allocated("open", "gpu-0")], ())
-    ledger.drop_outdated_reservations(lambda *_: False, lambda *_: True)
+    ledger.release_pods_not_being_bound(lambda *_: False, lambda *_: True)
     assert ledger.devices_reserved_for_pod("default/x") is None
     assert ledger.use_of(GPU).exclusive == 1
 
@@ -216,7 +216,7 @@ def test_the_claim_created_for_extended_resources_gets_the_devices_reserved_for_
     ledger.assume("default/x", PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created))
     assert not ledger.update_claims([allocated("open", "gpu-0")], ())
     assert ledger.use_of(GPU).exclusive == 1
-    ledger.revert("default/x")
+    ledger.release_reserved_devices("default/x")
     assert ledger.update_claims((), [OPEN.key])
     assert ledger.use_of(GPU).is_free
 
@@ -226,7 +226,7 @@ def test_a_reader_that_is_far_behind_reads_all_uses_again(monkeypatch):
     ledger = DeviceLedger({OPEN.key: OPEN})
     for _ in range(4):
         ledger.assume("default/x", reserved())
-        ledger.revert("default/x")
+        ledger.release_reserved_devices("default/x")
     assert ledger.change_count == 8
     assert ledger.devices_changed_since(0) is None
     assert ledger.devices_changed_since(7) == [GPU]

@@ -1,6 +1,6 @@
 from batchsched.devices.inventory import DeviceInventory
 from batchsched.devices.ledger import DeviceLedger
-from batchsched.devices.node_groups import NodesWithEqualDevices
+from batchsched.devices.node_groups import NodeGroupsByDevices
 from tests.devices.objects import DRIVER, RULES, bare_node, slice_of
 
 MODEL = frozenset({"model"})
@@ -20,7 +20,7 @@ def groups_of(*devices_by_node, names=MODEL):
     """Return the group of each node, where each node is given by its devices."""
     slices = [slice_of(f"n{number}", devices) for number, devices in enumerate(devices_by_node)]
     nodes = [bare_node(f"n{number}") for number in range(len(devices_by_node))]
-    groups = NodesWithEqualDevices(DeviceInventory(slices, (), RULES), DeviceLedger({}), nodes)
+    groups = NodeGroupsByDevices(DeviceInventory(slices, (), RULES), DeviceLedger({}), nodes)
     return groups.group_numbers(names).tolist()
 
 

@@ -86,7 +86,7 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
         for amount in counters.values()
     )
     for one in claims:
-        searching.ledger.revert(one.key)
+        searching.ledger.release_reserved_devices(one.key)
     assert not searching.ledger.uses
 
 

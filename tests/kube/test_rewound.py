@@ -293,9 +293,9 @@ async def test_restore_is_reported_once_and_a_requested_list_shows_it_where_the_
         await asyncio.sleep(5)
         assert (follower.names.there, reports) == ({"old", "new"}, [])
         follower.reflector.request_relist()
-        before = follower.reflector.must_relist
+        before = follower.reflector.is_relist_requested
         await follower.reflector.wait_for_list()
-        assert (before, follower.reflector.must_relist) == (True, False)
+        assert (before, follower.reflector.is_relist_requested) == (True, False)
         assert follower.names.there == {"old"}
         follower.server.restore()
         follower.server.send(Unreachable("the API server restarts"))

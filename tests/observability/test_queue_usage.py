@@ -16,7 +16,7 @@ from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.queue_positions import queue_status_inputs
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
-from batchsched.observability.http.status_page import build_cluster_view, pod_counts_by_gang
+from batchsched.observability.http.status_page import bound_and_total_pods_by_gang, build_cluster_view
 from batchsched.observability.metrics import Metrics
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder
 from batchsched.session.gangs.queue_limits import compute_remaining_limits, usage_by_queue
@@ -165,7 +165,7 @@ def in_page(state: ClusterState) -> Mapping[str, str]:
         state.snapshot(),
         {},
         state.queue_usage.usage_and_demand_by_queue_and_resource(),
-        pod_counts_by_gang(state.gangs),
+        bound_and_total_pods_by_gang(state.gangs),
     )
     return {row.name: row.allocated for row in page.queues if row.allocated}
 

@@ -82,7 +82,7 @@ def table(
     """A node table with `bound` pods by node name; `extra` names resources that only later pods ask for."""
     nodes = tuple(nodes)
     there = {name: tuple(pods) for name, pods in (bound or {}).items()}
-    named = {resource for one in nodes for resource in one.allocatable()} | set(extra)
+    named = {resource for one in nodes for resource in one.parse_allocatable()} | set(extra)
     named |= {resource for pods in there.values() for one in pods for resource in pod_requests(one)}
     snapshot = Snapshot(
         nodes=nodes, persistent_volume_claims=tuple(claims), device_classes=tuple(device_classes)

@@ -17,7 +17,7 @@ from batchsched.framework.runtime.deadline import (
     is_builtin,
 )
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
-from batchsched.ports.external import ExceededDeadline, ExternalCalls, PluginDeadline
+from batchsched.ports.external import ExceededDeadline, ExternalClients, PluginDeadline
 from batchsched.record.external_answers import ExternalAnswers
 from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
@@ -68,7 +68,7 @@ SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1
 
 def decide_with(minder: PluginDeadline | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
-    pipeline = REGISTRY.create_pipeline(chosen, ExternalCalls(deadline=minder))
+    pipeline = REGISTRY.create_pipeline(chosen, ExternalClients(deadline=minder))
     return Session(SNAPSHOT, chosen, pipeline).decide(NOW, 0)
 
 
@@ -103,7 +103,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
         ("plugin Hanging", True)
     ]
     began = time.perf_counter()
-    again = decide_with(ExternalAnswers(overdue=overdue).to_external_calls().deadline, settings)
+    again = decide_with(ExternalAnswers(overdue=overdue).create_replay_clients().deadline, settings)
     assert again == decision
     assert time.perf_counter() - began < 5
 
@@ -138,7 +138,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     )
     assert runner.hung
     assert reasons(decision) == {"team/bert": "PluginFailed"}
-    assert decide_with(runner.answers.to_external_calls().deadline, {}) == decision
+    assert decide_with(runner.answers.create_replay_clients().deadline, {}) == decision
     again = runner.without_hung_plugins()
     assert [(call.plugin, call.call) for call in again.overdue] == [("Hanging", 0)]
     assert len(placed(again.decide_from_snapshot(SNAPSHOT, NOW, 0))) == 5
@@ -203,7 +203,7 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
 
 def test_built_in_plugins_have_no_deadline():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.create_pipeline(chosen, ExternalCalls(deadline=PluginCallCounter())).plugins
+    made = REGISTRY.create_pipeline(chosen, ExternalClients(deadline=PluginCallCounter())).plugins
     assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
     assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.create_pipeline(chosen).plugins)
     assert REGISTRY.external_plugin_names(chosen) == ("Hanging",)

@@ -178,7 +178,7 @@ async def test_a_pod_that_lost_its_reservation_is_not_bound(monkeypatch):
     def lose_reservations(*arguments):
         placements = apply_decision(*arguments)
         for name in town.assumed:
-            town.profile_scheduler.node_table.device_ledger.revert(f"team/{name}")
+            town.profile_scheduler.node_table.device_ledger.release_reserved_devices(f"team/{name}")
         return placements
 
     monkeypatch.setattr(town.profile_scheduler, "apply_decision", lose_reservations)

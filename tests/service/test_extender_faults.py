@@ -31,7 +31,7 @@ def decided(snapshot, *extenders, **settings):
     meeting = SessionRunner(profile(extenders=extenders, **settings))
     decision = meeting.decide_from_snapshot(snapshot, NOW, 0)
     chosen = profile(extenders=extenders, **settings)
-    again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.to_external_calls())
+    again = decide(snapshot, chosen, NOW, 0, outside=meeting.answers.create_replay_clients())
     assert again == decision
     return decision
 
@@ -266,7 +266,7 @@ def test_recorded_session_repeats_in_a_process_without_network_and_its_file_has_
     assert kept.answers == meeting.answers
     assert kept.profile.extenders[0].tls_config.key_data == ""
     replayed = decide(
-        kept.snapshot, kept.profile, kept.now, kept.seed, outside=kept.answers.to_external_calls()
+        kept.snapshot, kept.profile, kept.now, kept.seed, outside=kept.answers.create_replay_clients()
     )
     assert compare_decisions(kept.decision, replayed) == ()
     ran = subprocess.run(
@@ -286,7 +286,11 @@ def test_question_that_was_not_recorded_has_no_answer(tmp_path):
         meeting.decide_from_snapshot(CLUSTER, NOW, 0)
     other = cluster(nodes(3), alone(1, cpu=1))
     decision = decide(
-        other, profile(extenders=[stated(server.url)]), NOW, 0, outside=meeting.answers.to_external_calls()
+        other,
+        profile(extenders=[stated(server.url)]),
+        NOW,
+        0,
+        outside=meeting.answers.create_replay_clients(),
     )
     assert "the recorded session did not ask this" in decision.refusals[0].message
 

@@ -210,7 +210,7 @@ def test_a_claim_that_a_pod_names_twice_is_allocated_once(way):
     assert [entry.claim for entry in assignment.claims] == ["twice"]
     ledger = session.tables.node_table.device_ledger
     assert len(ledger.uses) == 1
-    ledger.revert("team/solo")
+    ledger.release_reserved_devices("team/solo")
     assert not ledger.uses
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.greedy import group_numbers_of_equal_gangs, solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import group_numbers_of_equal_single_pod_gangs, solve_greedy, solve_job_by_job
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.problem import Problem
 from batchsched.solver.verify import verify_solution
@@ -79,8 +79,8 @@ def test_only_unconstrained_single_pods_with_equal_demand_are_equal_gangs():
         {"pods": 1, "demand": [1]},
     ]
     problem = problem_of([[4]] * 4, gangs, levels=RACKS)
-    assert group_numbers_of_equal_gangs(FreeCapacity(problem)) == [0, 1, -1, -1, -1, -1, 0]
+    assert group_numbers_of_equal_single_pod_gangs(FreeCapacity(problem)) == [0, 1, -1, -1, -1, -1, 0]
     limit = {"quota_free": np.array([[99]]), "quota_gangs": np.array([2])}
     member = np.array([[True] * 6 + [False]])
     bound = problem_of([[4]] * 4, gangs, levels=RACKS, quota_covers=member, **limit)
-    assert group_numbers_of_equal_gangs(FreeCapacity(bound)) == [-1] * 6 + [0]
+    assert group_numbers_of_equal_single_pod_gangs(FreeCapacity(bound)) == [-1] * 6 + [0]

@@ -91,7 +91,7 @@ def test_the_minimum_demand_of_a_gang_is_that_of_its_smallest_pods():
     together = replace(
         problem,
         classes=replace(problem.classes, gang=ints(0, 0)),
-        gangs=replace(problem.gangs.select_rows([0]), need=ints(3)),
+        gangs=replace(problem.gangs.select_entries([0]), need=ints(3)),
     )
     assert lower_bound_of_minimum_requests(problem).tolist() == [[8, 2], [2, 6]]
     assert lower_bound_of_minimum_requests(together).tolist() == [[1 + 1 + 4, 1 + 1 + 3]]

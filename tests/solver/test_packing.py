@@ -114,7 +114,7 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
     one_by_one, together = Packing(problem), Packing(problem)
     for gang in range(pods):
         one_by_one.place_gang(gang)
-    together.place_equal_gangs(list(range(pods)))
+    together.place_equal_single_pod_gangs(list(range(pods)))
     assert together.taken.tolist() == one_by_one.taken.tolist()
     assert together.room.waiting == one_by_one.room.waiting
     assert all((row >= 0).all() for row in together.room.free)
@@ -125,11 +125,11 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
 def test_equal_single_pods_that_are_placed_already_are_not_placed_again():
     packing = Packing(problem_of([[4], [4]], [{"pods": 1, "demand": [1]}] * 3))
     packing.place_gang(1)
-    packing.place_equal_gangs([0, 1, 2])
+    packing.place_equal_single_pod_gangs([0, 1, 2])
     assert packing.taken.all()
     assert packing.room.waiting == [0, 0, 0]
     assert sum(int(row.sum()) for row in packing.room.free) == 8 - 3
-    packing.place_equal_gangs([0, 1, 2])
+    packing.place_equal_single_pod_gangs([0, 1, 2])
     assert packing.to_solution("greedy").counts.tolist() == [1, 1, 1]
 
 

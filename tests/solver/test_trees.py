@@ -120,7 +120,7 @@ def sliced_gang(free, racks, size: int, slices: int) -> Problem:
             weight=np.ones(1),
         ),
         gangs=replace(
-            problem.gangs.select_rows([0]),
+            problem.gangs.select_entries([0]),
             need=count,
             required=none,
             preferred=none,

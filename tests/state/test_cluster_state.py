@@ -202,7 +202,7 @@ def test_list_with_older_versions_replaces_newer_objects():
     cache = cache_of(node("n0", 90, cpu=1))
     cache.replace(Node, [node("n0", 5, cpu=2)])
     cache.put(node("n0", 6, cpu=3))
-    assert cache.snapshot().nodes[0].allocatable()["cpu"] == 3000
+    assert cache.snapshot().nodes[0].parse_allocatable()["cpu"] == 3000
 
 
 # Assumed pods

@@ -68,7 +68,7 @@ class History:
         return self.session
 
     def copy_reservations(self, before: Session, session: Session) -> None:
-        session.node_table.reservations.copy_reservations_from(
+        session.node_table.reservations.copy_pods_being_bound_from(
             before.node_table.reservations, self.cache.keeps_reservations, self.cache.is_bound
         )
 
@@ -192,7 +192,7 @@ class History:
             self.cache.put(msgspec.structs.replace(shown, spec=msgspec.structs.replace(shown.spec)))
         else:
             if self.session is not None:
-                self.session.node_table.device_ledger.revert(ending.pod)
+                self.session.node_table.device_ledger.release_reserved_devices(ending.pod)
             self.cache.forget_assumption(ending.pod, ending.assumption.node, shown.metadata.uid)
 
     def remove_pod(self) -> None:
@@ -206,12 +206,12 @@ class History:
         for placed in decision.assignments:
             pod: Pod = self.cache.get("pods", placed.pod_key)
             if self.rng.random() < 0.3 or not self.cache.assume(pod.key, placed.node, NOW, pod.metadata.uid):
-                self.updated_session().node_table.device_ledger.revert(pod.key)
+                self.updated_session().node_table.device_ledger.release_reserved_devices(pod.key)
 
     def updated_session(self) -> Session:
         self.feed.updated_scheduler()
         assert self.session is not None
-        self.session.node_table.device_ledger.drop_outdated_reservations(
+        self.session.node_table.device_ledger.release_pods_not_being_bound(
             self.cache.keeps_reservations, self.cache.is_bound
         )
         return self.session

@@ -303,7 +303,7 @@ class PodGroupSpec(StrictModel):
         """Whether the gang has nested subGroups, subGroups that need not run, or topology slices."""
         return (
             self.slices is not None
-            or self.subgroup_tree.is_nested
+            or self.subgroup_tree.has_nested_or_optional_subgroups
             or any(sub.slices is not None for sub in self.sub_groups)
         )
 

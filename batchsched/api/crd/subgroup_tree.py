@@ -64,7 +64,7 @@ class SubgroupTree:
         )
 
     @property
-    def is_nested(self) -> bool:
+    def has_nested_or_optional_subgroups(self) -> bool:
         """Whether a subgroup has a parent, or the gang runs although some subgroups without a parent do not run."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 

@@ -56,7 +56,7 @@ class GroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     gang: GroupGangPolicy | None = None
 
 
-class WorkloadReference(KubernetesValue, frozen=True, gc=False):
+class GroupWorkloadReference(KubernetesValue, frozen=True, gc=False):
     """The Workload and the template in it from which a group was created."""
 
     workload_name: str = ""
@@ -78,7 +78,7 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
     """The fields that the specs of a PodGroup and of a CompositePodGroup of Kubernetes have in common."""
 
     parent_composite_pod_group_name: str = ""
-    workload_ref: WorkloadReference | None = None
+    workload_ref: GroupWorkloadReference | None = None
     scheduling_constraints: UpstreamTopologyConstraints | None = None
     priority_class_name: str = ""
     priority: int | None = None

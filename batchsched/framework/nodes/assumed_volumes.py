@@ -52,7 +52,7 @@ class AssumedVolumes:
         self._assume(_identity(pod), reservation)
 
     def _assume(self, identity: tuple[str, str], reservation: PodVolumeReservation) -> None:
-        self._revert(identity)
+        self._release(identity)
         self._by_pod[identity] = reservation
         for volume, claim in reservation.volumes:
             self.claim_of.setdefault(volume, claim)
@@ -61,26 +61,26 @@ class AssumedVolumes:
             self.node_of.setdefault(claim, node)
             self._pods_of_claim[claim] += 1
 
-    def copy_reservations_from(
+    def copy_pods_being_bound_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from earlier reservations the volumes and claims of pods that are still being bound.
+        """Copy from an earlier object the volumes and claims that are reserved for pods which are still being bound.
 
         Args:
-          before: the earlier reservations.
-          is_reserved: as of `drop_outdated_reservations`.
-          is_bound: as of `drop_outdated_reservations`.
+          before: the earlier object.
+          is_reserved: as of `release_pods_not_being_bound`.
+          is_bound: as of `release_pods_not_being_bound`.
         """
         for identity, reservation in before._by_pod.items():
             if self._is_needed(identity, reservation, is_reserved, is_bound):
                 self._assume(identity, reservation)
 
-    def drop_outdated_reservations(
+    def release_pods_not_being_bound(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Release the volumes and claims that were reserved for pods which are no longer being bound.
 
-        A bound pod keeps its reservation until its volumes are bound: the API server may show the pod first.
+        A bound pod keeps its volumes until they are bound: the API server may show the pod first.
 
         Args:
           is_reserved: returns whether the binding of a pod has not ended.
@@ -88,7 +88,7 @@ class AssumedVolumes:
         """
         for identity, reservation in list(self._by_pod.items()):
             if not self._is_needed(identity, reservation, is_reserved, is_bound):
-                self._revert(identity)
+                self._release(identity)
 
     def _is_needed(
         self,
@@ -129,11 +129,11 @@ class AssumedVolumes:
         """Return the volumes and claims that are reserved for a pod; an empty value if there are none."""
         return self._by_pod.get(_identity(pod), PodVolumeReservation())
 
-    def revert(self, pod: Pod) -> None:
+    def release_reserved_volumes(self, pod: Pod) -> None:
         """Release the volumes and claims that are reserved for a pod, unless they are reserved for others, too."""
-        self._revert(_identity(pod))
+        self._release(_identity(pod))
 
-    def _revert(self, identity: tuple[str, str]) -> None:
+    def _release(self, identity: tuple[str, str]) -> None:
         reservation = self._by_pod.pop(identity, PodVolumeReservation())
         for volume, _ in reservation.volumes:
             _remove_pod(volume, self.claim_of, self._pods_of_volume)

@@ -148,12 +148,12 @@ class NodeValueCache:
         """
         self._values.clear()
         self._arrays = {
-            key: (since, reindexed(array, source)) for key, (since, array) in self._arrays.items()
+            key: (since, reordered_array(array, source)) for key, (since, array) in self._arrays.items()
         }
 
 
-def reindexed(array: Array, source: IndexArray) -> Array:
-    """Return an array [N, …] with reordered entries; `source` has each entry's former position, -1 for a new zero."""
+def reordered_array(array: Array, source: IndexArray) -> Array:
+    """Return an array [N, …] in a new order; `source` has each entry's former position, -1 for a new entry of 0."""
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     kept = source >= 0
     made[kept] = array[source[kept]]

@@ -241,14 +241,14 @@ class PodLabelGroups:
         self._empty = 0
         return numbers
 
-    def mask_matching_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
-        """Return an array [groups]: True for each label group for which `matches` returns True."""
+    def matching_label_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
+        """Return an array with one boolean per label group: True if `matches` returns True for the group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def mask_selected_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
-        """Return an array [groups]: True for each label group with a namespace and labels that `selection` matches.
+    def selected_label_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
+        """Return an array with one boolean per label group: True if `selection` matches its namespace and labels.
 
-        If `terminating` is False, the mask is False for groups of terminating pods.
+        If `terminating` is False, groups of terminating pods are not selected.
         """
         chosen = np.zeros(len(self._groups), np.bool_)
         chosen[self._index.matching_label_set_numbers(selection)] = True

@@ -18,7 +18,7 @@ from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRele
 from batchsched.devices.ledger import DeviceLedger, ReservationTest, no_pod_is_bound
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
-from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reindexed
+from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reordered_array
 from batchsched.framework.nodes.pod_table import PodTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.framework.waiting_pods import WaitingPods
@@ -35,35 +35,35 @@ class PodReservations:
         """Return a separate copy of the reservations of some pods; sessions do not change it."""
         return type(self)(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
-    def copy_reservations_from(
+    def copy_pods_being_bound_from(
         self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
-        """Copy from earlier reservations those of pods that are still being bound.
+        """Copy from an earlier object the volumes and devices that are reserved for pods which are still being bound.
 
         Args:
-          before: the earlier reservations.
-          is_reserved: as of `DeviceLedger.copy_reservations_from`.
-          is_bound: as of `DeviceLedger.copy_reservations_from`.
+          before: the earlier object.
+          is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
+          is_bound: as of `DeviceLedger.copy_pods_being_bound_from`.
         """
-        self.volumes.copy_reservations_from(before.volumes, is_reserved, is_bound)
-        self.devices.copy_reservations_from(before.devices, is_reserved, is_bound)
+        self.volumes.copy_pods_being_bound_from(before.volumes, is_reserved, is_bound)
+        self.devices.copy_pods_being_bound_from(before.devices, is_reserved, is_bound)
 
-    def drop_outdated_reservations(
+    def release_pods_not_being_bound(
         self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
     ) -> None:
         """Release the volumes and devices that were reserved for pods which are no longer being bound.
 
         Args:
-          is_reserved: as of `DeviceLedger.copy_reservations_from`.
-          is_bound: as of `DeviceLedger.copy_reservations_from`.
+          is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
+          is_bound: as of `DeviceLedger.copy_pods_being_bound_from`.
         """
-        self.volumes.drop_outdated_reservations(is_reserved, is_bound)
-        self.devices.drop_outdated_reservations(is_reserved, is_bound)
+        self.volumes.release_pods_not_being_bound(is_reserved, is_bound)
+        self.devices.release_pods_not_being_bound(is_reserved, is_bound)
 
-    def revert(self, pod: Pod) -> None:
+    def release_volumes_and_devices(self, pod: Pod) -> None:
         """Release the volumes and devices that are reserved for a pod."""
-        self.volumes.revert(pod)
-        self.devices.revert(pod.key, pod.metadata.uid)
+        self.volumes.release_reserved_volumes(pod)
+        self.devices.release_reserved_devices(pod.key, pod.metadata.uid)
 
 
 PODS: Final = "pods"
@@ -125,7 +125,7 @@ class NodeTable:
         """Write the allocatable amounts of the nodes with some indexes."""
         self.allocatable[np.asarray(places, np.int32)] = 0
         for index in places:
-            for resource, amount in self.nodes[index].allocatable().items():
+            for resource, amount in self.nodes[index].parse_allocatable().items():
                 if resource in self.column:
                     self.allocatable[index, self.column[resource]] = amount
 
@@ -164,10 +164,10 @@ class NodeTable:
         numbers[source[source >= 0]] = np.flatnonzero(source >= 0)
         self.names = names
         self.index = {name: at for at, name in enumerate(names)}
-        self.allocatable = reindexed(self.allocatable, source)
+        self.allocatable = reordered_array(self.allocatable, source)
         self.requested, self.nonzero_requested = (
-            reindexed(self.requested, source),
-            reindexed(self.nonzero_requested, source),
+            reordered_array(self.requested, source),
+            reordered_array(self.nonzero_requested, source),
         )
         self._labels.clear()
         self.pod_table.renumber_nodes(numbers.tolist(), len(names))
@@ -209,7 +209,7 @@ class NodeTable:
         return cast(T, self._node_values.cached_value(key, lambda: build(self), amend))
 
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
-        """Return a cached array [N]: `ask` computes the entries of all nodes first, and later those of changed nodes.
+        """Return a cached array [N]; `ask` computes its entries, at first for all nodes, later for changed nodes only.
 
         The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
         """

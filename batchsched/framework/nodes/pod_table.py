@@ -258,14 +258,14 @@ class PodTable:
 
     def count_matching_by_node(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
         """Return the number of pods on each node [N] for which `matches` returns True, given namespace and labels."""
-        return self._count_in(self._groups.mask_matching_groups(matches))
+        return self._count_in(self._groups.matching_label_groups(matches))
 
     def count_selected_by_node(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
         """Return the number of pods on each node [N] that a pod selector matches by namespace and labels.
 
         Terminating pods count only if `terminating`.
         """
-        return self._count_in(self._groups.mask_selected_groups(selection, terminating=terminating))
+        return self._count_in(self._groups.selected_label_groups(selection, terminating=terminating))
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():

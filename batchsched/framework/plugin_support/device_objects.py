@@ -10,7 +10,7 @@ from batchsched.api.core.device import DEVICE_CLASS_PREFIX, DeviceClass, Resourc
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.devices.allocator import Allocator
 from batchsched.devices.inventory import DeviceInventory
-from batchsched.devices.node_groups import NodesWithEqualDevices
+from batchsched.devices.node_groups import NodeGroupsByDevices
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray
 
@@ -66,12 +66,12 @@ def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
     )
 
 
-def nodes_with_equal_devices(table: NodeTable) -> NodesWithEqualDevices:
+def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
     """Return the groups of nodes with equal devices; they are updated when devices are allocated or released."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",
-        lambda built: NodesWithEqualDevices(objects.allocator.inventory, built.device_ledger, built.nodes),
+        lambda built: NodeGroupsByDevices(objects.allocator.inventory, built.device_ledger, built.nodes),
         DEVICE_KINDS,
     )
 

@@ -37,7 +37,7 @@ from batchsched.framework.runtime.deadline import is_builtin, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.traits import traits_of
-from batchsched.ports.external import NO_EXTERNAL_CALLS, ExternalCalls
+from batchsched.ports.external import NO_EXTERNAL_CLIENTS, ExternalClients
 
 
 def merge_multi_point(defaults: Iterable[EnabledPlugin], changes: Plugins) -> tuple[EnabledPlugin, ...]:
@@ -172,7 +172,7 @@ class Registry:
         """The names of all registered plugins, sorted."""
         return tuple(sorted(self._classes))
 
-    def create_pipeline(self, profile: Profile, outside: ExternalCalls = NO_EXTERNAL_CALLS) -> Pipeline:
+    def create_pipeline(self, profile: Profile, outside: ExternalClients = NO_EXTERNAL_CLIENTS) -> Pipeline:
         """Create the pipeline of a profile: its enabled plugins by extension point.
 
         Args:

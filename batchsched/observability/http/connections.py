@@ -50,7 +50,7 @@ class ConnectionLimits:
 
     @property
     def effective_max_connections(self) -> int:
-        """The maximum number of connections, reduced to a quarter of the file descriptors that the process may open."""
+        """The maximum number of connections, at most a quarter of the file descriptors that the process may open."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return self.total if soft == resource.RLIM_INFINITY else max(1, min(self.total, soft // 4))
 

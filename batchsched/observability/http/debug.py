@@ -46,7 +46,7 @@ class DebugHandlers:
         self._service = service
         self._sessions = sessions
 
-    def routes(self) -> list[web.RouteDef]:
+    def http_routes(self) -> list[web.RouteDef]:
         """Return the HTTP routes below /debug."""
         answers: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
             "/debug": self._index,

@@ -44,7 +44,7 @@ class ResultHandlers:
         self._source = source
         self._turn = asyncio.Lock()
 
-    def routes(self) -> list[web.RouteDef]:
+    def http_routes(self) -> list[web.RouteDef]:
         """Return the HTTP routes of the report, the list of runs and the result files."""
         return [
             web.get("/", self._report),

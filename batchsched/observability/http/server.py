@@ -45,7 +45,7 @@ class RequestAccess(Protocol):
 
 @dataclass(slots=True)
 class HttpServer:
-    """An HTTP or HTTPS server that serves routes with access control between `start` and `stop`.
+    """An HTTP or HTTPS server with access control; it serves its routes from `start` until `stop`.
 
     Args:
       access: The access control.

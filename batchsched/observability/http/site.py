@@ -109,7 +109,7 @@ def build_server(
     access = DelegatedAccess(
         service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
     )
-    routes = SchedulerHandlers(service, observation, configuration).routes()
+    routes = SchedulerHandlers(service, observation, configuration).http_routes()
     return HttpServer(access, routes, serving.bind_address, serving.secure_port, tls)
 
 
@@ -130,7 +130,7 @@ class SchedulerHandlers:
         self._configuration = configuration
         self._gauges = MetricsCollector(observation.metrics, service.cache, service.reflectors)
 
-    def routes(self) -> list[web.RouteDef]:
+    def http_routes(self) -> list[web.RouteDef]:
         """Return all HTTP routes of the scheduler's server."""
         alive = {"ping": ping}
         return [
@@ -140,7 +140,7 @@ class SchedulerHandlers:
             web.get("/", StatusPage(self._service, self._observation).handle_request),
             web.get("/metrics", self._metrics),
             web.get("/configz", self._configz),
-            *DebugHandlers(self._service, self._observation.sessions).routes(),
+            *DebugHandlers(self._service, self._observation.sessions).http_routes(),
         ]
 
     def _unsynced(self) -> str:

@@ -108,7 +108,7 @@ class RequestedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeOrDomainRow:
     """A row of the status page for a node, or for the sums over the nodes of a topology domain."""
 
     name: str
@@ -116,7 +116,7 @@ class NodeRow:
     closed: int
     pods: int
     shares: tuple[RequestedResource, ...]
-    parts: tuple["NodeRow", ...] = ()
+    parts: tuple["NodeOrDomainRow", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class TopologyView:
 
     name: str
     levels: str
-    domains: tuple[NodeRow, ...]
+    domains: tuple[NodeOrDomainRow, ...]
     left_out: int
 
 
@@ -166,7 +166,7 @@ def build_pending_rows(
     return rows
 
 
-def pod_counts_by_gang(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
+def bound_and_total_pods_by_gang(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
     """Return the number of bound pods and the number of all pods of each gang, by `namespace/name`."""
     return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
 
@@ -183,7 +183,7 @@ def build_cluster_view(
       snapshot: The cluster.
       waits: The pending gangs, by `namespace/name`.
       usage: The allocated and pending amounts of each queue.
-      counts: Bound pods and all pods of each gang, as `pod_counts_by_gang` returns them.
+      counts: Bound pods and all pods of each gang, as `bound_and_total_pods_by_gang` returns them.
     """
     resources = _resources(snapshot.nodes)
     access = QueueAccess(snapshot.queues, snapshot.namespaces)
@@ -203,7 +203,7 @@ def build_cluster_view(
 
 
 def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
-    devices = Counter(name for node in nodes for name in node.allocatable() if "/" in name)
+    devices = Counter(name for node in nodes for name in node.parse_allocatable() if "/" in name)
     return (
         *_STANDARD_RESOURCES,
         *(
@@ -317,7 +317,7 @@ def _topologies(snapshot: Snapshot, resources: tuple[str, ...]) -> Iterable[Topo
         yield TopologyView(name, " / ".join(level for level, _ in levels), shown, len(rows) - len(shown))
 
 
-_NodeAmounts = tuple[NodeRow, Mapping[str, int], Mapping[str, int]]
+_NodeAmounts = tuple[NodeOrDomainRow, Mapping[str, int], Mapping[str, int]]
 """The row of a node, its allocatable amounts, and the amounts that its pods request."""
 
 
@@ -330,21 +330,21 @@ def _node_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Nod
             pods[pod.node] += 1
     rows: dict[str, _NodeAmounts] = {}
     for node in snapshot.nodes:
-        offered, requested = node.allocatable(), used.get(node.name, Counter())
+        offered, requested = node.parse_allocatable(), used.get(node.name, Counter())
         shares = _shares(offered, requested, resources)
-        row = NodeRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
+        row = NodeOrDomainRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
         rows[node.name] = (row, offered, requested)
     return rows
 
 
-def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, ...]) -> NodeRow:
+def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, ...]) -> NodeOrDomainRow:
     offered: Counter[str] = Counter()
     requested: Counter[str] = Counter()
     for _, allocatable, used in nodes:
         offered.update(allocatable)
         requested.update(used)
     rows = [machine for machine, _, _ in nodes]
-    return NodeRow(
+    return NodeOrDomainRow(
         name,
         len(rows),
         sum(row.closed for row in rows),
@@ -390,7 +390,7 @@ class StatusPage:
         pending = build_pending_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.usage_and_demand_by_queue_and_resource()
-        counts = pod_counts_by_gang(service.cache.gangs)
+        counts = bound_and_total_pods_by_gang(service.cache.gangs)
         view_of_cluster = await asyncio.to_thread(build_cluster_view, snapshot, pending, usage, counts)
         now = dt.datetime.fromtimestamp(service.clock.now(), dt.UTC)
         return _template().render(

@@ -18,7 +18,7 @@ from batchsched.devices.node_groups import GROUP_FACTOR
 from batchsched.devices.requests import ResolvedDeviceRequest
 from batchsched.framework.constrain import RowRelief
 from batchsched.framework.nodes.node_table import NodeTable
-from batchsched.framework.plugin_support.device_objects import device_objects, nodes_with_equal_devices
+from batchsched.framework.plugin_support.device_objects import device_objects, node_groups_by_devices
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.plugins.dynamic_resources.node_search import MAX_STEPS_OF_ALL_GROUPS
 
@@ -62,7 +62,7 @@ class MatchingDeviceValues:
         for alternative in alternatives:
             read = alternative.attributes_read_by_selectors()
             names = None if names is None or read is None else names | read
-        number = nodes_with_equal_devices(table).group_numbers(names)
+        number = node_groups_by_devices(table).group_numbers(names)
         groups, first = np.unique(number // GROUP_FACTOR, return_index=True)
         examples = [table.nodes[int(node)] for node in first]
         devices = [inventory.candidate_devices_of_node(node) for node in examples]
@@ -132,7 +132,7 @@ class FreedDevices:
     @cached_property
     def _places(self) -> tuple[tuple[int, int, int], ...]:
         """The freed devices as (unit, index of a node that reaches the device, position in the node's list)."""
-        table, groups = self._table, nodes_with_equal_devices(self._table)
+        table, groups = self._table, node_groups_by_devices(self._table)
         inventory = device_objects(table).allocator.inventory
         positions: dict[int, dict[DeviceKey, int]] = {}
         places, most = [], MAX_RELIEVED_NODES

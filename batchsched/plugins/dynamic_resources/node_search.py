@@ -19,14 +19,14 @@ from batchsched.devices.allocator import (
     NodeDevices,
 )
 from batchsched.devices.inventory import PoolDevice
-from batchsched.devices.node_groups import NodesWithEqualDevices
+from batchsched.devices.node_groups import NodeGroupsByDevices
 from batchsched.devices.requests import ClaimRequests, NodeRefused, claim_requests
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import (
     DEVICE_KINDS,
     DeviceObjects,
     device_objects,
-    nodes_with_equal_devices,
+    node_groups_by_devices,
 )
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.dynamic_resources.claims import PodClassClaims
@@ -136,7 +136,7 @@ class DeviceSearch:
         """The alternatives that are used → the configuration of each claim."""
         self._pods_by_group: dict[int, tuple[int, bool]] = {}
         """Group of nodes → the pods that get devices on one of them, and whether no further pod does."""
-        self._groups: NodesWithEqualDevices | None = None
+        self._groups: NodeGroupsByDevices | None = None
         self._generation = 0
 
     def search_nodes(self, nodes: Nodes) -> DeviceSearchResults:
@@ -151,7 +151,7 @@ class DeviceSearch:
             return DeviceSearchResults(
                 (outcome.reason,) * bool(outcome.reason), refusal, np.array([outcome.score], np.int64)
             )
-        groups = nodes_with_equal_devices(nodes.table)
+        groups = node_groups_by_devices(nodes.table)
         self._forget_outdated(groups)
         numbers = groups.group_numbers(self.names)[nodes.where]
         distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
@@ -178,7 +178,7 @@ class DeviceSearch:
         Raises:
           AllocationError: a claim, a class or a slice is invalid.
         """
-        groups = nodes_with_equal_devices(table)
+        groups = node_groups_by_devices(table)
         self._forget_outdated(groups)
         return self._outcome(groups.group_number(node, self.names), table.nodes[node])
 
@@ -212,7 +212,7 @@ class DeviceSearch:
 
         On nodes of one group the search finds the same places in their lists of devices.
         """
-        groups, allocator = nodes_with_equal_devices(table), self._objects.allocator
+        groups, allocator = node_groups_by_devices(table), self._objects.allocator
         group, place = groups.group_number(node, self.names), table.nodes[node]
         self._forget_outdated(groups)
         places = self._places.get(group)
@@ -235,7 +235,7 @@ class DeviceSearch:
         Raises:
           AllocationError, NodeRefused: as of the search.
         """
-        groups = nodes_with_equal_devices(table)
+        groups = node_groups_by_devices(table)
         self._forget_outdated(groups)
         group = groups.group_number(node, self.names)
         pods, is_last = self._pods_by_group.get(group, (0, False))
@@ -264,7 +264,7 @@ class DeviceSearch:
                 ledger.stop_holding_for_pod(pod)
         return len(held)
 
-    def _forget_outdated(self, groups: NodesWithEqualDevices) -> None:
+    def _forget_outdated(self, groups: NodeGroupsByDevices) -> None:
         """Drop all results if groups have new numbers, or if the use of a device of several nodes has changed."""
         if self._groups is not groups or self._generation != groups.shared_device_generation:
             self._outcomes.clear()

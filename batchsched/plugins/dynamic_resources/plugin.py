@@ -257,7 +257,7 @@ class DynamicResources(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        nodes.device_ledger.revert(pod.key, pod.metadata.uid)
+        nodes.device_ledger.release_reserved_devices(pod.key, pod.metadata.uid)
 
     @override
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:

@@ -19,8 +19,8 @@ Amounts = tuple[int, ...]
 """Amounts [K] of one pod or container."""
 
 
-def zones_with_free_amounts(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
-    """Return a mask [n, Z] of the NUMA zones with enough free amounts for requests, for n nodes with Z zones each.
+def mask_zones_fitting_requests(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
+    """Return an array [n, Z]: True for NUMA zones whose free amounts suffice for requests; n nodes have Z zones each.
 
     Args:
       requests: [K] amounts.
@@ -35,7 +35,7 @@ def zones_with_free_amounts(requests: IntArray, free: IntArray, listed: BoolArra
 
 def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
     """Return a mask [n]: True for each node that has a NUMA zone with enough of all resources for the whole pod."""
-    fits = zones_with_free_amounts(
+    fits = mask_zones_fitting_requests(
         zones.request_vector(demand.total), zones.available[nodes], zones.listed[nodes]
     )
     return np.asarray(fits.any(axis=1))
@@ -48,12 +48,12 @@ def nodes_fitting_containers(
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:
-        init_fits &= zones_with_free_amounts(zones.request_vector(requests), free, listed).any(axis=1)
+        init_fits &= mask_zones_fitting_requests(zones.request_vector(requests), free, listed).any(axis=1)
     fits = np.ones(len(nodes), np.bool_)
     rows = np.arange(len(nodes))
     for requests in demand.running:
         amounts = zones.request_vector(requests)
-        fitting_zones = zones_with_free_amounts(amounts, free, listed)
+        fitting_zones = mask_zones_fitting_requests(amounts, free, listed)
         fits &= fitting_zones.any(axis=1)
         # The first zone has the lowest number. Rows without a zone are refused already.
         chosen = free[rows, fitting_zones.argmax(axis=1)]

@@ -222,7 +222,7 @@ class VolumeBinding(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        nodes.assumed.revert(pod)
+        nodes.assumed.release_reserved_volumes(pod)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

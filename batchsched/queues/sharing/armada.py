@@ -9,7 +9,7 @@ from typing_extensions import override
 from batchsched.api.crd.base import StrictModel
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairSharePolicy
-from batchsched.queues.sharing.sibling_queues import SiblingQueues, divide_by_weight, dominant_shares
+from batchsched.queues.sharing.sibling_queues import SiblingQueues, dominant_shares, shares_per_weight
 from batchsched.queues.sharing.water_filling import round_to_units
 
 _ROUNDS = 10
@@ -73,7 +73,7 @@ class Armada(FairSharePolicy):
         Usage within the guarantee counts, too.
         """
         cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
-        return divide_by_weight(cost, siblings.weight)
+        return shares_per_weight(cost, siblings.weight)
 
 
 def demand_capped_shares(

@@ -12,9 +12,9 @@ from batchsched.queues.sharing.policy import GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
-    divide_by_weight,
     dominant_shares,
     nonzero_dominant_shares,
+    shares_per_weight,
 )
 
 FINAL: Final = "LessThanOrEqualToFinalShare"
@@ -93,5 +93,5 @@ def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatA
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)
-    share = divide_by_weight(_THOUSAND * dominant_shares(borrowed, siblings.lendable, lent), siblings.weight)
+    share = shares_per_weight(_THOUSAND * dominant_shares(borrowed, siblings.lendable, lent), siblings.weight)
     return np.where((siblings.weight <= 0) & (borrowed[:, siblings.weighed] > 0).any(axis=1), np.inf, share)

@@ -14,8 +14,8 @@ from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
     capacity_shares,
-    divide_by_weight,
     dominant_shares,
+    shares_per_weight,
 )
 from batchsched.queues.sharing.water_filling import round_to_units
 
@@ -187,7 +187,7 @@ class DecayedUsage(FairSharePolicy):
 
         The level is its past usage per weight, times `pull`.
         """
-        past = divide_by_weight(
+        past = shares_per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
         return self.args.pull * np.where(np.isfinite(past), past, 0.0)
@@ -202,4 +202,4 @@ class DecayedUsage(FairSharePolicy):
         has_capacity = (siblings.capacity > 0) & siblings.weighed
         parts = used[:, has_capacity] / siblings.capacity[has_capacity]
         mean: FloatArray = parts.sum(axis=1) / max(1, int(has_capacity.sum()))
-        return divide_by_weight(mean, siblings.weight)
+        return shares_per_weight(mean, siblings.weight)

@@ -37,9 +37,9 @@ from batchsched.queues.sharing.sibling_queues import (
     BoolArray,
     ReclaimRequest,
     SiblingQueues,
-    divide_by_weight,
     dominant_shares,
     nonzero_dominant_shares,
+    shares_per_weight,
 )
 from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
 
@@ -127,7 +127,7 @@ class FairSharePolicy:
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
         borrowed = np.maximum(0, siblings.usage + candidate - siblings.guarantee)
-        return divide_by_weight(
+        return shares_per_weight(
             dominant_shares(borrowed, siblings.capacity, siblings.weighed), siblings.weight
         )
 
@@ -158,7 +158,7 @@ class FairSharePolicy:
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """
-        return divide_by_weight(
+        return shares_per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
         )
 

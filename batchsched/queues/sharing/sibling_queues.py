@@ -144,8 +144,8 @@ def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: Bool
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 
 
-def divide_by_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return each share divided by its weight; with weight 0, any share above 0 becomes infinite.
+def shares_per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return each queue's share divided by its weight; with weight 0, any share above 0 becomes infinite.
 
     A share of 0 remains 0.
     """

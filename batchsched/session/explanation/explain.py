@@ -27,7 +27,7 @@ from batchsched.session.explanation.sentences import (
     changes_sentence,
     find_limit_exceeded_in_empty_cluster,
     format_names,
-    preceding_gangs_sentence,
+    preceding_gangs_clause,
     raised_resource_and_amount,
 )
 from batchsched.session.explanation.verification import (
@@ -362,7 +362,7 @@ def _message(
         sentence = refusal.message if exceeded is None else exceeded.sentence
         # Missing pods or a missing queue may still appear.
         return NEVER + sentence if refusal.reason in EXCEEDING_REASONS else sentence
-    sentence = preceding_gangs_sentence(ahead, refusal.reason)
+    sentence = preceding_gangs_clause(ahead, refusal.reason)
     if not sentence:
         return refusal.message
     message = refusal.message.rstrip(".")

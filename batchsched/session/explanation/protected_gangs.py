@@ -23,7 +23,7 @@ _RECLAIMING_SHARES: Final = frozenset(entitled.share_name for entitled in RECLAI
 
 
 def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
-    """Return, as a key of `PROTECTIONS`, what protects a running gang from a refused gang; "" if nothing does.
+    """Return the reason why a refused gang may not evict a running gang, a key of `PROTECTIONS`; "" without one.
 
     Args:
       view: the refused gang.

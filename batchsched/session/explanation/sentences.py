@@ -239,7 +239,7 @@ _PROTECTIONS = {
 _USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
-def preceding_gangs_sentence(ahead: Sequence[PrecedingGang], reason: str) -> str:
+def preceding_gangs_clause(ahead: Sequence[PrecedingGang], reason: str) -> str:
     """Return the clause that names the gangs which precede a refused gang, and why; "" if there are none.
 
     Args:

@@ -269,7 +269,7 @@ class GangOrder:
         if standing is None:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
-        orders = GangPositions(line.columns.select_rows(indexes), stranded, self._policy, now)
+        orders = GangPositions(line.columns.select_gangs(indexes), stranded, self._policy, now)
         turns = FairShareOrder(standing, gangs, orders)
         # Turns are computed lazily, which a sort would prevent.
         return (

@@ -85,7 +85,7 @@ class JointPlacer:
             solution = solve(problem, self._budget, self._seed, self._telemetry, self._workers)
             solution = lay_out_ranks(problem, solution, self._formulation.ranked)
             self.work += solving_work(solution)
-            with self._telemetry.time_stage("walk"):
+            with self._telemetry.stage_span("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:
                     outcome = self._place_rejected_first(statement, start, outcome, best)
@@ -101,7 +101,7 @@ class JointPlacer:
         assert best is not None  # The loop runs at least once.
         if not best_is_placed:
             statement.roll_back_to(start)
-            with self._telemetry.time_stage("walk"):
+            with self._telemetry.stage_span("walk"):
                 placed_again = self._place_solution(statement, best.solution, best, first=best.first)
                 # Rejections of the first attempt are kept: the diagnosis explains those.
                 best = replace(placed_again, rejected=best.rejected)

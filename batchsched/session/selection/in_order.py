@@ -328,13 +328,13 @@ class InOrderSelection:
         if gang.need == 0:
             return AttemptResult.STUCK
         if not self._brief:
-            with self._run.telemetry.time_gang(formulation.gangs[0].key):
+            with self._run.telemetry.gang_span(formulation.gangs[0].key):
                 self._refusals.append(refusal_of_only_gang(self._inputs, formulation, solution))
         return self._full_or_stuck(gang)
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
-            with self._run.telemetry.time_gang(gang.key):
+            with self._run.telemetry.gang_span(gang.key):
                 self._refusals.append(explain_refused_gang(self._inputs, gang))
         return self._full_or_stuck(gang)
 

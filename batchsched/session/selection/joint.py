@@ -32,7 +32,7 @@ class JointSelection:
         Gangs behind an unplaced gang of a strict queue are not returned.
         """
         run, builder, nominated = self._run, self._run.builder, self._nominated
-        with run.telemetry.time_stage("admit"):
+        with run.telemetry.stage_span("admit"):
             gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
         inputs = run.formulation_input()
@@ -105,22 +105,22 @@ class JointSelection:
         """Select among the gangs of one window; return the input for the next window."""
         run, builder = self._run, self._run.builder
         settings, telemetry = run.profile.solver, run.telemetry
-        with telemetry.time_stage("pipeline"):
+        with telemetry.stage_span("pipeline"):
             for gang in gangs:
-                with telemetry.time_gang(gang.key):
+                with telemetry.gang_span(gang.key):
                     inputs.feasible_nodes.precompute_feasible_nodes(part.pod_class for part in gang.parts)
-        with telemetry.time_stage("formulate_problem"):
+        with telemetry.stage_span("formulate_problem"):
             formulation = formulate_problem(inputs, gangs, run.tables.pending_gangs.latest_submission())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         placer = JointPlacer(formulation, settings, run.seed, telemetry, run.tables.pipeline.workers)
         outcome = placer.solve_and_place(run.statement)
         builder.solver_work += placer.work
-        with telemetry.time_stage("walk"):
+        with telemetry.stage_span("walk"):
             outcome = self._place_rejected(inputs, formulation, outcome)
         builder.add_placements(outcome.placements)
         if not builder.brief:
-            with telemetry.time_stage("explain"):
+            with telemetry.stage_span("explain"):
                 builder.refusals += explain_refused_gangs(inputs, formulation, outcome, telemetry)
         builder.add_tier_objectives(formulation, outcome)
         return inputs.after_placements(outcome.placements).with_fresh_feasible_nodes()

@@ -98,7 +98,7 @@ class SelectionRun:
 
     def eligible_gang(self, members: PodGroupState) -> PendingGang | None:
         """Return a gang with only the pods that may be placed now; None if it has none or is refused."""
-        with self.telemetry.time_gang(members.key):
+        with self.telemetry.gang_span(members.key):
             admitted = self.gang_eligibility.eligible_gang_or_refusal(members)
         if isinstance(admitted, Refusal):
             self.builder.refusals.append(admitted)

@@ -277,7 +277,7 @@ class PodGroupState:
             sub_minimum=dict(zip(names, tree.minimums, strict=True)) if tree is not None else {},
             sub_existing=existing,
             sub_placed=placed,
-            tree=tree if tree is not None and tree.is_nested else None,
+            tree=tree if tree is not None and tree.has_nested_or_optional_subgroups else None,
         )
 
 

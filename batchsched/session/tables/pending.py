@@ -152,7 +152,7 @@ class PendingGangs:
         slots = slots[positions]
         members = [members for slot in slots.tolist() if (members := self._members[slot]) is not None]
         return OrderedGangs(
-            members, self._needs[slots], columns.select_rows(positions), partially_bound[positions], room
+            members, self._needs[slots], columns.select_gangs(positions), partially_bound[positions], room
         )
 
     def latest_submission(self) -> float:

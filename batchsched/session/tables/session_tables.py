@@ -187,7 +187,7 @@ class SessionTables:
         """Update the session's tables by changes of the cluster. Call it only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
-            self.replace_nodes(changes.nodes)
+            self.replace_all_nodes(changes.nodes)
         for group in changes.pod_groups:
             self.add_group(group)
         for pod in changes.removed_pods:
@@ -236,7 +236,7 @@ class SessionTables:
             if topology.name in index:
                 self.node_table.moves.record(index[topology.name])
 
-    def replace_nodes(self, nodes: Sequence[Node]) -> None:
+    def replace_all_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the nodes in the session's tables; the caller has to rebuild the topology levels.
 
         Args:

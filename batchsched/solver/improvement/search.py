@@ -17,7 +17,7 @@ from batchsched.solver.improvement.neighbourhood import NeighbourhoodChooser
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Problem, Solution, SolverBudget
-from batchsched.solver.tiered.rounding import add_elastic_pods_of_higher_tiers
+from batchsched.solver.tiered.rounding import add_elastic_pods_ejecting_lower_tiers
 
 STEP_EFFORT: Final = 0.1
 """Maximum deterministic units of CP-SAT for one step."""
@@ -111,19 +111,22 @@ class _Schedule:
         return self.step < self.tiers or self.due > 0
 
     def after_step_without_gain(self) -> "_Schedule":
-        """Return the schedule of tiers after a step that did not improve the solution."""
+        """Return the order of turns after a step that did not improve the solution: the next tier has its turn."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
     def after_gain(self) -> "_Schedule":
-        """Return the schedule of tiers after a step that improved the solution: all lower tiers are next."""
+        """Return the order of turns after a step that improved the solution: the tiers below its tier come next."""
         below = range(self.next_tier + 1, self.tiers)
         turns = (*below, *self.after_step_without_gain().turns)
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
-        """Return the schedule of tiers after a step with a result that is proved to be within the accepted gap."""
+        """Return the order of turns after a step whose result is proved to be within the accepted gap.
+
+        If the step placed all gangs of its tier and of the lower tiers again, no such step from this tier on can gain.
+        """
         if not step.neighbourhood.complete:
             return self
         return replace(self, proved=min(self.proved, step.tier))
@@ -226,7 +229,7 @@ class _Search:
 
     def _complete(self, solution: Solution) -> None:
         """Adopt a better solution, with the elastic pods and the refused gangs that still fit."""
-        settled = add_elastic_pods_of_higher_tiers(self._problem, solution)
+        settled = add_elastic_pods_ejecting_lower_tiers(self._problem, solution)
         self.solution = place_remaining_gangs(self._problem, settled, self._seed)
         effort = self.solution.effort - solution.effort
         self.units -= estimate_solve_work(effort, self.solution.variables - solution.variables, 0)

@@ -105,10 +105,11 @@ class FreeCapacity:
                     placed += self._fill(class_index, min(int(lack[d]), want - placed), inside, False)
         return placed
 
-    def place_equal_gangs(self, classes: Sequence[int]) -> int:
+    def place_equal_single_pod_gangs(self, classes: Sequence[int]) -> int:
         """Place gangs of one pod each with equal requests, in the given order, while they fit.
 
-        Quotas and rows are not checked: `group_numbers_of_equal_gangs` groups only gangs that they do not concern.
+        Quotas and rows are not checked: `group_numbers_of_equal_single_pod_gangs` groups only gangs that they do not
+        concern.
 
         Args:
           classes: classes of one kind and demand, each the only class of its gang, none of them placed.

@@ -183,17 +183,17 @@ class Packing:
         room.roll_back_to(mark)
         return None
 
-    def place_equal_gangs(self, gangs: Sequence[int]) -> None:
+    def place_equal_single_pod_gangs(self, gangs: Sequence[int]) -> None:
         """Place single-pod gangs with equal requests in the given order until one does not fit.
 
         Gangs that are placed already keep their places.
 
         Args:
-          gangs: gangs with the same number in `group_numbers_of_equal_gangs`.
+          gangs: gangs with the same number in `group_numbers_of_equal_single_pod_gangs`.
         """
         missing = [gang for gang in gangs if not self.taken[gang]]
         if missing:
-            placed = self.room.place_equal_gangs([self._classes_of[gang][0] for gang in missing])
+            placed = self.room.place_equal_single_pod_gangs([self._classes_of[gang][0] for gang in missing])
             self.taken[missing[:placed]] = True
 
     def place_elastic_pods(self, gang: int) -> int:

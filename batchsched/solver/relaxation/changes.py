@@ -168,7 +168,7 @@ def problem_of_added_nodes_only(problem: Problem, change: AddedNodes) -> Problem
         if len(inside):
             # Of these nodes the one with the most labels, so that finer levels are labelled too.
             model = int(inside[np.argmax((problem.nodes.levels[:, inside] >= 0).sum(axis=0))])
-    nodes = problem.nodes.select_rows([model] * count)
+    nodes = problem.nodes.select_nodes([model] * count)
     if levels != NONE:
         nodes.levels[levels] = change.domain  # `take` has copied them
     amounts = size[None].repeat(count, axis=0)

@@ -146,7 +146,7 @@ class IsolatedGangProblem:
                 return CombinedChange(tuple(self.to_whole_problem(part) for part in parts))
 
 
-class GangProblems:
+class GangProblemIsolator:
     """Creates the solver problem of one gang alone from the problem of all gangs."""
 
     def __init__(self, problem: Problem) -> None:
@@ -196,7 +196,7 @@ class GangProblems:
         number = np.array([gang])
         single = replace(
             self._unscored.restrict_to_gangs(number, classes, subgroups),
-            quotas=problem.quotas.select_rows(quotas).restrict_to_gangs(number),
+            quotas=problem.quotas.select_entries(quotas).restrict_to_gangs(number),
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
         return IsolatedGangProblem(single, gang, classes, subgroups, quotas, np.array(rows, np.int64))
@@ -303,12 +303,12 @@ class RefusalExplainer:
     # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
     @cached_property
-    def _after(self) -> GangProblems:
-        return GangProblems(problem_of_refused_gangs(self._problem, self._solution))
+    def _after(self) -> GangProblemIsolator:
+        return GangProblemIsolator(problem_of_refused_gangs(self._problem, self._solution))
 
     @cached_property
-    def _before(self) -> GangProblems:
-        return GangProblems(self._problem)
+    def _before(self) -> GangProblemIsolator:
+        return GangProblemIsolator(self._problem)
 
     @cached_property
     def _node_types(self) -> tuple[IntArray, ...]:

@@ -59,8 +59,8 @@ class FitCounts:
     minimum_by_class: IntArray
 
     @property
-    def shortfall(self) -> IntArray:
-        """The number of pods [D, C] of the gang's minimum that do not fit, for each topology domain and pod class."""
+    def unplaced_pod_counts(self) -> IntArray:
+        """The numbers [D, C] of pods of the gang's minimum that do not fit, for each topology domain and pod class."""
         return self.minimum_by_class - self.placed
 
     @property
@@ -71,7 +71,7 @@ class FitCounts:
     @property
     def best_domain_position(self) -> int:
         """The position in `domains` of the topology domain in which most pods of the minimum fit."""
-        return int(np.argmin(self.shortfall.sum(axis=1)))
+        return int(np.argmin(self.unplaced_pod_counts.sum(axis=1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,7 +174,7 @@ class ResidualProblem:
         if level != NONE and (domain < 0 or pinned not in (NONE, domain)):
             return False
         position = (counts.domains == domain).nonzero()[0]
-        short = counts.shortfall[position[0]] if len(position) else counts.minimum_by_class
+        short = counts.unplaced_pod_counts[position[0]] if len(position) else counts.minimum_by_class
         nodes, first = np.arange(len(added.nodes.free)), np.zeros(1, np.int64)
         placed = _fill(added, nodes, first, short, self._largest_first)
         return bool(placed.sum() >= short.sum())
@@ -301,7 +301,7 @@ class ResidualProblem:
 
     @property
     def counting_suffices(self) -> bool:
-        """Whether it is enough to count fitting pods: no plugin constraint and no level of a subgroup applies."""
+        """Whether it is enough to count fitting pods: no constraint of plugins, tree rule or subgroup level applies."""
         return (
             not self.problem.rows
             and not mask_gangs_with_tree_rules(self.problem)[0]
@@ -441,12 +441,12 @@ class ResidualProblem:
         counts = self.fit_counts
         best, demand = counts.best_domain_position, self.problem.classes.demand
         amounts = np.zeros(demand.shape[1], np.int64)
-        for class_index in np.flatnonzero(counts.shortfall[best] > 0).tolist():
+        for class_index in np.flatnonzero(counts.unplaced_pod_counts[best] > 0).tolist():
             request = demand[class_index]
             scarce = self._scarce_resources(class_index)
             amounts += (
                 np.where(scarce if scarce.any() else request > 0, request, 0)
-                * counts.shortfall[best, class_index]
+                * counts.unplaced_pod_counts[best, class_index]
             )
         return amounts
 

@@ -302,7 +302,7 @@ def _estimates(
         residual.minimum_by_class > 0,
     )
     total = np.maximum(problem.nodes.capacity.sum(axis=0), 1)
-    short = np.maximum(counts.shortfall, 0)
+    short = np.maximum(counts.unplaced_pod_counts, 0)
     if not needed.any() or not len(short):
         return
     largest = problem.classes.demand[needed].max(axis=0)

@@ -306,8 +306,8 @@ def round_to_nodes(
     return RoundedSolution(packing, tuple(shortages))
 
 
-def add_elastic_pods_of_higher_tiers(problem: Problem, solution: Solution) -> Solution:
-    """Add elastic pods of higher tiers to a solution, in place of gangs of lower tiers if needed.
+def add_elastic_pods_ejecting_lower_tiers(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution with more elastic pods of higher tiers, in place of gangs of lower tiers if needed.
 
     The search moves gangs, so that elastic pods of a gang that it does not decide again may fit in place of others.
 

@@ -74,7 +74,7 @@ class TieredStage:
         self._problem, self._budget, self._telemetry = problem, budget, telemetry
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         self._floors, self.best = floors, floors.best
-        with telemetry.time_stage("build"):
+        with telemetry.stage_span("build"):
             packing = Packing(problem)
             pools = build_pools(packing)
             bound = bool((problem.gangs.required != NONE).any() or (problem.subgroups.required != NONE).any())
@@ -111,12 +111,12 @@ class TieredStage:
         gained = False
         for _ in range(self._budget.rounds):
             self._rounds += 1
-            with self._telemetry.time_stage("choose"):
+            with self._telemetry.stage_span("choose"):
                 plan = self._choose()
             if plan is None:
                 break
             self._first_plan = self._first_plan or plan
-            with self._telemetry.time_stage("realise"):
+            with self._telemetry.stage_span("realise"):
                 realised, better = self._realise(plan, self._preferring and self._rounds == 1)
             self._bounded = self._bounded and not better
             if not (self._bounded or self._open()):
@@ -172,11 +172,11 @@ class TieredStage:
 
     def _tighten_open_bound(self) -> None:
         if self.best.gap > self._budget.gap and self._narrow:
-            with self._telemetry.time_stage("bound"):
+            with self._telemetry.stage_span("bound"):
                 self._tighten_bound()
 
     def _bound_best(self) -> None:
-        with self._telemetry.time_stage("bound"):
+        with self._telemetry.stage_span("bound"):
             self.best = replace(self.best, bound=self._bound(self.best))
         self._bounded = True
 
@@ -258,7 +258,7 @@ class TieredStage:
         return float(self.best.objective.sum()) < peak * (1 - self._budget.gap)
 
     def _learn(self, plan: TieredSolution, realised: RoundedSolution) -> None:
-        """Reduce the pools by the pods that did not fit there, and forbid the domains that were too full."""
+        """Reduce each pool by its share of the pods that did not fit, and forbid the domains that were too full."""
         for shortage in realised.shortages:
             share = plan.split.pods[shortage.class_index]
             total = float(share.sum())

@@ -86,7 +86,7 @@ class _Steps:
         self._problem, self._budget, self._seed, self._telemetry = problem, budget, seed, telemetry
         self._start = start
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
-        with telemetry.time_stage("start"):
+        with telemetry.stage_span("start"):
             self._placements = WarmStartPlacements(problem, start)
             packing = self._placements.place_pods(self._placements.pods, moving=False)
             self.best = packing.to_solution("aggregated")
@@ -108,26 +108,26 @@ class _Steps:
     def place_plan_around_start(self) -> None:
         """Choose gangs by the tiered model without domains, and place them around the placements of the start."""
         problem, telemetry = self._problem, self._telemetry
-        with telemetry.time_stage("build"):
+        with telemetry.stage_span("build"):
             packing = Packing(problem)
             model = TieredModel(packing, build_pools(packing), None, relaxed=True)
             add_price_rows(model, self._start.prices)
             self._tiers = TierSolver(model, self._spending, divides_pods=False)
-        with telemetry.time_stage("choose"):
+        with telemetry.stage_span("choose"):
             floor = count_placed_pods(problem, self.best.classes, self.best.counts)
             plan = self._tiers.maximise_tiers(model.variable_values_of_solution(self.best), [floor])
         if plan is not None:
-            with telemetry.time_stage("realise"):
+            with telemetry.stage_span("realise"):
                 packing = self._placements.place_pods(model.pods_by_class(plan.values), moving=True)
                 self._adopt(packing.to_solution("aggregated"))
         self._bound(plan)
 
     def improve_in_one_step(self) -> None:
         """Add gangs that still fit, then place all gangs without a required level again in one improvement step."""
-        with self._telemetry.time_stage("complete"):
+        with self._telemetry.stage_span("complete"):
             answer = place_remaining_gangs(self._problem, self.best, self._seed)
         if answer.gap > self._budget.gap:
-            with self._telemetry.time_stage("improve"):
+            with self._telemetry.stage_span("improve"):
                 answer = improve_solution(self._problem, answer, SEARCH_UNITS, self._budget, self._seed)
         gained = compare_solutions(answer, self.best) > 0
         self.best = answer
@@ -136,7 +136,7 @@ class _Steps:
 
     def compare_with_baselines(self) -> None:
         """Replace the solution by that of the greedy or the job-by-job algorithm if that one is better."""
-        with self._telemetry.time_stage("greedy"):
+        with self._telemetry.stage_span("greedy"):
             for plain in (False, True):
                 better = pack_while_not_worse(self._problem, self.best.objective, plain)
                 if better is not None and self._adopt(better):
@@ -154,7 +154,7 @@ class _Steps:
     def _bound(self, plan: TieredSolution | None) -> None:
         """Compute an upper bound of each tier, given what the solution places in the tiers above."""
         best = self.best
-        with self._telemetry.time_stage("bound"):
+        with self._telemetry.stage_span("bound"):
             if plan is not None and (best.objective[:-1] >= plan.bound[:-1] * (1 - TIER_TOLERANCE)).all():
                 bound = plan.bound
             else:

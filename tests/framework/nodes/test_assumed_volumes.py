@@ -17,9 +17,9 @@ def test_assumed_volumes_are_kept_until_they_are_reverted():
     assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
     assert assumed.node_of == {"default/d": "n"}
     assert (assumed.get(Y), assumed.get(NEW_X)) == (OF_Y, PodVolumeReservation())
-    assumed.revert(X)
-    assumed.revert(X)
-    assumed.revert(NEW_X)
+    assumed.release_reserved_volumes(X)
+    assumed.release_reserved_volumes(X)
+    assumed.release_reserved_volumes(NEW_X)
     assert (assumed.claim_of, assumed.node_of) == ({"w": "default/e"}, {})
 
 
@@ -34,7 +34,7 @@ def test_assumed_volumes_of_reserved_pods_are_copied():
     before, after = AssumedVolumes(), AssumedVolumes()
     before.assume(X, OF_X)
     before.assume(NEW_X, OF_Y)
-    after.copy_reservations_from(before, lambda pod, uid: (pod, uid) == ("default/x", "ux"))
+    after.copy_pods_being_bound_from(before, lambda pod, uid: (pod, uid) == ("default/x", "ux"))
     assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
     assert after.get(X) == OF_X
 
@@ -43,10 +43,10 @@ def test_reservations_are_dropped_if_their_pods_are_not_being_bound_any_more():
     assumed = AssumedVolumes()
     assumed.assume(X, OF_X)
     assumed.assume(NEW_X, OF_X)
-    assumed.drop_outdated_reservations(lambda _, uid: uid == "new")
+    assumed.release_pods_not_being_bound(lambda _, uid: uid == "new")
     assert (assumed.get(X), assumed.get(NEW_X)) == (PodVolumeReservation(), OF_X)
     assert (assumed.claim_of, assumed.node_of) == ({"v": "default/c"}, {"default/d": "n"})
-    assumed.drop_outdated_reservations(lambda *_: False)
+    assumed.release_pods_not_being_bound(lambda *_: False)
     assert (assumed.claim_of, assumed.node_of) == ({}, {})
 
 
@@ -59,6 +59,6 @@ def test_a_bound_pod_keeps_its_volumes_until_the_snapshot_shows_all_of_them_as_b
     for snapshot in (free, written, bound):
         assumed = AssumedVolumes(snapshot)
         assumed.assume(X, OF_X)
-        assumed.drop_outdated_reservations(lambda *_: False, lambda *_: True)
+        assumed.release_pods_not_being_bound(lambda *_: False, lambda *_: True)
         kept.append(bool(assumed.claim_of or assumed.node_of))
     assert kept == [True, True, False]

@@ -9,7 +9,7 @@ from batchsched.framework.nodes.change_log import (
     NO_NODE,
     NodeChangeLog,
     NodeValueCache,
-    reindexed,
+    reordered_array,
 )
 
 
@@ -103,5 +103,5 @@ def test_least_recently_used_values_are_evicted():
 
 
 def test_rows_of_new_nodes_are_zeros():
-    assert reindexed(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
-    assert reindexed(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]
+    assert reordered_array(np.asarray([[1, 2], [3, 4]]), np.asarray([1, -1])).tolist() == [[3, 4], [0, 0]]
+    assert reordered_array(np.zeros((0, 2), np.int64), np.asarray([-1])).tolist() == [[0, 0]]

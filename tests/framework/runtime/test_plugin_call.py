@@ -18,7 +18,7 @@ class Noting(NoTelemetry):
 
     @override
     @contextmanager
-    def time_call(self, plugin, point):
+    def call_span(self, plugin, point):
         self.calls.append((plugin, point))
         yield
 

@@ -23,7 +23,7 @@ class NoReviews:
 
 
 async def asked(access: Any, method: str, path: str, **more: Any) -> tuple[int, str]:
-    server = HttpServer(access, DebugHandlers(SERVICE, SessionHistory(1)).routes(), "127.0.0.1", 0, None)
+    server = HttpServer(access, DebugHandlers(SERVICE, SessionHistory(1)).http_routes(), "127.0.0.1", 0, None)
     await server.start()
     try:
         async with (

@@ -41,7 +41,7 @@ def shown(tmp_path):
 
 @asynccontextmanager
 async def served(shown):
-    server = HttpServer(StaticTokenAccess(None), ResultHandlers(shown).routes(), "127.0.0.1", 0, None)
+    server = HttpServer(StaticTokenAccess(None), ResultHandlers(shown).http_routes(), "127.0.0.1", 0, None)
     await server.start()
     async with aiohttp.ClientSession(server.url) as client:
         yield client

@@ -12,9 +12,9 @@ from batchsched.observability.http.status_page import (
     PendingRow,
     RequestedResource,
     StatusPage,
+    bound_and_total_pods_by_gang,
     build_cluster_view,
     build_pending_rows,
-    pod_counts_by_gang,
 )
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town, service_of
@@ -29,7 +29,7 @@ def seen(snapshot, waits=None):
         snapshot,
         waits or {},
         state.queue_usage.usage_and_demand_by_queue_and_resource(),
-        pod_counts_by_gang(state.gangs),
+        bound_and_total_pods_by_gang(state.gangs),
     )
 
 

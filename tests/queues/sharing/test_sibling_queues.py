@@ -9,9 +9,9 @@ from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from batchsched.queues.sharing.sibling_queues import (
     capacity_shares,
-    divide_by_weight,
     dominant_shares,
     nonzero_dominant_shares,
+    shares_per_weight,
 )
 from tests.queues.sharing.trees import case, trees
 
@@ -40,7 +40,7 @@ def test_size_of_a_demand_without_weighed_resources_counts_the_other_resources()
 
 
 def test_share_per_weight_of_0_is_infinite_unless_the_share_is_0():
-    found = divide_by_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
+    found = shares_per_weight(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 2.0]))
     assert found.tolist() == [0.0, np.inf, 0.25]
 
 

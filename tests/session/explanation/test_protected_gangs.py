@@ -10,7 +10,7 @@ from batchsched.api.decision import PROTECTIONS, PrecedingGang, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.explanation.explain import explain_refusals
-from batchsched.session.explanation.sentences import preceding_gangs_sentence
+from batchsched.session.explanation.sentences import preceding_gangs_clause
 from batchsched.session.explanation.verification import MAX_VERIFICATION_WORK, DecidedInput
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.session.scenario import (
@@ -156,7 +156,7 @@ def test_gangs_with_one_protection_are_named_together_up_to_three():
         PrecedingGang("team/f", "Running"),
         PrecedingGang("team/g", "Running", "MinRuntime"),
     ]
-    assert preceding_gangs_sentence(ahead, "InsufficientResources") == (
+    assert preceding_gangs_clause(ahead, "InsufficientResources") == (
         "team/f runs there; team/a, team/b, team/c and 2 more run there and are not preemptible; "
         "team/g runs there and is protected by its minRuntimeSeconds"
     )
@@ -165,5 +165,5 @@ def test_gangs_with_one_protection_are_named_together_up_to_three():
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_every_protection_has_a_text_for_one_gang_and_for_several(protection):
     one, two = (PrecedingGang(f"team/{name}", "Running", protection) for name in "ab")
-    assert preceding_gangs_sentence([one], "QueueLimit").startswith("team/a counts against this limit and ")
-    assert preceding_gangs_sentence([one, two], "Other").startswith("team/a and team/b run there and ")
+    assert preceding_gangs_clause([one], "QueueLimit").startswith("team/a counts against this limit and ")
+    assert preceding_gangs_clause([one, two], "Other").startswith("team/a and team/b run there and ")

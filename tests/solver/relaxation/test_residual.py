@@ -21,7 +21,7 @@ from batchsched.solver.relaxation.changes import (
     halve_change,
     problem_of_added_nodes_only,
 )
-from batchsched.solver.relaxation.explain import GangProblems, problem_of_refused_gangs
+from batchsched.solver.relaxation.explain import GangProblemIsolator, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
 from tests.solver.instances import one_gang, problem_of, problems
 
@@ -80,12 +80,12 @@ def test_after_the_optimum_nothing_left_can_be_placed(problem: Problem):
 
 
 def test_one_gangs_problem_has_its_classes_quotas_and_rows_only():
-    own = GangProblems(session()).isolate_gang(1)
+    own = GangProblemIsolator(session()).isolate_gang(1)
     assert own.problem.classes.demand.tolist() == [[9]]
     assert own.quotas.tolist() == [0, 1]
     assert own.problem.rows[0].classes.tolist() == [0]
     assert own.problem.rows[0].gang_coefficients.tolist() == [[4]]
-    assert GangProblems(session()).isolate_gang(2).rows.tolist() == []
+    assert GangProblemIsolator(session()).isolate_gang(2).rows.tolist() == []
 
 
 def test_changes_are_returned_with_their_original_numbers():
@@ -95,7 +95,7 @@ def test_changes_are_returned_with_their_original_numbers():
             session().subgroups, gang=ints(0, 1), need=ints(0, 1), required=ints(0, 0), preferred=ints(-1, -1)
         ),
     )
-    own = GangProblems(
+    own = GangProblemIsolator(
         replace(
             problem,
             subgroups=replace(problem.subgroups, pinned=ints(-1, -1)),
@@ -125,7 +125,7 @@ def test_changes_are_returned_with_their_original_numbers():
             AddedPods(0, 1),
         )
     )
-    other = GangProblems(
+    other = GangProblemIsolator(
         replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))
     ).isolate_gang(1)
     assert other.to_whole_problem(RelaxedLevel(0, 3, 0)) == RelaxedLevel(1, 3, 1)
@@ -139,7 +139,7 @@ def test_every_domain_is_filled_separately():
     found = ResidualProblem(problem).fit_counts
     assert found.domains.tolist() == [0, 1]
     assert found.placed.tolist() == [[5], [9]]
-    assert found.shortfall.tolist() == [[4], [0]]
+    assert found.unplaced_pod_counts.tolist() == [[4], [0]]
     assert found.fits
 
 
@@ -189,7 +189,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
 @given(problems(extras=False))
 def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(problem: Problem):
     for gang in range(len(problem.gangs.need)):
-        single = GangProblems(problem).isolate_gang(gang).problem
+        single = GangProblemIsolator(problem).isolate_gang(gang).problem
         if len(single.classes.count) == 1:
             for change in (
                 AddedNodes(count, like) for count in (1, 3) for like in range(len(single.nodes.free))
@@ -204,7 +204,7 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
 @given(problems(extras=False))
 def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
     for gang in range(len(problem.gangs.need)):
-        single = GangProblems(problem).isolate_gang(gang).problem
+        single = GangProblemIsolator(problem).isolate_gang(gang).problem
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
         taken = bool(solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0])
@@ -220,7 +220,7 @@ def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
 @given(problems())
 def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangProblems(problem).isolate_gang(gang).problem
+        single = GangProblemIsolator(problem).isolate_gang(gang).problem
         assert ResidualProblem(single).fits() == bool(
             solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0]
         )
@@ -230,7 +230,7 @@ def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Proble
 @given(problems())
 def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangProblems(problem).isolate_gang(gang).problem
+        single = GangProblemIsolator(problem).isolate_gang(gang).problem
         for quota in ResidualProblem(single).quota_gaps:
             half = RaisedQuota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
@@ -271,7 +271,7 @@ def test_a_raised_quota_admits_pods_that_only_the_exact_model_places(
 @given(problems())
 def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        single = GangProblems(problem).isolate_gang(gang).problem
+        single = GangProblemIsolator(problem).isolate_gang(gang).problem
         for change in (
             AddedNodes(1, 0),
             AddedNodes(2, 0, passing=0),
@@ -287,7 +287,7 @@ def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: 
 @given(problems())
 def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
-        before = GangProblems(problem).isolate_gang(gang).problem
+        before = GangProblemIsolator(problem).isolate_gang(gang).problem
         if before.rows:
             continue
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
