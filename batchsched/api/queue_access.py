@@ -73,11 +73,11 @@ class QueueAccess:
         if selected is None:
             selecting = self.find_queue_with_namespace_selector(queue)
             selector = selecting.spec.namespace_selector if selecting is not None else None
-            selected = selector is None or selector.matches(self.namespace_labels(namespace))
+            selected = selector is None or selector.matches(self.labels_of_namespace(namespace))
             self._selected[queue, namespace] = selected
         return selected
 
-    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+    def labels_of_namespace(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace, including the label `kubernetes.io/metadata.name` with its name."""
         known_namespace = self._namespaces.get(namespace)
         return {

@@ -77,9 +77,9 @@ def decide(
         write_session(session, record)
     session = session.with_explained_refusals()
     if timings:
-        from batchsched.cli.printing import print_timings
+        from batchsched.cli.printing import print_plugin_timings
 
-        print_timings(session.timings)
+        print_plugin_timings(session.timings)
     if output.is_table or output is OutputFormat.NAME:
         from batchsched.cli.printing import print_decision
 

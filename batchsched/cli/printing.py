@@ -310,7 +310,7 @@ def _decision_rows(
         yield (place, "SetAside", record.field or NONE, *gap, record.message)
 
 
-def print_timings(timings: "Timings") -> None:
+def print_plugin_timings(timings: "Timings") -> None:
     """Print the total durations of plugin calls on standard error, the longest first."""
     slowest = sorted(timings.items(), key=lambda item: -item[1][1])
     rows = [

@@ -71,7 +71,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
-    return gang.is_pending and state.queue_access().allows_namespace(
+    return gang.has_pending_pods_below_minimum and state.queue_access().allows_namespace(
         state.queue_of_gang(gang), gang_namespace(gang.identity)
     )
 

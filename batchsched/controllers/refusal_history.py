@@ -109,7 +109,7 @@ class RefusalHistory:
         """Return the status record of a gang, or an empty record if there is none."""
         return self._records.get(key) or GangStatusRecord()
 
-    def forget(self, key: str) -> None:
+    def forget_gang(self, key: str) -> None:
         """Drop the status record of a deleted gang."""
         self._records.pop(key, None)
 

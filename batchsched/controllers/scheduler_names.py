@@ -98,7 +98,7 @@ class SchedulerNameLeases:
                 _LOG.warning(
                     "it is unknown whether another deployment uses the schedulerName %s: Lease %s: %s",
                     name,
-                    lease.full_name,
+                    lease.lease_key,
                     error,
                 )
             return

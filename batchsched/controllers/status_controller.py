@@ -140,7 +140,7 @@ class StatusController:
         Fewer pods are enough if none of its pods is pending.
         """
         gang = self._cache.gangs.get(identity)
-        return gang is not None and bool(gang.placed_pods()) and not gang.is_pending
+        return gang is not None and bool(gang.placed_pods()) and not gang.has_pending_pods_below_minimum
 
     async def run_once(self) -> None:
         """Queue changed PodGroups and Queues, and write the status of up to 100 queued objects."""
@@ -206,7 +206,7 @@ class StatusController:
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
             if not any(gang is not None and gang.has_pods for gang in gangs):
-                self._refusals.forget(key)
+                self._refusals.forget_gang(key)
 
     def _next_changes(self) -> list["StatusChange"]:
         """Return the next part of the changes, gangs and queues before pods."""

@@ -97,7 +97,7 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
     if attribute is None:
         domain, _, own_name = name.partition("/")
         attribute = attributes.get(own_name) if domain == device.driver else None
-    return None if attribute is None else attribute.typed_value
+    return None if attribute is None else attribute.type_and_value
 
 
 def attribute_constraints(

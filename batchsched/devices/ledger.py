@@ -148,8 +148,8 @@ class DeviceLedger:
         """Return the devices that are reserved for a ResourceClaim, but not allocated yet; None if there are none."""
         return self._assumed.get(claim)
 
-    def count_pods_with_reservation(self, claim: str) -> int:
-        """Return the number of pods for which sessions have reserved a ResourceClaim."""
+    def count_pods_with_reserved_claim(self, claim: str) -> int:
+        """Return the number of pods for which sessions have reserved this ResourceClaim."""
         return len(self._pods_of_claim.get(claim, ()))
 
     def devices_reserved_for_pod(self, pod: str, uid: str = "") -> PodDevices | None:
@@ -170,7 +170,7 @@ class DeviceLedger:
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a separate ledger with only the reservations and claims of some pods; sessions do not change it."""
+        """Return a separate ledger with only what is reserved for some pods, and their claims; sessions do not change it."""
         excerpt = type(self)({})
         for pod in pods:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
@@ -374,7 +374,7 @@ class DeviceLedger:
             if claim is None or allocation is None:
                 continue
             consumers = claim.status.reserved_for or ()
-            if not consumers or self.count_pods_with_reservation(key) or self._is_consumed(claim):
+            if not consumers or self.count_pods_with_reserved_claim(key) or self._is_consumed(claim):
                 continue
             self._released[key] = claim
             self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
@@ -453,7 +453,7 @@ class DeviceLedger:
             consumers = tuple(
                 consumer for consumer in claim.status.reserved_for or () if consumer.uid != pod.metadata.uid
             )
-            is_used = bool(consumers) or self.count_pods_with_reservation(key) > 0
+            is_used = bool(consumers) or self.count_pods_with_reserved_claim(key) > 0
             if not is_used:
                 self._count(claim.status.allocation, -1)
             status = ResourceClaimStatus(
@@ -479,13 +479,13 @@ class DeviceLedger:
             if self._is_needed(pod, devices, is_reserved, is_bound):
                 self.assume(pod, devices)
 
-    def copy_reservations_of_other_profiles(
+    def copy_devices_reserved_by_other_profiles(
         self,
         ledgers: Iterable[Self],
         is_reserved: ReservationTest,
         is_bound: ReservationTest = no_pod_is_bound,
     ) -> None:
-        """Take over the device reservations of other profiles' pods, and drop those that these profiles released.
+        """Copy which devices are reserved for pods of other profiles, and release those that these profiles have released.
 
         Args:
           ledgers: those of the other profiles.

@@ -198,7 +198,7 @@ def device_content_key(driver: str, device: Device, names: Iterable[str] | None)
         driver,
         device.allow_multiple_allocations or False,
         tuple(
-            (name, attributes[name].typed_value)
+            (name, attributes[name].type_and_value)
             for name in sorted(attributes)
             if _is_wanted(name, selected_names)
         ),
@@ -220,7 +220,7 @@ def device_cel_variable(driver: str, device: Device, domains: Iterable[str]) -> 
     attributes: dict[str, dict[str, Any]] = {}
     for name, attribute in (device.attributes or {}).items():
         domain, _, own_name = name.rpartition("/")
-        typed = attribute.typed_value
+        typed = attribute.type_and_value
         if typed is None:
             raise ValueError(f"attribute {name}: unsupported attribute value")
         value = to_cel_version(str(typed[1])) if typed[0] == "version" else typed[1]

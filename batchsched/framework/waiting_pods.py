@@ -65,7 +65,7 @@ class WaitingPods:
         """Return the pod `namespace/name` if it waits at Permit, otherwise None."""
         return next((pods[pod] for pods in self._gangs.values() if pod in pods), None)
 
-    def rejection(self, gang: str) -> Status:
+    def first_rejection_of_gang(self, gang: str) -> Status:
         """Return the first rejection among a gang's pods that wait at Permit, or Success if none is rejected."""
         return next((one.rejection for one in self.pods_of_gang(gang) if not one.rejection.ok), SUCCESS)
 
@@ -77,7 +77,7 @@ class WaitingPods:
         """Remove one pod `namespace/name` of a gang, if it waits at Permit."""
         self._gangs.get(gang, {}).pop(pod, None)
 
-    def allow(self, gang: str, plugin: str) -> None:
+    def allow_gang(self, gang: str, plugin: str) -> None:
         """Allow all pods of a gang that wait at Permit, on behalf of one plugin."""
         for waiting in self._gangs.get(gang, {}).values():
             if waiting.until:
@@ -87,6 +87,6 @@ class WaitingPods:
         """Remove a gang's pods from the pods that wait at Permit."""
         self._gangs.pop(gang, None)
 
-    def all_allowed(self, gang: str) -> bool:
+    def is_gang_allowed(self, gang: str) -> bool:
         """True if no plugin makes a pod of the gang wait at Permit any more."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

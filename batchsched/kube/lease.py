@@ -60,7 +60,7 @@ class LeaseTimes:
 
 
 class LeaderElector:
-    """The participation of this replica in leader election by a Lease.
+    """Acquires, renews and releases the Lease by which the replicas elect their leader, on behalf of this replica.
 
     It implements `kube.writer.WriteFence`.
 
@@ -95,7 +95,7 @@ class LeaderElector:
         """Another identity that renewed the Lease while this replica observed it; "" if there is none."""
 
     @property
-    def full_name(self) -> str:
+    def lease_key(self) -> str:
         """The `namespace/name` of the Lease."""
         return f"{self._namespace}/{self._name}"
 
@@ -107,7 +107,7 @@ class LeaderElector:
         """Try to acquire the Lease until this replica is the leader."""
         while not await self._try(self._claim):
             await self._clock.sleep(self._terms.retry * (1 + self._clock.random_fraction() / 5))
-        _LOG.info("%s leads (%s)", self.identity, self.full_name)
+        _LOG.info("%s leads (%s)", self.identity, self.lease_key)
 
     async def renew_until_lost(self) -> None:
         """Renew the Lease periodically. Return when the Lease has expired, because another replica may then lead."""
@@ -149,10 +149,10 @@ class LeaderElector:
             return await self._attempt(take)
         except ApiError as error:
             if error.status != 409:  # 409: another replica wrote first
-                _LOG.warning("Lease %s: %s", self.full_name, error)
+                _LOG.warning("Lease %s: %s", self.lease_key, error)
             return False
         except (Unreachable, msgspec.DecodeError) as error:
-            _LOG.warning("Lease %s: %s", self.full_name, error)
+            _LOG.warning("Lease %s: %s", self.lease_key, error)
             return False
 
     async def _attempt(self, take: Callable[[_Lease | None, float], Awaitable[bool]]) -> bool:

@@ -65,7 +65,7 @@ class GangScheduling:
         gang = nodes.gang_of(pod)
         if gang is None or gang.has_minimum_placed:
             if gang is not None:
-                nodes.waiting.allow(gang.key, self.name)
+                nodes.waiting.allow_gang(gang.key, self.name)
             return _GO
         return PermitAnswer(_WAIT, gang.timeout_seconds)
 

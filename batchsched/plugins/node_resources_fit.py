@@ -34,7 +34,7 @@ from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
     all_positive,
     check_increasing_utilization,
-    is_extended,
+    is_extended_resource,
     scored_resources,
     scores_by_utilization,
 )
@@ -171,7 +171,7 @@ class NodeResourcesFit(
 
         The solver ignores it, too.
         """
-        if not is_extended(resource):
+        if not is_extended_resource(resource):
             return False
         group = resource.partition("/")[0]
         return resource in self.args.ignored_resources or group in self.args.ignored_resource_groups

@@ -20,9 +20,9 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.label_index import PodSelector
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.default_selectors import (
-    controller_of,
     default_selector_label_keys,
     default_selectors,
+    find_controller_with_pod_selector,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import LASTING_SKIP, SUCCESS, IndexArray, IntArray, Status
@@ -55,7 +55,7 @@ class SelectorSpread(
     def signature(self, pod: Pod) -> Hashable:
         if pod.spec.topology_spread_constraints:
             return None
-        owner = controller_of(pod)
+        owner = find_controller_with_pod_selector(pod)
         return () if owner is None else (owner.kind, owner.name)
 
     @override

@@ -70,7 +70,7 @@ class PodGang:
 
 
 @dataclass(frozen=True, slots=True)
-class GangMember:
+class OwnedPod:
     """A pod that belongs to an owner such as a Job, with the gang of the pod if it has one.
 
     Args:
@@ -99,7 +99,7 @@ class DerivedGroup:
     template: PodGroupTemplate
 
 
-class GangMemberStore:
+class OwnerPodStore:
     """Assigns pods to the gangs of their owners, adds the gang labels, and passes the pods to the cluster state.
 
     Args:
@@ -128,7 +128,7 @@ class GangMemberStore:
         self._names = frozenset(scheduler_names)
         self._derive_gangs = derive
         self._pod_owners: set[str] = set()
-        self._members: dict[str, GangMember] = {}
+        self._members: dict[str, OwnedPod] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
         self._derived: dict[str, dict[str, DerivedGroup]] = {}
@@ -198,7 +198,7 @@ class GangMemberStore:
         )
         gang = None if names_own_group else _gang_of(pod, chain, self.owners)
         self._leave(key, gang)
-        self._members[key] = GangMember(pod, ref, gang)
+        self._members[key] = OwnedPod(pod, ref, gang)
         self._owned.setdefault(_anchor(ref), set()).add(key)
         if gang is not None:
             self._pods_of.setdefault(f"{pod.namespace}/{gang.name}", set()).add(key)
@@ -389,14 +389,14 @@ class PodGrouper:
     kinds: OwnerKinds = field(init=False)
     topologies: TopologyIndex = field(init=False)
     groups: PodGroupIndex = field(init=False)
-    members: GangMemberStore = field(init=False)
+    members: OwnerPodStore = field(init=False)
     pods: TreePodStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.kinds = owner_kinds(self.rules)
         self.topologies = TopologyIndex(self.cache)
         self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
-        self.members = GangMemberStore(
+        self.members = OwnerPodStore(
             self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
         )
         self.pods = TreePodStore(self.cache.group_trees, self.members, self.scheduler_names)

@@ -134,7 +134,7 @@ class ProfileScheduler:
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
         self.node_table.reservations.copy_pods_being_bound_from(
-            self._pod_reservations, self._cache.keeps_reservations, self._cache.is_bound
+            self._pod_reservations, self._cache.is_assumed_or_being_bound, self._cache.is_bound
         )
         self._pod_reservations = self.node_table.reservations
         return self._scheduler
@@ -218,9 +218,9 @@ class ProfileScheduler:
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
-        bindings = self._cache.keeps_reservations, self._cache.is_bound
+        bindings = self._cache.is_assumed_or_being_bound, self._cache.is_bound
         self.node_table.reservations.release_pods_not_being_bound(*bindings)
-        self.node_table.device_ledger.copy_reservations_of_other_profiles(
+        self.node_table.device_ledger.copy_devices_reserved_by_other_profiles(
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
         if self.chooser is not None:

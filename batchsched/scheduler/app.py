@@ -197,7 +197,7 @@ class SchedulerApp:
         )
         cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal)
         stale_gangs = StaleGangController(
-            self.cache, self.connection, self.writer, cycles.is_binding, on_eviction
+            self.cache, self.connection, self.writer, cycles.has_unfinished_bindings, on_eviction
         )
         assumed_pods = AssumedPodVerifier(self.cache, self._read, self._pod_reflector.handle_json)
         evictor = Evictor(
@@ -214,7 +214,7 @@ class SchedulerApp:
             profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
             evictor.apply_decision,
-            UnusedClaimController(self.cache, claims, cycles.is_binding).apply_decision,
+            UnusedClaimController(self.cache, claims, cycles.has_unfinished_bindings).apply_decision,
             explaining.wrap_decision_callback(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]

@@ -108,7 +108,7 @@ class BindingCycles:
         """True while no binding is in flight."""
         return not self._running
 
-    def is_binding(self, identity: str) -> bool:
+    def has_unfinished_bindings(self, identity: str) -> bool:
         """Return whether pods of a gang are being bound, or could not be bound and are not yet queued again."""
         return identity in self._gangs
 

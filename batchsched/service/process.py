@@ -238,7 +238,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
-                deployment=lease.full_name if lease is not None else _identity(),
+                deployment=lease.lease_key if lease is not None else _identity(),
                 grouping=configuration.pod_grouper,
                 explanations=configuration.explanations,
             )

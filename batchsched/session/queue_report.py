@@ -19,9 +19,12 @@ from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
-from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, total_requests
+from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, sum_pending_requests
 from batchsched.session.gangs.order import QueuePolicies, compares_priorities, compute_usage_and_entitlements
-from batchsched.session.gangs.queue_limits import counted_pods_by_queue_and_user, running_gangs_by_queue
+from batchsched.session.gangs.queue_limits import (
+    counted_pods_by_queue_and_user,
+    running_gang_identities_by_queue,
+)
 from batchsched.session.tables.gang import PendingGang, PodGroupState
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
@@ -177,7 +180,9 @@ class _QueueReporter:
         # Surplus that was cut off a gang has a turn of its own, but is no second pending gang.
         self._turns = [gang for gang in turns if not gang.follows]
         counted = counted_pods_by_queue_and_user(tables, profile.scheduler_name)
-        self._running = {queue: len(gangs) for queue, gangs in running_gangs_by_queue(counted).items()}
+        self._running = {
+            queue: len(gangs) for queue, gangs in running_gang_identities_by_queue(counted).items()
+        }
 
     def _waiting(self) -> Iterable[PodGroupState]:
         queues, access = self._tables.queues, self._tables.queue_access
@@ -214,7 +219,7 @@ class _QueueReporter:
                 share=gang.entitled.share_name if self._entitles else "all",
                 priority=gang.priority,
                 waited=self._since(gang.created),
-                requests=self._amounts(total_requests(self._tables.pending_gang(gang.members))),
+                requests=self._amounts(sum_pending_requests(self._tables.pending_gang(gang.members))),
                 position=self._position[gang.members.identity],
             )
             for gang in self._turns
@@ -230,7 +235,7 @@ class _QueueReporter:
         name, usage = shares.names[row], shares.usage[row]
         chain = shares.row_and_ancestors_without_root(row)
         guarantee = entitled.guarantee[row]
-        pending = sum((total_requests(gang) for gang in waiting), np.zeros_like(usage))
+        pending = sum((sum_pending_requests(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,
             parent=shares.names[int(shares.parent[row])],

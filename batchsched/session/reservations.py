@@ -51,7 +51,7 @@ class HeadReservation:
         """
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
-        if not fits_single_gang(self.problem, remaining):
+        if not only_gang_fits(self.problem, remaining):
             return False
         self.free = remaining
         return True
@@ -68,7 +68,7 @@ class HeadReservation:
         return available
 
 
-def fits_single_gang(problem: Problem, free: IntArray) -> bool:
+def only_gang_fits(problem: Problem, free: IntArray) -> bool:
     """Return True if the only gang of a solver problem fits on nodes with the free resources `free` [N, R]."""
     available = np.maximum(0, free)
     # Equal pods without topology or rows: counting slots is exact and far cheaper than a solve, and it is asked often.
@@ -221,11 +221,11 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: 
     """Return the index of the first end after which the gang fits, found by bisection: ends only add room."""
     # Sums over all nodes bound the search from below before any solve.
     low, high = _least(free, runs, gang), len(runs) - 1
-    if high < 0 or low > high or not fits_single_gang(problem, _released(free, runs)):
+    if high < 0 or low > high or not only_gang_fits(problem, _released(free, runs)):
         return None
     while low < high:
         middle = (low + high) // 2
-        if fits_single_gang(problem, _released(free, runs[: middle + 1])):
+        if only_gang_fits(problem, _released(free, runs[: middle + 1])):
             high = middle
         else:
             low = middle + 1
@@ -398,7 +398,7 @@ class ReservedHead:
         waiting.sort(key=lambda gang: (gang.tier_sort_key, not rules.has_kept_reservation(gang.members)))
         starts, fitting = PlacementEstimator(inputs, available), list[PendingGang]()
         for position, gang in enumerate(waiting):
-            if (gang.needs <= free_total).all() and fits_single_gang(
+            if (gang.needs <= free_total).all() and only_gang_fits(
                 problem := problem_at_later_time(inputs, gang), free
             ):
                 if gang.key in rules.before:  # it can start now: no gang behind it may displace it by weight

@@ -131,7 +131,7 @@ class Session:
 
     def spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
         """Return the numbers of the given pods' specs; specs that no plugin can distinguish have the same number."""
-        return {self.tables.specs.signature_of(pod) for pod in pods}
+        return {self.tables.specs.spec_number_of(pod) for pod in pods}
 
     def decide(
         self,

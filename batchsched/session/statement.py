@@ -232,7 +232,7 @@ class Statement:
         Pods of a subGroup that does not run with them are taken back first. Return whether the gang is kept.
         """
         self._take_back_incomplete_subgroups(placement)
-        rejection = self._tables.node_table.waiting.rejection(placement.gang.members.identity)
+        rejection = self._tables.node_table.waiting.first_rejection_of_gang(placement.gang.members.identity)
         if not rejection.ok:
             placement.refusal, placement.final = rejection, True
         elif placement.placed and self._is_complete(placement):
@@ -261,13 +261,13 @@ class Statement:
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity
-            rejection = waiting.rejection(identity)
+            rejection = waiting.first_rejection_of_gang(identity)
             if not rejection.ok:
                 placement.refusal, placement.final, placement.held_by = rejection, True, ""
                 self._placements = [other for other in self._placements if other is not placement]
                 self._roll_back(placement)
                 self.rejected.append(placement)
-            elif waiting.all_allowed(identity):
+            elif waiting.is_gang_allowed(identity):
                 placement.state, placement.held_by = phase_after(placement.state, PhaseChange.ALLOW), ""
                 waiting.remove_gang(identity)
 

@@ -23,8 +23,8 @@ from batchsched.solver.relaxation.explain import (
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.tree_search import (
     SEARCH_EFFORT,
-    find_gangs_needing_exact_search,
     find_placement_or_proof,
+    mask_gangs_needing_exact_search,
 )
 
 MAX_COMPLETED_GANGS: Final = 8
@@ -55,7 +55,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
     # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
     cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
-    searched = find_gangs_needing_exact_search(problem)
+    searched = mask_gangs_needing_exact_search(problem)
     several = (classes_of_gang > 1) | searched
     refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
@@ -97,7 +97,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     """Place the only gang of a problem by the greedy algorithm, or, if that fails, by an exact search."""
     solution = solve_greedy(problem)
-    if solution.taken[0] or not problem.gangs.allowed[0] or not find_gangs_needing_exact_search(problem)[0]:
+    if solution.taken[0] or not problem.gangs.allowed[0] or not mask_gangs_needing_exact_search(problem)[0]:
         return solution
     isolated = GangProblemIsolator(replace(problem, cuts=())).isolate_gang(0)
     search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)

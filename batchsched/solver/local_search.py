@@ -73,7 +73,7 @@ class PlacedPodCounts:
     """The number of pods of each pod class on each node, kept up to date with the solver's placements.
 
     `refresh` reads the new entries of the trail. If entries that were read already have been rolled back or
-    withdrawn, it rebuilds the table: the packing reports both through `cut_back`, so that no caller has to.
+    withdrawn, it rebuilds the table: the packing reports both to its listeners, so that no caller has to.
 
     A group is a set of classes with equal demand and kind. Their pods may be exchanged: neither a row, a required
     level nor a cut concerns them.
@@ -104,7 +104,7 @@ class PlacedPodCounts:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.add_cut_back_listener(self.invalidate_after)
+        room.add_trail_removal_listener(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
         """Mark the table as outdated if it includes undone changes of the packing: all after the first `length`.

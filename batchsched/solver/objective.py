@@ -71,7 +71,7 @@ def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
     return requests
 
 
-def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
+def mask_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs that exceed a queue limit even if no other gang is placed.
 
     No solution takes them.
@@ -90,7 +90,7 @@ def find_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     return beyond
 
 
-def find_unplaceable_pod_classes(problem: Problem) -> BoolArray:
+def mask_unplaceable_pod_classes(problem: Problem) -> BoolArray:
     """Return a mask [C] of the pod classes with pods that fit on no node even if no other pod is placed."""
     demand, kind, free = problem.classes.demand, problem.classes.kind, problem.nodes.free
     unplaceable = np.zeros(len(kind), np.bool_)
@@ -108,7 +108,7 @@ def find_unplaceable_pod_classes(problem: Problem) -> BoolArray:
     return unplaceable
 
 
-def find_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray) -> BoolArray:
+def mask_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray) -> BoolArray:
     """Return a mask [G] of the gangs that cannot reach their minimum with the pods that fit on some node."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)

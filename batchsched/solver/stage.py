@@ -16,9 +16,9 @@ from batchsched.solver.objective import (
     compare_solutions,
     compare_tier_values,
     count_placed_pods,
-    find_gangs_beyond_quotas,
-    find_gangs_with_unplaceable_minimum,
-    find_unplaceable_pod_classes,
+    mask_gangs_beyond_quotas,
+    mask_gangs_with_unplaceable_minimum,
+    mask_unplaceable_pod_classes,
     places_every_pod,
     preferred_level_cost,
 )
@@ -68,8 +68,8 @@ def solve(
     """
     telemetry = telemetry or NoTelemetry()
     with telemetry.stage_span("reduce"):
-        unplaceable = find_unplaceable_pod_classes(problem)
-        over = find_gangs_beyond_quotas(problem) | find_gangs_with_unplaceable_minimum(problem, unplaceable)
+        unplaceable = mask_unplaceable_pod_classes(problem)
+        over = mask_gangs_beyond_quotas(problem) | mask_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
         admissible = without_unplaceable_parts(problem, unplaceable, beyond)
         # Prices name the resources of the whole problem.

@@ -55,7 +55,7 @@ class GangSearchResult:
     guard: bool = False
 
 
-def find_gangs_needing_exact_search(problem: Problem) -> BoolArray:
+def mask_gangs_needing_exact_search(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
     searched = mask_gangs_with_tree_rules(problem)
     parts = problem.subgroups

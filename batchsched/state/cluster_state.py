@@ -376,8 +376,8 @@ class ClusterState:
     def _assumed_pod(self, key: str) -> AssumedPod:
         return AssumedPod(key, self._api_pods[key].metadata.uid, self._assumed[key])
 
-    def keeps_reservations(self, key: str, uid: str) -> bool:
-        """Return whether a pod keeps its reservations: it is assumed, or it was deleted and its binding has not ended.
+    def is_assumed_or_being_bound(self, key: str, uid: str) -> bool:
+        """Return whether a pod is assumed, or was deleted before its binding ended; its devices and volumes stay reserved.
 
         A deleted pod is known by its uid, since a new pod may have its name.
         """

@@ -76,7 +76,7 @@ class GangPods:
         return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
 
     @property
-    def is_pending(self) -> bool:
+    def has_pending_pods_below_minimum(self) -> bool:
         """Whether the gang has pending pods, and fewer than minMember of its pods are placed."""
         return bool(self.schedulable_pods()) and len(self.placed_pods()) < self.minimum
 

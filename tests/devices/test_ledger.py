@@ -30,7 +30,7 @@ def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_clai
     ledger.assume("default/x", reserved())
     ledger.assume("default/y", reserved())
     assert ledger.use_of(GPU).exclusive == 1
-    assert ledger.count_pods_with_reservation("default/open") == 2
+    assert ledger.count_pods_with_reserved_claim("default/open") == 2
     ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).exclusive == 1
     ledger.release_reserved_devices("default/y")
@@ -55,20 +55,20 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
 def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_passed_on():
     own, other, third = (DeviceLedger({OPEN.key: OPEN}) for _ in range(3))
     other.assume("default/x", reserved())
-    own.copy_reservations_of_other_profiles([other], lambda *_: True)
-    third.copy_reservations_of_other_profiles([own], lambda *_: True)
+    own.copy_devices_reserved_by_other_profiles([other], lambda *_: True)
+    third.copy_devices_reserved_by_other_profiles([own], lambda *_: True)
     assert (own.use_of(GPU).exclusive, third.use_of(GPU).exclusive) == (1, 0)
-    own.copy_reservations_of_other_profiles([other], lambda *_: True)
+    own.copy_devices_reserved_by_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
     later.copy_pods_being_bound_from(own, lambda *_: True)
     assert later.use_of(GPU).is_free
     other.release_reserved_devices("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
-    own.copy_reservations_of_other_profiles([other], lambda *_: True)
+    own.copy_devices_reserved_by_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).is_free
-    own.copy_reservations_of_other_profiles([other], lambda *_: False)
-    assert own.count_pods_with_reservation("default/open") == 0
+    own.copy_devices_reserved_by_other_profiles([other], lambda *_: False)
+    assert own.count_pods_with_reserved_claim("default/open") == 0
 
 
 def test_shares_of_a_device_add_up_and_are_released():
@@ -122,13 +122,13 @@ def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_pr
     in_flight = {"old", "new"}
     later = DeviceLedger({OPEN.key: OPEN})
     later.copy_pods_being_bound_from(ledger, lambda _, uid: uid in in_flight)
-    other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
+    other.copy_devices_reserved_by_other_profiles([later], lambda _, uid: uid in in_flight)
     assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
     assert later.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
     in_flight.remove("old")
     last = DeviceLedger({OPEN.key: OPEN})
     last.copy_pods_being_bound_from(later, lambda _, uid: uid in in_flight)
-    other.copy_reservations_of_other_profiles([later], lambda _, uid: uid in in_flight)
+    other.copy_devices_reserved_by_other_profiles([later], lambda _, uid: uid in in_flight)
     assert last.use_of(GPU).is_free
     assert other.use_of(GPU).is_free
 
@@ -137,7 +137,7 @@ def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both(
     ledger = DeviceLedger({OPEN.key: OPEN})
     for uid in ("old", "new"):
         ledger.assume("default/x", replace(reserved(), uid=uid))
-    assert (ledger.use_of(GPU).exclusive, ledger.count_pods_with_reservation("default/open")) == (1, 2)
+    assert (ledger.use_of(GPU).exclusive, ledger.count_pods_with_reserved_claim("default/open")) == (1, 2)
     ledger.release_reserved_devices("default/x", "new")
     assert ledger.use_of(GPU).exclusive == 1
     ledger.release_reserved_devices("default/x", "old")

@@ -7,16 +7,16 @@ from tests.plugins.cluster import pod
 
 def test_pods_wait_until_every_plugin_has_allowed_the_gang():
     waiting = WaitingPods()
-    assert waiting.all_allowed("team/g")
+    assert waiting.is_gang_allowed("team/g")
     waiting.add_waiting_pod(WaitingPod(pod("a"), 0, "team/g", {"GangScheduling": 1.0, "Quota": 2.0}))
     waiting.add_waiting_pod(WaitingPod(pod("b"), 0, "team/g", {"GangScheduling": 1.0}))
     waiting.add_waiting_pod(WaitingPod(pod("c"), 0, "team/other", {"GangScheduling": 1.0}))
-    waiting.allow("team/g", "GangScheduling")
+    waiting.allow_gang("team/g", "GangScheduling")
     assert [one.until for one in waiting.pods_of_gang("team/g")] == [{"Quota": 2.0}, {}]
-    assert not waiting.all_allowed("team/g")
-    waiting.allow("team/g", "Quota")
-    assert waiting.all_allowed("team/g")
-    assert not waiting.all_allowed("team/other")
+    assert not waiting.is_gang_allowed("team/g")
+    waiting.allow_gang("team/g", "Quota")
+    assert waiting.is_gang_allowed("team/g")
+    assert not waiting.is_gang_allowed("team/other")
     waiting.remove_gang("team/g")
     assert list(waiting.pods_of_gang("team/g")) == []
 
@@ -39,7 +39,7 @@ def test_a_pod_is_allowed_by_each_plugin_and_the_first_rejection_is_kept():
     one.allow("Quota")
     one.allow("Stranger")
     assert one.pending_plugins == ("Licence",)
-    assert waiting.rejection("team/g").ok
+    assert waiting.first_rejection_of_gang("team/g").ok
     one.reject("Licence", "none left")
     one.reject("Quota", "nor here")
-    assert waiting.rejection("team/g") == Status(Code.UNSCHEDULABLE, ("none left",), "Licence")
+    assert waiting.first_rejection_of_gang("team/g") == Status(Code.UNSCHEDULABLE, ("none left",), "Licence")

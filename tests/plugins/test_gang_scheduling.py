@@ -35,7 +35,7 @@ def test_the_last_member_allows_the_waiting_members():
     made = table_with(GangPodCounts("team/g", minimum=2, existing=2, placed=2))
     made.waiting.add_waiting_pod(WaitingPod(pod("first"), 0, "team/g", {GangScheduling.name: 9.0}))
     assert PLUGIN.permit(pod("p"), 0, made, CycleState()).status.ok
-    assert made.waiting.all_allowed("team/g")
+    assert made.waiting.is_gang_allowed("team/g")
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ async def test_slow_pod_delays_no_other_pod():
         town.cache.put(group)
     await town.turn(1)
     assert set(town.bound) == {"bert-1", "gpt-0", "gpt-1"}
-    assert town.cycles.is_binding("team/bert")
+    assert town.cycles.has_unfinished_bindings("team/bert")
     town.mend()
     await town.turn(1)
-    assert not town.cycles.is_binding("team/bert")
+    assert not town.cycles.has_unfinished_bindings("team/bert")
 
 
 async def test_failed_pod_is_unreserved_in_the_next_turn_and_not_before(monkeypatch):

@@ -316,10 +316,10 @@ class Town:
         self.wakeup = Wakeup(self.clock)
         server: Any = self.server
         self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.wakeup.signal)
-        self.stranded = StaleGangController(self.cache, server, server, self.cycles.is_binding)
+        self.stranded = StaleGangController(self.cache, server, server, self.cycles.has_unfinished_bindings)
         self.expiry = AssumedPodVerifier(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
-        unused = UnusedClaimController(self.cache, server, self.cycles.is_binding)
+        unused = UnusedClaimController(self.cache, server, self.cycles.has_unfinished_bindings)
         self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
             [self.profile_scheduler],

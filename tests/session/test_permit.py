@@ -123,7 +123,7 @@ def test_members_reserve_one_by_one_and_are_released_together(settings):
     assert len(placed(decision)) == 3
     assert recorder.saw("Reserve") == recorder.saw("Permit")
     assert decision.waiting == ()
-    assert sessions.tables.node_table.waiting.all_allowed("team/bert")
+    assert sessions.tables.node_table.waiting.is_gang_allowed("team/bert")
 
 
 @pytest.mark.parametrize("settings", WAYS)

@@ -10,8 +10,8 @@ from batchsched.solver.objective import (
     compare_tier_values,
     count_required_pods,
     count_tiers,
-    find_gangs_beyond_quotas,
     lower_bound_of_minimum_requests,
+    mask_gangs_beyond_quotas,
     max_tier_values,
     preferred_level_cost,
     tier_values,
@@ -110,11 +110,11 @@ def test_a_gang_is_beyond_a_quota_only_if_it_requests_more_than_the_quota_leaves
         quota_free=np.array([[2, UNLIMITED]]),
         quota_gangs=np.array([UNLIMITED]),
     )
-    assert find_gangs_beyond_quotas(problem).tolist() == [True, False, False]
-    assert find_gangs_beyond_quotas(
+    assert mask_gangs_beyond_quotas(problem).tolist() == [True, False, False]
+    assert mask_gangs_beyond_quotas(
         replace(problem, quotas=replace(problem.quotas, gangs=np.zeros(1, np.int64)))
     ).all()
-    assert not find_gangs_beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()
+    assert not mask_gangs_beyond_quotas(problem_of([[1]], [{"pods": 3, "demand": [1]}])).any()
 
 
 EMPTY = np.zeros(0, np.int32)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver import stage
 from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
-from batchsched.solver.objective import compare_solutions, find_unplaceable_pod_classes
+from batchsched.solver.objective import compare_solutions, mask_unplaceable_pod_classes
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, Cut, Problem, Solution, SolverBudget
 from batchsched.solver.stage import is_greedy_optimal, solve
@@ -230,7 +230,7 @@ def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: p
     problem = problem_of(free, gangs, capacity=np.array(free))
     assert solve(problem, SolverBudget()).taken.tolist() == [True, False, False, False]
     assert [part.nodes.free.shape for part in seen] == [(3, 1)]
-    assert find_unplaceable_pod_classes(problem).tolist() == [False, True, True, True]
+    assert mask_unplaceable_pod_classes(problem).tolist() == [False, True, True, True]
 
 
 def test_a_greedy_solution_of_a_small_session_is_not_final_if_another_node_has_a_higher_score():

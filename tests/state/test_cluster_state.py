@@ -258,13 +258,13 @@ def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: boo
     cache = cache_of(node("n0"), pod("a", uid="old"))
     cache.assume(A, "n0", NOW, "old")
     cache.remove(pod("a", uid="old"))
-    assert cache.keeps_reservations(A, "old")
-    assert not cache.keeps_reservations(A, "new")
+    assert cache.is_assumed_or_being_bound(A, "old")
+    assert not cache.is_assumed_or_being_bound(A, "new")
     if is_bound:
         cache.finish_binding(A, NOW, "old")
     else:
         assert not cache.forget_assumption(A, "n0", "old")
-    assert not cache.keeps_reservations(A, "old")
+    assert not cache.is_assumed_or_being_bound(A, "old")
 
 
 def recreated(ttl: float = 0.0) -> ClusterState:
@@ -281,14 +281,20 @@ def test_failed_binding_of_a_deleted_pod_leaves_the_new_pod_of_its_name_assumed(
     cache = recreated()
     assert not cache.forget_assumption(A, "n0", "old")
     assert [one.pod for one in cache.assumed_pods()] == [A]
-    assert (cache.keeps_reservations(A, "old"), cache.keeps_reservations(A, "new")) == (False, True)
+    assert (cache.is_assumed_or_being_bound(A, "old"), cache.is_assumed_or_being_bound(A, "new")) == (
+        False,
+        True,
+    )
 
 
 def test_late_success_of_the_binding_of_a_deleted_pod_sets_no_deadline_for_the_new_pod_of_its_name():
     cache = recreated(ttl=30.0)
     cache.finish_binding(A, NOW, "old")
     assert expire(cache, NOW + 1000) == ()
-    assert (cache.keeps_reservations(A, "old"), cache.keeps_reservations(A, "new")) == (False, True)
+    assert (cache.is_assumed_or_being_bound(A, "old"), cache.is_assumed_or_being_bound(A, "new")) == (
+        False,
+        True,
+    )
     cache.finish_binding(A, NOW, "new")
     assert [one.pod for one in expire(cache, NOW + 1000)] == [A]
 
@@ -297,7 +303,7 @@ def test_confirmed_pod_keeps_no_reservations():
     cache = cache_of(node("n0"), pod("a", uid="ua"))
     cache.assume(A, "n0", NOW, "ua")
     cache.put(pod("a", 2, "ua", on="n0"))
-    assert not cache.keeps_reservations(A, "ua")
+    assert not cache.is_assumed_or_being_bound(A, "ua")
 
 
 def test_pods_that_came_and_went_are_freed_although_no_reader_reads():

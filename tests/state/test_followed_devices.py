@@ -69,7 +69,7 @@ class History:
 
     def copy_reservations(self, before: Session, session: Session) -> None:
         session.node_table.reservations.copy_pods_being_bound_from(
-            before.node_table.reservations, self.cache.keeps_reservations, self.cache.is_bound
+            before.node_table.reservations, self.cache.is_assumed_or_being_bound, self.cache.is_bound
         )
 
     def some_gangs(self) -> list[Snapshot]:
@@ -212,7 +212,7 @@ class History:
         self.feed.updated_scheduler()
         assert self.session is not None
         self.session.node_table.device_ledger.release_pods_not_being_bound(
-            self.cache.keeps_reservations, self.cache.is_bound
+            self.cache.is_assumed_or_being_bound, self.cache.is_bound
         )
         return self.session
 

@@ -156,7 +156,7 @@ def _records(state: ClusterState) -> dict[str, Any]:
 
 def is_pending(state: ClusterState) -> bool:
     bert = state.gangs.get("team/bert")
-    return bert is not None and bert.is_pending
+    return bert is not None and bert.has_pending_pods_below_minimum
 
 
 def test_gang_counts_for_the_queue_of_its_pod_group():

@@ -33,7 +33,7 @@ class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
     version_value: str | None = msgspec.field(name="version", default=None)
 
     @property
-    def typed_value(self) -> tuple[str, int | bool | str] | None:
+    def type_and_value(self) -> tuple[str, int | bool | str] | None:
         """The type and the value of the device attribute; None if the type is unknown."""
         if self.int_value is not None:
             return "int", self.int_value

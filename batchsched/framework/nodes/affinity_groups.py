@@ -32,7 +32,7 @@ class AffinityGroup:
     on: dict[int, int] = field(default_factory=dict)
     _arrays: tuple[IndexArray, IntArray] | None = None
 
-    def change_count(self, node: int, by: int) -> None:
+    def add_to_pod_count(self, node: int, by: int) -> None:
         """Change the number of this affinity group's pods on a node by `by`, which may be negative."""
         count = self.on.get(node, 0) + by
         if count:
@@ -148,7 +148,7 @@ class AffinityGroups:
         """The groups, in the order of their first pods."""
         return iter(self._groups.values())
 
-    def change_count(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
+    def add_or_remove_pod(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
         """Count a pod that is added to a node (by=1) or removed from it (by=-1)."""
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         group = self._groups.get(key)
@@ -157,7 +157,7 @@ class AffinityGroups:
             terms = self._terms[key] = tuple(_terms_of(group))
             for term in terms:
                 self._index.add_term(term)
-        group.change_count(node, by)
+        group.add_to_pod_count(node, by)
         if not group.on:
             del self._groups[key]
             for term in self._terms.pop(key):

@@ -220,7 +220,7 @@ class PodTable:
             self.with_affinity[pod.key] = (pod, node)
         else:
             del self.with_affinity[pod.key]
-        self.affinity_groups.change_count(pod, affinity, node, by)
+        self.affinity_groups.add_or_remove_pod(pod, affinity, node, by)
 
     def renumber_nodes(self, numbers: list[int], nodes: int) -> None:
         """Replace the node indexes of all pods after nodes were added or removed. Nodes that are removed have no pods.

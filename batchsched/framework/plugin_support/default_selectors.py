@@ -29,7 +29,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
             pod.labels.get(key) == value for key, value in selector_labels.items()
         ):
             labels |= selector_labels
-    owner = controller_of(pod)
+    owner = find_controller_with_pod_selector(pod)
     named = () if owner is None else _workloads(table).get((owner.kind, pod.namespace, owner.name), ())
     if owner is not None and owner.kind == CONTROLLER:
         # The labels of a ReplicationController replace those of a Service; selectors of other owners are added.
@@ -40,7 +40,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
     return (*own, *named)
 
 
-def controller_of(pod: Pod) -> OwnerReference | None:
+def find_controller_with_pod_selector(pod: Pod) -> OwnerReference | None:
     """Return the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet, else None."""
     owner = pod.metadata.controller
     return owner if owner is not None and (owner.api_version, owner.kind) in WORKLOADS else None

@@ -96,7 +96,7 @@ def scored_resources(
         )
         for resource, amount in zip(resources, amounts, strict=True)
         if resource.name in table.column
-        and (resource.name in NATIVE or (amount and is_scalar(resource.name)))
+        and (resource.name in NATIVE or (amount and is_scalar_resource(resource.name)))
     )
 
 
@@ -118,7 +118,7 @@ def requested_amounts(
     return tuple(counted)
 
 
-def is_extended(resource: str) -> bool:
+def is_extended_resource(resource: str) -> bool:
     """Return True for an extended resource such as nvidia.com/gpu.
 
     Source: `IsExtendedResourceName` of k8s.io/kubernetes/pkg/apis/core/v1/helper.
@@ -126,13 +126,13 @@ def is_extended(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
-def is_scalar(resource: str) -> bool:
+def is_scalar_resource(resource: str) -> bool:
     """Return True for a countable resource other than cpu, memory and ephemeral storage.
 
     Source: `IsScalarResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """
     return (
-        is_extended(resource)
+        is_extended_resource(resource)
         or resource.startswith(("hugepages-", "attachable-volumes-"))
         or "kubernetes.io/" in resource
     )

@@ -25,7 +25,7 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Container, Pod
 from batchsched.api.core.quantity import parse_amount
 from batchsched.api.core.requests import pod_requests
-from batchsched.framework.plugin_support.scores import is_extended
+from batchsched.framework.plugin_support.scores import is_extended_resource
 
 IN_MEMORY_NAME: Final = "<extended-resources>"
 """Name of the claim until it is created; not a valid name, so that no other claim has it."""
@@ -83,7 +83,7 @@ def may_be_served_by_devices(resource: str) -> bool:
 
     Source: `IsDRAExtendedResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """
-    return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
+    return is_extended_resource(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
 
 
 def build_extended_resource_claim(

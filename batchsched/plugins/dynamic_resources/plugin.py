@@ -201,7 +201,7 @@ class DynamicResources(
                 not nodes_reaching_allocated_devices((pod_claim,), nodes, self._binding_timeout_seconds).all()
                 and pod_claim.claim.status.allocation is not None
                 and all(consumer.uid == pod.pod.metadata.uid for consumer in reserved)
-                and not handle.node_table.device_ledger.count_pods_with_reservation(pod_claim.key)
+                and not handle.node_table.device_ledger.count_pods_with_reserved_claim(pod_claim.key)
             ):
                 return PostFilterAnswer(Status(Code.UNSCHEDULABLE, (DEALLOCATED,)))
         reasons = (NOTHING_DEALLOCATED,) if handle.node_table.release.reports_no_claims else ()

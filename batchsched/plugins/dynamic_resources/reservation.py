@@ -212,7 +212,7 @@ def _check_use(
         raise ResourceClaimRefused(NOT_AVAILABLE)
     ledger = table.device_ledger
     for pod_claim in claims:
-        consumers = len(pod_claim.claim.status.reserved_for or ()) + ledger.count_pods_with_reservation(
+        consumers = len(pod_claim.claim.status.reserved_for or ()) + ledger.count_pods_with_reserved_claim(
             pod_claim.key
         )
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):

@@ -101,7 +101,7 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
                     continue
                 if tally is None:
                     tally = TermCounts(candidates.table)
-                    tally.add_group(raw_term.topology_key, group)
+                    tally.add_affinity_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
                     tally.counts_by_domain(raw_term.topology_key)[

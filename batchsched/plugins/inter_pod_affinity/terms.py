@@ -54,18 +54,18 @@ def anti_affinity_of(pod: Pod) -> PodAffinity:
     return (pod.spec.affinity and pod.spec.affinity.pod_anti_affinity) or NO_AFFINITY
 
 
-def namespace_labels(table: NodeTable) -> dict[str, Mapping[str, str]]:
+def labels_by_namespace(table: NodeTable) -> dict[str, Mapping[str, str]]:
     """Return the labels of all Namespace objects by name."""
 
-    def labels_by_namespace(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
+    def read_labels_of_namespaces(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
 
-    return table.cached_value_of_cluster_objects("namespace labels", labels_by_namespace)
+    return table.cached_value_of_cluster_objects("namespace labels", read_labels_of_namespaces)
 
 
 def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
     """Return a pending pod together with the labels of its namespace."""
-    return PendingPod(pod, namespace_labels(table).get(pod.namespace, EMPTY_LABELS))
+    return PendingPod(pod, labels_by_namespace(table).get(pod.namespace, EMPTY_LABELS))
 
 
 def resolve_terms(
@@ -89,7 +89,7 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
     )
     if selects_all:
         return None
-    matching = {name for name, labels in namespace_labels(table).items() if selector.matches(labels)}
+    matching = {name for name, labels in labels_by_namespace(table).items() if selector.matches(labels)}
     return frozenset(matching.union(term.namespaces or ()))
 
 
@@ -146,7 +146,7 @@ class TermCounts:
         self.counts_by_domain(key)[:] += weight * sums
         return True
 
-    def add_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
+    def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
         """Add pods of equal namespace and pod affinity, times a weight, to the counts of their topology domains.
 
         Return True if one of the pods is in a domain.
@@ -267,7 +267,7 @@ def count_pods_matching_required_terms(table: NodeTable, pod: Pod) -> RequiredTe
         if not existing.is_anti_affinity or existing.preference is not None:
             continue
         if term_matches(existing.term, existing.group.namespace, incoming):
-            existing_matches.add_group(existing.term.topology_key, existing.group)
+            existing_matches.add_affinity_group(existing.term.topology_key, existing.group)
     return RequiredTermState(
         incoming,
         affinity,
@@ -313,7 +313,7 @@ def sum_preferred_term_weights(table: NodeTable, pod: Pod, hard_weight: int) -> 
     for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         weight = _score_weight(existing, hard_weight)
         if weight is not None and term_matches(existing.term, existing.group.namespace, incoming):
-            matched |= tally.add_group(existing.term.topology_key, existing.group, weight)
+            matched |= tally.add_affinity_group(existing.term.topology_key, existing.group, weight)
     return tally if matched else None
 
 

@@ -43,7 +43,11 @@ from batchsched.plugins.node_resource_topology.alignment import (
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, is_guaranteed
 from batchsched.plugins.node_resource_topology.rows import zone_rows
 from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, score_nodes
-from batchsched.plugins.node_resource_topology.zones import ZoneTable, has_topologies, zone_table
+from batchsched.plugins.node_resource_topology.zones import (
+    ZoneTable,
+    has_node_resource_topologies,
+    zone_table,
+)
 
 CANNOT_ALIGN_INIT: Final = "cannot align init container"
 CANNOT_ALIGN: Final = "cannot align container"
@@ -86,7 +90,10 @@ class NodeResourceTopologyMatch(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        if not has_topologies(nodes.table) or not zone_table(nodes.table).demand_of(pod.pod).total:
+        if (
+            not has_node_resource_topologies(nodes.table)
+            or not zone_table(nodes.table).demand_of(pod.pod).total
+        ):
             return SKIP_FILTER
         return ASK_FILTER
 
@@ -111,7 +118,7 @@ class NodeResourceTopologyMatch(
 
     @override
     def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-        if not has_topologies(table):
+        if not has_node_resource_topologies(table):
             return True
         zones = zone_table(table)
         demand = zones.demand_of(pod.pod)
@@ -131,14 +138,14 @@ class NodeResourceTopologyMatch(
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints: each node gets at most as many pods as its NUMA zones have room for."""
-        if not has_topologies(nodes.table):
+        if not has_node_resource_topologies(nodes.table):
             return ()
         return zone_rows(self.name, (CANNOT_ALIGN, CANNOT_ALIGN_POD), batch, nodes.table)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
         # All nodes are equally good for a pod that is not Guaranteed, as in scheduler-plugins.
-        if not has_topologies(nodes.table):
+        if not has_node_resource_topologies(nodes.table):
             return SKIP
         demand = zone_table(nodes.table).demand_of(pod.pod)
         return SUCCESS if demand.guaranteed and demand.total else SKIP

@@ -209,7 +209,7 @@ def zone_table(table: NodeTable) -> ZoneTable:
     )
 
 
-def has_topologies(table: NodeTable) -> bool:
+def has_node_resource_topologies(table: NodeTable) -> bool:
     """Return whether the cluster has at least one NodeResourceTopology."""
     return bool(table.cluster_objects.node_resource_topologies)
 

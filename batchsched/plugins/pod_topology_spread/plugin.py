@@ -29,7 +29,10 @@ from batchsched.framework.interface import (
 )
 from batchsched.framework.nodes.label_index import PodSelector, selector_key
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
-from batchsched.framework.plugin_support.default_selectors import controller_of, default_selector_label_keys
+from batchsched.framework.plugin_support.default_selectors import (
+    default_selector_label_keys,
+    find_controller_with_pod_selector,
+)
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
     selects_node,
@@ -103,7 +106,7 @@ class PodTopologySpread(
         if own:
             selector_key: Hashable = tuple(_identity(one) for one in own)
         elif self._required or self._preferred:
-            owner = controller_of(pod)
+            owner = find_controller_with_pod_selector(pod)
             selector_key = None if owner is None else (owner.kind, owner.name)
         else:
             return ()

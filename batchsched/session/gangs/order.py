@@ -29,7 +29,7 @@ from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
     SessionQueues,
-    total_requests,
+    sum_pending_requests,
 )
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.queue_limits import usage_by_queue
@@ -138,7 +138,7 @@ def compute_usage_and_entitlements(
     requests_by_queue: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     # Fair shares divide the capacity by demand, so pending requests count as well as usage.
     for gang in gangs:
-        requests_by_queue.setdefault(gang.queue, []).append(total_requests(gang))
+        requests_by_queue.setdefault(gang.queue, []).append(sum_pending_requests(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in requests_by_queue.items()}
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources

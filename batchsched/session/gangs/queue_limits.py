@@ -159,7 +159,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
         used[finder.indexes_of_limits_that_count(tables, owner)] += sum_requests(
             tables, chain.from_iterable(gangs.values())
         )
-    for queue, identities in running_gangs_by_queue(counted).items():
+    for queue, identities in running_gang_identities_by_queue(counted).items():
         # Only limits of all users together restrict the number of gangs.
         running[finder.indexes_of_limits_that_count(tables, (queue, ""))] += len(identities)
     return used, running
@@ -181,7 +181,9 @@ def counted_pods_by_queue_and_user(
     return by_owner
 
 
-def running_gangs_by_queue(counted: Mapping[Owner, Mapping[str, Sequence[Pod]]]) -> dict[str, set[str]]:
+def running_gang_identities_by_queue(
+    counted: Mapping[Owner, Mapping[str, Sequence[Pod]]],
+) -> dict[str, set[str]]:
     """Return for each queue the identities of its running gangs. A gang with pods of several users counts once."""
     by_queue: dict[str, set[str]] = {}
     for (queue, _), gangs in counted.items():

@@ -22,7 +22,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedPods:
-    """A context manager: nominated pods are in the node table within its `with` block, and removed at its end.
+    """The nominated pods of a session, as a context manager that keeps them in the node table within its `with` block.
 
     A nomination for a node that the pod could not use even without other pods keeps no capacity.
 

@@ -22,7 +22,7 @@ from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
 from batchsched.api.unsupported_fields import describe_unsupported_spec_field
 from batchsched.errors import InvalidQuantity, PluginError
-from batchsched.framework.plugin_support.default_selectors import controller_of
+from batchsched.framework.plugin_support.default_selectors import find_controller_with_pod_selector
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
@@ -92,7 +92,7 @@ class PodSpecIndex:
             self.has_refused_specs |= info.is_refused
         return info
 
-    def signature_of(self, pod: Pod) -> int:
+    def spec_number_of(self, pod: Pod) -> int:
         """Return a number for the spec of a pending pod; specs that no plugin can distinguish have the same number.
 
         If the spec is invalid, return `NO_SIGNATURE`.
@@ -159,7 +159,7 @@ def spec_key(pod: Pod) -> Hashable:
 
     It contains the spec, the controller and, for a pod with an ephemeral volume, its name.
     """
-    controller = controller_of(pod)
+    controller = find_controller_with_pod_selector(pod)
     own_name = (pod.key, pod.metadata.uid) if has_ephemeral_volume(pod) else None
     if controller is None and own_name is None:
         return id(pod.spec)
@@ -186,7 +186,7 @@ def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) 
     the controller: its selector counts for default spreading.
     """
     labels = dict(visible_metadata)
-    controller = controller_of(pod)
+    controller = find_controller_with_pod_selector(pod)
     metadata = ObjectMeta(
         namespace=pod.metadata.namespace,
         labels=labels or None,

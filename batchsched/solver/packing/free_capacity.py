@@ -39,7 +39,7 @@ class FreeCapacity:
         self.rows = RowLedger(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[TrailEntry] = []
-        self._cut_back_listeners: list[WeakMethod[Callable[[int], None]]] = []
+        self._trail_removal_listeners: list[WeakMethod[Callable[[int], None]]] = []
         self._gang: list[int] = problem.classes.gang.tolist()
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
@@ -241,7 +241,7 @@ class FreeCapacity:
         """Undo all changes of the packing since the call of `checkpoint` that returned this number."""
         while len(self.trail) > mark:
             self.apply_trail_entry(self.trail.pop(), -1)
-        self._report_cut_back(mark)
+        self._report_trail_removal(mark)
 
     def withdraw_gangs(self, gangs: set[int]) -> list[TrailEntry]:
         """Remove all placed pods of some gangs, and return the removed placements."""
@@ -263,19 +263,19 @@ class FreeCapacity:
             else:
                 kept.append(entry)
         self.trail[:] = kept
-        self._report_cut_back(unchanged)
+        self._report_trail_removal(unchanged)
         return withdrawn
 
-    def add_cut_back_listener(self, listener: Callable[[int], None]) -> None:
-        """Call a method after entries of the trail are removed, with the number of entries that are unchanged.
+    def add_trail_removal_listener(self, listener: Callable[[int], None]) -> None:
+        """Register a method that is called after entries of the trail were removed, with the number of unchanged ones.
 
         The listener ends with its object.
         """
         # Weak: tables over the trail refer to this object, and a cycle would keep both until a full garbage collection.
-        self._cut_back_listeners.append(WeakMethod(listener))
+        self._trail_removal_listeners.append(WeakMethod(listener))
 
-    def _report_cut_back(self, unchanged: int) -> None:
-        for reference in self._cut_back_listeners:
+    def _report_trail_removal(self, unchanged: int) -> None:
+        for reference in self._trail_removal_listeners:
             listener = reference()
             if listener is not None:
                 listener(unchanged)

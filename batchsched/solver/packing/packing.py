@@ -36,7 +36,7 @@ class GangPodClasses:
     levelled: bool  # some level, of the gang or of a part, is asked for
 
 
-def find_pod_classes_of_gang(
+def collect_pod_classes_of_gang(
     problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int], *, tree: bool
 ) -> GangPodClasses:
     """Return the pod classes and subgroups of a gang in the order in which they are placed.
@@ -524,7 +524,7 @@ class Packing:
     def pod_classes_of_gang(self, gang: int) -> GangPodClasses:
         """Return the pod classes and subgroups of a gang in the order in which they are placed."""
         if gang not in self._members:
-            self._members[gang] = find_pod_classes_of_gang(
+            self._members[gang] = collect_pod_classes_of_gang(
                 self.problem,
                 self.room.slots,
                 gang,

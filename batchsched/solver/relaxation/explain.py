@@ -52,8 +52,8 @@ from batchsched.solver.relaxation.search import (
 )
 from batchsched.solver.tree_search import (
     SEARCH_EFFORT,
-    find_gangs_needing_exact_search,
     find_placement_or_proof,
+    mask_gangs_needing_exact_search,
 )
 
 
@@ -324,7 +324,7 @@ class RefusalExplainer:
         self._budget.spend(work)
         if self._budget.is_spent():
             return self._evidence(isolated, residual, _plain_cause(residual), None)
-        admits = AdmissionVerifier(residual.fits_with, _MAX_PROBES, self._budget, work)
+        admits = AdmissionVerifier(residual.fits_after_change, _MAX_PROBES, self._budget, work)
         first_cause: RefusalCause | None = None
         for family in propose_change_families(residual, self._node_types, self._wider):
             # A decisive cause is kept although another change admits the gang in the end.
@@ -345,7 +345,7 @@ class RefusalExplainer:
         """
         isolated = self._after.isolate_gang(gang)
         problem = isolated.problem
-        is_tree = bool(find_gangs_needing_exact_search(problem)[0])
+        is_tree = bool(mask_gangs_needing_exact_search(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
         if not needs_search or not self._problem.gangs.allowed[gang]:
             return None
@@ -432,7 +432,7 @@ _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 
 def _plain_cause(residual: ResidualProblem) -> RefusalCause:
     """The cause as far as counting tells it, without a question about changes."""
-    if residual.missing_pods.any():
+    if residual.missing_pod_counts.any():
         return RefusalCause.TOO_FEW_PODS
     if residual.quota_gaps:
         return RefusalCause.QUOTA

@@ -259,14 +259,14 @@ class ResidualProblem:
         True is always right: a placement was found. False is exact for gangs of one class without rows and without
         levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
         """
-        if np.any(self.missing_pods):
+        if np.any(self.missing_pod_counts):
             return False
         # Quota gaps are those of the smallest pods; with a choice of pods only the exact model decides.
         if self.quota_gaps:
             return self._has_choice and self._fits_exactly(with_quotas=True)
         return self._is_placeable
 
-    def fits_with(self, change: Relaxation) -> bool:
+    def fits_after_change(self, change: Relaxation) -> bool:
         """Tell whether the gang's minimum fits after a change such as a higher queue limit or more nodes.
 
         Quotas come first. If the packing need not count against them, the nodes are not examined again for a change
@@ -279,7 +279,7 @@ class ResidualProblem:
             return self.with_changes((change,)).fits()
         if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):
             return False
-        if self.missing_pods.any():
+        if self.missing_pod_counts.any():
             return False
         other_parts = tuple(part for part in parts if not isinstance(part, RaisedQuota))
         if other_parts and isinstance(other_parts[-1], AddedNodes) and self._counting_decides():
@@ -295,7 +295,7 @@ class ResidualProblem:
         """
         if self._has_choice:
             return before.fits()
-        if self._quota_gaps_of(before) or np.any(self.missing_pods):
+        if self._quota_gaps_of(before) or np.any(self.missing_pod_counts):
             return False
         return (self.counting_suffices and self._is_placeable) or before._is_placeable
 
@@ -351,7 +351,7 @@ class ResidualProblem:
     # ------------------------------------------------------------------------------------ what is missing
 
     @cached_property
-    def missing_pods(self) -> IntArray:
+    def missing_pod_counts(self) -> IntArray:
         """The number of pods of each pod class [C] that the gang's minimum needs and that do not exist yet."""
         classes = self.problem.classes
         missing = np.zeros(len(classes.count), np.int64)

@@ -166,7 +166,7 @@ def propose_change_families(
       node_types: node numbers by type; nodes of one type have equal capacity.
       wider: [L] the next wider level of each level, NONE for the widest.
     """
-    missing = residual.missing_pods
+    missing = residual.missing_pod_counts
     pods = tuple(AddedPods(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
     if pods:
         yield ChangeFamily(RefusalCause.TOO_FEW_PODS, pods)

@@ -7,8 +7,8 @@ from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
     check_increasing_utilization,
     default_normalize,
-    is_extended,
-    is_scalar,
+    is_extended_resource,
+    is_scalar_resource,
     requested_amounts,
     scored_resources,
     scores_by_utilization,
@@ -32,7 +32,7 @@ MEBIBYTE = 1024 * 1024
     ],
 )
 def test_extended_and_scalar_resources_are_recognised_by_name(resource, extended, scalar):
-    assert (is_extended(resource), is_scalar(resource)) == (extended, scalar)
+    assert (is_extended_resource(resource), is_scalar_resource(resource)) == (extended, scalar)
 
 
 def test_scalar_resources_count_only_if_requested():

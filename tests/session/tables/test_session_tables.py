@@ -162,7 +162,7 @@ def test_plugins_sign_the_specs_of_pending_pods_only(monkeypatch: pytest.MonkeyP
         cluster(nodes(1), pods=(running, waiting)), standard_registry().create_pipeline(profile())
     )
     assert signed == [waiting.key]
-    assert tables.specs.signature_of(waiting) != tables.specs.signature_of(running)
+    assert tables.specs.spec_number_of(waiting) != tables.specs.spec_number_of(running)
 
 
 def test_gangs_with_equal_pods_share_a_pod_class():

@@ -235,7 +235,7 @@ def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem)
             half = RaisedQuota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
                 assert (
-                    ResidualProblem(single).fits_with(change)
+                    ResidualProblem(single).fits_after_change(change)
                     == ResidualProblem(apply_change(single, change)).fits()
                 )
 
@@ -261,10 +261,10 @@ def test_a_raised_quota_admits_pods_that_only_the_exact_model_places(
         **one_gang(3, 2),
     )
     assert ResidualProblem(apply_change(problem, change)).fits()
-    assert ResidualProblem(problem).fits_with(change)
+    assert ResidualProblem(problem).fits_after_change(change)
     half = halve_change(change)
     assert half is not None
-    assert not ResidualProblem(problem).fits_with(half)
+    assert not ResidualProblem(problem).fits_after_change(half)
 
 
 @pytest.mark.properties
@@ -278,7 +278,7 @@ def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: 
             CombinedChange((*ResidualProblem(single).quota_gaps, AddedNodes(1, 0))),
         ):
             assert (
-                ResidualProblem(single).fits_with(change)
+                ResidualProblem(single).fits_after_change(change)
                 == ResidualProblem(apply_change(single, change)).fits()
             )
 
@@ -318,7 +318,7 @@ def test_missing_amounts_are_in_the_unit_of_their_resource():
         capacity=np.array([[4, 9], [5, 9]]),
         **quota,
     )
-    assert ResidualProblem(problem).missing_pods.tolist() == [2]
+    assert ResidualProblem(problem).missing_pod_counts.tolist() == [2]
     assert ResidualProblem(problem).quota_gaps == (RaisedQuota(0, (18, 0)),)
     assert ResidualProblem(problem).capacity_shortage().tolist() == [9, 0]
     assert ResidualProblem(problem).node_size_shortage().tolist() == [1, 0]
