@@ -205,7 +205,7 @@ class StatusController:
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
-            if not any(gang is not None and gang.has_pods for gang in gangs):
+            if not any(gang is not None and gang.has_unfinished_pods for gang in gangs):
                 self._refusals.forget_gang(key)
 
     def _next_changes(self) -> list["StatusChange"]:

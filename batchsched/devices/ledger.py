@@ -80,7 +80,7 @@ def _consumed(amount: Amount) -> Decimal:
 NO_USE = DeviceUse()
 MAX_KEPT_CHANGES: Final = 2**16
 """Changes of the use of devices that a ledger keeps; a reader that is further behind reads all uses again."""
-ReservationTest = Callable[[str, str], bool]
+PodTest = Callable[[str, str], bool]
 """A test of a pod, which is given by its `namespace/name` and its UID."""
 
 
@@ -170,7 +170,7 @@ class DeviceLedger:
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a separate ledger with only what is reserved for some pods, and their claims; sessions do not change it."""
+        """Return a separate ledger of what is reserved for some pods, with their claims; sessions do not change it."""
         excerpt = type(self)({})
         for pod in pods:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
@@ -190,7 +190,7 @@ class DeviceLedger:
         return None if position < 0 else self._changed[position:]
 
     def _holder(self, pod: str, uid: str) -> str:
-        """Return the key of the reservation of the pod with this UID; that of its newest namesake if it is unknown."""
+        """Return the key under which devices are reserved for the pod with this UID, or for its newest namesake."""
         devices = self._by_pod.get(pod)
         is_newest = devices is not None and (not uid or not devices.uid or devices.uid == uid)
         return pod if is_newest else f"{pod}@{uid}"
@@ -304,9 +304,7 @@ class DeviceLedger:
             None,
         )
 
-    def release_pods_not_being_bound(
-        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
-    ) -> None:
+    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
         """Release the devices that were reserved for pods which are no longer being bound.
 
         A bound pod keeps its devices until its claims have them: the API server may show the pod first.
@@ -462,7 +460,7 @@ class DeviceLedger:
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
     def copy_pods_being_bound_from(
-        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+        self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Copy from an earlier ledger the devices that are reserved for pods which are still being bound.
 
@@ -482,10 +480,10 @@ class DeviceLedger:
     def copy_devices_reserved_by_other_profiles(
         self,
         ledgers: Iterable[Self],
-        is_reserved: ReservationTest,
-        is_bound: ReservationTest = no_pod_is_bound,
+        is_reserved: PodTest,
+        is_bound: PodTest = no_pod_is_bound,
     ) -> None:
-        """Copy which devices are reserved for pods of other profiles, and release those that these profiles have released.
+        """Copy which devices are reserved for pods of other profiles, and release those that these profiles released.
 
         Args:
           ledgers: those of the other profiles.
@@ -512,9 +510,7 @@ class DeviceLedger:
             (pod, devices) for pod, devices in self._by_pod.items() if pod not in self._reserved_elsewhere
         )
 
-    def _is_needed(
-        self, pod: str, devices: PodDevices, is_reserved: ReservationTest, is_bound: ReservationTest
-    ) -> bool:
+    def _is_needed(self, pod: str, devices: PodDevices, is_reserved: PodTest, is_bound: PodTest) -> bool:
         return is_reserved(pod, devices.uid) or (
             is_bound(pod, devices.uid)
             and not all(self._is_allocated(allocated.claim, devices) for allocated in devices.allocations)

@@ -18,7 +18,7 @@ from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.events import ClusterEventWithHint
 from batchsched.framework.filter_result import FilterResult
-from batchsched.framework.nodes.node_table import Nodes, NodeTable, PodReservations
+from batchsched.framework.nodes.node_table import Nodes, NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     BoolArray,
@@ -390,7 +390,7 @@ class BindingHandle(Protocol):
         """The node table, which sessions change while the pod is being bound."""
 
     @property
-    def reservations(self) -> PodReservations:
+    def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
         """The volumes and devices that Reserve plugins reserved for the pod, in a copy that sessions do not change."""
 
     @property

@@ -58,14 +58,14 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class NodeLaneCounts:
-    """The lanes of a node in a Gantt chart: the number of its GPUs, and of simultaneous pods without GPUs."""
+    """The numbers of lanes of a node in a Gantt chart: one for each GPU, and for each pod without GPUs at a time."""
 
     devices: int
     pods: int
 
 
 @dataclass(frozen=True, slots=True)
-class ChartRow:
+class NodeLanes:
     """The lanes of a node in a Gantt chart: one for each GPU, then those of its pods without GPUs.
 
     Args:
@@ -100,7 +100,7 @@ class ChartNodes:
     """
 
     names: tuple[str, ...]
-    lanes: Mapping[str, ChartRow]
+    lanes: Mapping[str, NodeLanes]
     node_count: int
 
     @property
@@ -141,7 +141,7 @@ def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODE
         # A node that holds nothing has one lane.
         pods = max(min(held[name].pods, MAX_POD_LANES), 0 if held[name].devices else 1)
         devices = range(first, first + held[name].devices)
-        lanes[name] = ChartRow(devices, range(devices.stop, devices.stop + pods), held[name].pods)
+        lanes[name] = NodeLanes(devices, range(devices.stop, devices.stop + pods), held[name].pods)
         first = lanes[name].pods.stop
     return ChartNodes(names, lanes, len(held))
 

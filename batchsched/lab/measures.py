@@ -121,7 +121,7 @@ MEASURES: Final = (
 BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 
 
-def find_measure(key: str, field: str) -> Measure:
+def measure_by_name(key: str, field: str) -> Measure:
     """Return the measure that has this name, such as meanWait.
 
     Raises:

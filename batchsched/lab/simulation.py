@@ -221,7 +221,7 @@ def _generate(spec: WorkloadSpec, run: PlannedRun) -> Workload:
     return generate_workload(recipe, run.seed)
 
 
-def read_philly_jobs_and_queues(source: PhillySource) -> tuple[tuple[philly.PhillyRow, ...], dict[str, str]]:
+def read_philly_jobs_and_queues(source: PhillySource) -> tuple[tuple[philly.PhillyJob, ...], dict[str, str]]:
     """Return the jobs of a Philly trace, and a map from each virtual cluster of these jobs to a queue name.
 
     Raises:
@@ -292,5 +292,5 @@ def read_swf_trace(path: Path) -> swf.SwfTrace:
 
 
 @lru_cache(maxsize=4)
-def _read_philly(path: Path, first: float, last: float) -> tuple[philly.PhillyRow, ...]:
+def _read_philly(path: Path, first: float, last: float) -> tuple[philly.PhillyJob, ...]:
     return philly.read_trace(path, first, last)

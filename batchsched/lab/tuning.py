@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.measures import Measure, RunOutcome, find_measure
+from batchsched.lab.measures import Measure, RunOutcome, measure_by_name
 from batchsched.lab.pairs import PairedComparison, compare_pairs
 from batchsched.lab.plan import runs_of_policies
 from batchsched.lab.results import copy_or_execute_missing_runs, read_outcome
@@ -139,7 +139,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
             object=f"scenario {scenario.name}",
             field="tune",
         )
-    measure = find_measure(tuning.objective.measure_name, "tune.objective")
+    measure = measure_by_name(tuning.objective.measure_name, "tune.objective")
     seeds = held_out_seeds(scenario, tuning)
     check_tuned_parameters(scenario)
     stated_policy = next(policy for policy in scenario.policies if policy.name == tuning.policy)
@@ -227,7 +227,7 @@ def _search(
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    measure = find_measure(tuning.objective.measure_name, "tune.objective")
+    measure = measure_by_name(tuning.objective.measure_name, "tune.objective")
     study = optuna.create_study(
         direction="maximize" if tuning.objective.maximise is not None else "minimize",
         sampler=optuna.samplers.TPESampler(seed=scenario.seeds[0]),

@@ -15,7 +15,7 @@ from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, possible_gang_identities
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
 from batchsched.config.schema import Profile
-from batchsched.framework.nodes.node_table import NodeTable, PodReservations
+from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
@@ -95,7 +95,7 @@ class ProfileScheduler:
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
         self._window = SessionWindow(profile.session_window, profile.session_seconds)
-        self._pod_reservations = PodReservations()
+        self._reserved_volumes_and_devices = ReservedVolumesAndDevices()
         self.can_allocate_devices: Callable[[], bool] = always_true
         """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
         self.chooser = self.runner.chooser
@@ -133,10 +133,10 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reservations.copy_pods_being_bound_from(
-            self._pod_reservations, self._cache.is_assumed_or_being_bound, self._cache.is_bound
+        self.node_table.reserved_volumes_and_devices.copy_pods_being_bound_from(
+            self._reserved_volumes_and_devices, self._cache.is_assumed_or_being_bound, self._cache.is_bound
         )
-        self._pod_reservations = self.node_table.reservations
+        self._reserved_volumes_and_devices = self.node_table.reserved_volumes_and_devices
         return self._scheduler
 
     def _warn_of_ignored_policy(self, text: str) -> None:
@@ -151,9 +151,9 @@ class ProfileScheduler:
         return self._scheduler.node_table
 
     @property
-    def pod_reservations(self) -> PodReservations:
+    def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
         """The volumes and devices that are reserved for pods which sessions of this profile placed."""
-        return self._pod_reservations
+        return self._reserved_volumes_and_devices
 
     @property
     def session_is_full(self) -> bool:
@@ -199,7 +199,7 @@ class ProfileScheduler:
         )
 
     def begin_session(
-        self, now: float, reserved_elsewhere: Iterable[PodReservations] = ()
+        self, now: float, reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = ()
     ) -> Callable[[], Decision] | None:
         """Begin a session: take the gangs that it shall place from the scheduling queue.
 
@@ -219,7 +219,7 @@ class ProfileScheduler:
             return None
         self._current.updated_scheduler(self.held)
         bindings = self._cache.is_assumed_or_being_bound, self._cache.is_bound
-        self.node_table.reservations.release_pods_not_being_bound(*bindings)
+        self.node_table.reserved_volumes_and_devices.release_pods_not_being_bound(*bindings)
         self.node_table.device_ledger.copy_devices_reserved_by_other_profiles(
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
@@ -276,7 +276,8 @@ class ProfileScheduler:
     def inherit_state(self, before: "ProfileScheduler") -> None:
         """Take over the reservations, refused evictions and usage history of the scheduler that this one replaces."""
         before._successor = self
-        self.reservations, self._pod_reservations = before.reservations, before._pod_reservations
+        self.reservations = before.reservations
+        self._reserved_volumes_and_devices = before._reserved_volumes_and_devices
         self.can_allocate_devices = before.can_allocate_devices
         self._refused_evictions = before._refused_evictions
         if (

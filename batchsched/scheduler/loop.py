@@ -201,7 +201,7 @@ class SchedulerLoop:
         try:
             profile_scheduler.sync_queue(now)
             reserved_elsewhere = [
-                neighbour.pod_reservations
+                neighbour.reserved_volumes_and_devices
                 for neighbour in self.profile_schedulers
                 if neighbour is not profile_scheduler
             ]

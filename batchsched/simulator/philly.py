@@ -35,7 +35,7 @@ COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class PhillyRow:
+class PhillyJob:
     """One job of the Philly trace: submission and run time in seconds, number of GPUs, and virtual cluster.
 
     The submission is in seconds since 1970.
@@ -47,7 +47,7 @@ class PhillyRow:
     queue: str
 
 
-def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyRow, ...]:
+def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[PhillyJob, ...]:
     """Read the Philly trace, sorted by submission, then by duration, then by size.
 
     The file itself is not sorted.
@@ -78,7 +78,7 @@ def read_virtual_cluster_names(path: Path) -> tuple[str, ...]:
     return tuple(line[0] for line in lines[1:] if line)
 
 
-def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
+def _rows(text: TextIO, name: str) -> Iterator[PhillyJob]:
     lines = csv.DictReader(text)
     missing = [column for column in COLUMNS if column not in (lines.fieldnames or ())]
     if missing:
@@ -91,7 +91,7 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyRow]:
         if not line["timestamp"] or not line["num_gpus"]:
             continue
         place = f"{name}:{lines.line_num}"
-        row = PhillyRow(
+        row = PhillyJob(
             _field(line, "timestamp", _seconds, "a time such as 2017-10-01 00:07:00", place),
             _field(line, "duration", _duration, "a number of seconds, 0 or more", place),
             _field(line, "num_gpus", int, "a whole number", place),
@@ -131,7 +131,7 @@ def _duration(text: str) -> int:
 
 
 def create_workload(
-    rows: Sequence[PhillyRow], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
+    rows: Sequence[PhillyJob], node_count: int, gpus_per_node: int, name: str, queue_of: Mapping[str, str]
 ) -> Workload:
     """Create a workload from jobs of the Philly trace, with a cluster of equal nodes.
 

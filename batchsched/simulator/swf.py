@@ -27,7 +27,7 @@ CPU: Final = {"cpu": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class SwfRow:
+class SwfJob:
     """One job of a trace in the Standard Workload Format: times in seconds, and its number of processors."""
 
     number: int
@@ -41,7 +41,7 @@ class SwfRow:
 class SwfTrace:
     """A trace in the Standard Workload Format: its jobs in file order, and its number of processors (0: not stated)."""
 
-    rows: tuple[SwfRow, ...]
+    rows: tuple[SwfJob, ...]
     processors: int
 
 
@@ -75,7 +75,7 @@ def _processors_of(comment: str, processors: int) -> int:
     return processors
 
 
-def _row(text: str, place: str) -> SwfRow | None:
+def _row(text: str, place: str) -> SwfJob | None:
     try:
         fields = [float(field) for field in text.split()]
     except ValueError as error:
@@ -89,10 +89,10 @@ def _row(text: str, place: str) -> SwfRow | None:
     if runtime < 0 or size <= 0:
         return None
     requested = fields[8] if fields[8] > 0 else runtime
-    return SwfRow(int(fields[0]), int(fields[1]), math.ceil(runtime), int(size), math.ceil(requested))
+    return SwfJob(int(fields[0]), int(fields[1]), math.ceil(runtime), int(size), math.ceil(requested))
 
 
-def create_workload(rows: Sequence[SwfRow], processors: int, name: str) -> Workload:
+def create_workload(rows: Sequence[SwfJob], processors: int, name: str) -> Workload:
     """Create a workload from jobs of an SWF trace: each job is a gang of equal pods that request one processor each.
 
     Args:

@@ -377,7 +377,7 @@ class ClusterState:
         return AssumedPod(key, self._api_pods[key].metadata.uid, self._assumed[key])
 
     def is_assumed_or_being_bound(self, key: str, uid: str) -> bool:
-        """Return whether a pod is assumed, or was deleted before its binding ended; its devices and volumes stay reserved.
+        """Return whether a pod is assumed, or was deleted while it was being bound; what it uses then stays reserved.
 
         A deleted pod is known by its uid, since a new pod may have its name.
         """

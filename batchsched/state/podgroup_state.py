@@ -57,7 +57,7 @@ class GangPods:
     partially_bound_since: float | None = None
 
     @property
-    def has_pods(self) -> bool:
+    def has_unfinished_pods(self) -> bool:
         """Whether the gang has a pending or bound pod."""
         return bool(self.pending or self.bound)
 
@@ -347,5 +347,5 @@ class GangIndex:
             reader = reference()
             if reader is not None:
                 reader.record_changed_gang(gang.identity)
-        if gang.group is None and not gang.has_pods and not gang.finished:
+        if gang.group is None and not gang.has_unfinished_pods and not gang.finished:
             del self._gangs[gang.identity]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.config.schema import Profile
-from batchsched.simulator.swf import SwfRow, SwfTrace
+from batchsched.simulator.swf import SwfJob, SwfTrace
 from bench import backfill
 
 ROWS = ((0, 100, 3), (1, 50, 4), (2, 20, 1), (3, 500, 1), (4, 10, 2))
@@ -45,5 +45,5 @@ def promised(selection, rows, slowdown):
     """What becomes of promises on four one-slot nodes, rows being (submit, run time, size)."""
     stated = {"selection": selection, "policy": {"name": "sjf"}, "backfill": "kept"}
     profile = Profile.model_validate(stated | {"promiseSlowdown": slowdown})
-    made = (SwfRow(number, at, run, size, run) for number, (at, run, size) in enumerate(sorted(rows)))
+    made = (SwfJob(number, at, run, size, run) for number, (at, run, size) in enumerate(sorted(rows)))
     return backfill.kept(*backfill.play(SwfTrace(tuple(made), 4), profile, True))

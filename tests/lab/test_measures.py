@@ -4,7 +4,7 @@ import pytest
 
 from batchsched.errors import InvalidInput
 from batchsched.lab.fairness import measure_fairness
-from batchsched.lab.measures import MEASURES, find_measure, measure_run
+from batchsched.lab.measures import MEASURES, measure_by_name, measure_run
 from batchsched.simulator.result import ClusterSeries, QueueSeries, RunResult
 from tests.lab.runs import GPU, START, played
 
@@ -44,6 +44,6 @@ def test_fairness_is_a_mean_over_the_time_in_which_gangs_arrive():
 
 
 def test_an_unknown_measure_is_refused_with_the_nearest_name():
-    assert find_measure("meanWait", "x").title == "Mean wait"
+    assert measure_by_name("meanWait", "x").title == "Mean wait"
     with pytest.raises(InvalidInput, match="did you mean meanWait"):
-        find_measure("meanWeight", "tune.objective")
+        measure_by_name("meanWeight", "tune.objective")

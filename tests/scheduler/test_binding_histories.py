@@ -177,7 +177,7 @@ class History:
     def check(self) -> None:
         """Check that what pods have reserved counts while they are being bound, and that no device counts twice."""
         # A scheduler has no table before its first session, but the reservations of the scheduler that it replaced.
-        reservations = self.town.loop.profile_schedulers[0].pod_reservations
+        reservations = self.town.loop.profile_schedulers[0].reserved_volumes_and_devices
         uses, assumed_claims = reservations.devices.uses, reservations.volumes.claim_of
         assert all(use.exclusive == 1 for use in uses.values())
         for placed, cycle in self._in_flight:
@@ -185,11 +185,13 @@ class History:
                 present = self.town.cache.get("pods", one.key)
                 if present is not None and present.metadata.uid == one.metadata.uid:
                     assert present.node == node, f"{one.key} is not assumed"
-                devices = cycle.reservations.devices.devices_reserved_for_pod(one.key, one.metadata.uid)
+                devices = cycle.reserved_volumes_and_devices.devices.devices_reserved_for_pod(
+                    one.key, one.metadata.uid
+                )
                 for allocated in devices.allocations if devices is not None else ():
                     names = {result.device for result in allocated.allocation.devices.results}
                     assert names <= {key.device for key in uses}, f"a device of {one.key} is freed early"
-                for name, owner in cycle.reservations.volumes.get(one).volumes:
+                for name, owner in cycle.reserved_volumes_and_devices.volumes.get(one).volumes:
                     is_written = self.town.cache.get("persistent_volumes", name).spec.claim_ref is not None
                     assert is_written or assumed_claims.get(name) == owner, f"{name} is freed early"
 

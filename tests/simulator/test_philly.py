@@ -11,7 +11,7 @@ from batchsched.api.core.requests import pod_requests
 from batchsched.errors import InvalidInput
 from batchsched.simulator.philly import (
     GPU,
-    PhillyRow,
+    PhillyJob,
     create_workload,
     read_trace,
     read_virtual_cluster_names,
@@ -35,9 +35,9 @@ def trace(tmp_path):
 
 def test_rows_are_sorted_by_submission_and_then_by_duration(trace):
     assert read_trace(trace) == (
-        PhillyRow(50, 10, 1, "aa"),
-        PhillyRow(50, 20, 1, "bb"),
-        PhillyRow(100, 30, 12, "aa"),
+        PhillyJob(50, 10, 1, "aa"),
+        PhillyJob(50, 20, 1, "bb"),
+        PhillyJob(100, 30, 12, "aa"),
     )
 
 
@@ -56,11 +56,11 @@ def test_program_of_the_documentation_writes_the_table_from_the_published_log(tm
     program = Path(__file__).parents[2] / "examples/lab/philly_table.py"
     table = tmp_path / "philly.csv"
     subprocess.run([sys.executable, program, tmp_path / "cluster_job_log", table], check=True)
-    assert read_trace(table) == (PhillyRow(100, 60, 3, "aa"),)
+    assert read_trace(table) == (PhillyJob(100, 60, 3, "aa"),)
 
 
 def test_only_rows_of_the_period_are_read(trace):
-    assert read_trace(trace, 60, 100) == (PhillyRow(100, 30, 12, "aa"),)
+    assert read_trace(trace, 60, 100) == (PhillyJob(100, 30, 12, "aa"),)
 
 
 def test_queues_are_the_first_column_and_a_file_without_any_is_refused(tmp_path):

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.simulator.swf import SwfRow, create_workload, read_trace
+from batchsched.simulator.swf import SwfJob, create_workload, read_trace
 
 TRACE = """; Version: 2
 ; MaxNodes: 8
@@ -25,9 +25,9 @@ def trace(tmp_path):
 
 def test_rows_have_requested_values_in_place_of_missing_ones_and_rows_that_never_ran_are_skipped(trace):
     assert read_trace(trace).rows == (
-        SwfRow(1, 100, 50, 4, 60),
-        SwfRow(2, 130, 8, 2, 8),  # requested processors, seconds rounded up
-        SwfRow(4, 150, 9, 1, 9),  # the run time as estimate
+        SwfJob(1, 100, 50, 4, 60),
+        SwfJob(2, 130, 8, 2, 8),  # requested processors, seconds rounded up
+        SwfJob(4, 150, 9, 1, 9),  # the run time as estimate
     )
 
 

@@ -68,8 +68,10 @@ class History:
         return self.session
 
     def copy_reservations(self, before: Session, session: Session) -> None:
-        session.node_table.reservations.copy_pods_being_bound_from(
-            before.node_table.reservations, self.cache.is_assumed_or_being_bound, self.cache.is_bound
+        session.node_table.reserved_volumes_and_devices.copy_pods_being_bound_from(
+            before.node_table.reserved_volumes_and_devices,
+            self.cache.is_assumed_or_being_bound,
+            self.cache.is_bound,
         )
 
     def some_gangs(self) -> list[Snapshot]:

@@ -24,7 +24,7 @@ def index_of(state: ClusterState) -> Any:
         {
             gang.identity: (gang.group, dict(gang.pending), dict(gang.bound), set(gang.assumed))
             for gang in state.gangs
-            if gang.has_pods or gang.group is not None
+            if gang.has_unfinished_pods or gang.group is not None
         },
         state.queue_usage.allocated_by_queue,
         state.queue_usage.pending_requests_by_queue,

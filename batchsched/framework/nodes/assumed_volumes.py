@@ -8,11 +8,11 @@ from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.devices.ledger import ReservationTest, no_pod_is_bound
+from batchsched.devices.ledger import PodTest, no_pod_is_bound
 
 
 @dataclass(frozen=True, slots=True)
-class PodVolumeReservation:
+class ReservedPodVolumes:
     """The volumes and PersistentVolumeClaims that are reserved for one pod.
 
     Args:
@@ -40,18 +40,18 @@ class AssumedVolumes:
         self.node_of: dict[str, str] = {}
         """Claim → the node from which its volume will be provisioned."""
         self._snapshot = snapshot or Snapshot()
-        self._by_pod: dict[tuple[str, str], PodVolumeReservation] = {}
+        self._by_pod: dict[tuple[str, str], ReservedPodVolumes] = {}
         """By `namespace/name` and UID: a new pod may have the name of a deleted one that is still being bound."""
         self._pods_of_volume: Counter[str] = Counter()
         """Number of pods for each volume in `claim_of`."""
         self._pods_of_claim: Counter[str] = Counter()
         """Number of pods for each claim in `node_of`."""
 
-    def assume(self, pod: Pod, reservation: PodVolumeReservation) -> None:
+    def assume(self, pod: Pod, reservation: ReservedPodVolumes) -> None:
         """Record the volumes and claims that are reserved for a pod, in place of earlier ones."""
         self._assume(_identity(pod), reservation)
 
-    def _assume(self, identity: tuple[str, str], reservation: PodVolumeReservation) -> None:
+    def _assume(self, identity: tuple[str, str], reservation: ReservedPodVolumes) -> None:
         self._release(identity)
         self._by_pod[identity] = reservation
         for volume, claim in reservation.volumes:
@@ -62,7 +62,7 @@ class AssumedVolumes:
             self._pods_of_claim[claim] += 1
 
     def copy_pods_being_bound_from(
-        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+        self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Copy from an earlier object the volumes and claims that are reserved for pods which are still being bound.
 
@@ -75,9 +75,7 @@ class AssumedVolumes:
             if self._is_needed(identity, reservation, is_reserved, is_bound):
                 self._assume(identity, reservation)
 
-    def release_pods_not_being_bound(
-        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
-    ) -> None:
+    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
         """Release the volumes and claims that were reserved for pods which are no longer being bound.
 
         A bound pod keeps its volumes until they are bound: the API server may show the pod first.
@@ -93,13 +91,13 @@ class AssumedVolumes:
     def _is_needed(
         self,
         identity: tuple[str, str],
-        reservation: PodVolumeReservation,
-        is_reserved: ReservationTest,
-        is_bound: ReservationTest,
+        reservation: ReservedPodVolumes,
+        is_reserved: PodTest,
+        is_bound: PodTest,
     ) -> bool:
         return is_reserved(*identity) or (is_bound(*identity) and self._is_pending(reservation))
 
-    def _is_pending(self, reservation: PodVolumeReservation) -> bool:
+    def _is_pending(self, reservation: ReservedPodVolumes) -> bool:
         """Return whether the snapshot shows something as free that is reserved for a pod."""
         return not (
             self._available_volumes.isdisjoint(volume for volume, _ in reservation.volumes)
@@ -125,16 +123,16 @@ class AssumedVolumes:
                 excerpt.assume(pod, reservation)
         return excerpt
 
-    def get(self, pod: Pod) -> PodVolumeReservation:
+    def get(self, pod: Pod) -> ReservedPodVolumes:
         """Return the volumes and claims that are reserved for a pod; an empty value if there are none."""
-        return self._by_pod.get(_identity(pod), PodVolumeReservation())
+        return self._by_pod.get(_identity(pod), ReservedPodVolumes())
 
     def release_reserved_volumes(self, pod: Pod) -> None:
         """Release the volumes and claims that are reserved for a pod, unless they are reserved for others, too."""
         self._release(_identity(pod))
 
     def _release(self, identity: tuple[str, str]) -> None:
-        reservation = self._by_pod.pop(identity, PodVolumeReservation())
+        reservation = self._by_pod.pop(identity, ReservedPodVolumes())
         for volume, _ in reservation.volumes:
             _remove_pod(volume, self.claim_of, self._pods_of_volume)
         for claim, _ in reservation.claims:

@@ -141,7 +141,7 @@ class NodeValueCache:
         """Drop a value, so that it is computed again."""
         self._values.pop(key, None)
 
-    def reindex(self, source: IndexArray) -> None:
+    def reorder_arrays(self, source: IndexArray) -> None:
         """Reorder all cached arrays for new node indexes; `source` has each node's former index, -1 for new nodes.
 
         New nodes are also in the log of changes, so their entries are computed before use.

@@ -15,7 +15,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import nonzero_requests, pod_requests
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
-from batchsched.devices.ledger import DeviceLedger, ReservationTest, no_pod_is_bound
+from batchsched.devices.ledger import DeviceLedger, PodTest, no_pod_is_bound
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reordered_array
@@ -25,18 +25,18 @@ from batchsched.framework.waiting_pods import WaitingPods
 
 
 @dataclass(frozen=True, slots=True)
-class PodReservations:
+class ReservedVolumesAndDevices:
     """The volumes and devices that are reserved for pods, in addition to the resources of their nodes."""
 
     volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
     def copy_for_pods(self, pods: Sequence[Pod]) -> Self:
-        """Return a separate copy of the reservations of some pods; sessions do not change it."""
+        """Return a separate copy of what is reserved for some pods; sessions do not change it."""
         return type(self)(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
     def copy_pods_being_bound_from(
-        self, before: Self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
+        self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Copy from an earlier object the volumes and devices that are reserved for pods which are still being bound.
 
@@ -48,9 +48,7 @@ class PodReservations:
         self.volumes.copy_pods_being_bound_from(before.volumes, is_reserved, is_bound)
         self.devices.copy_pods_being_bound_from(before.devices, is_reserved, is_bound)
 
-    def release_pods_not_being_bound(
-        self, is_reserved: ReservationTest, is_bound: ReservationTest = no_pod_is_bound
-    ) -> None:
+    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
         """Release the volumes and devices that were reserved for pods which are no longer being bound.
 
         Args:
@@ -173,7 +171,7 @@ class NodeTable:
         self.pod_table.renumber_nodes(numbers.tolist(), len(names))
         self.changes.renumber_nodes(numbers.tolist(), len(names))
         self.moves.renumber_nodes(numbers.tolist(), len(names))
-        self._node_values.reindex(source)
+        self._node_values.reorder_arrays(source)
         return source
 
     def replace_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
@@ -251,9 +249,9 @@ class NodeTable:
         )
 
     @property
-    def reservations(self) -> PodReservations:
+    def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
         """The volumes and devices that are reserved for pods which sessions have placed."""
-        return PodReservations(self.assumed, self.device_ledger)
+        return ReservedVolumesAndDevices(self.assumed, self.device_ledger)
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""

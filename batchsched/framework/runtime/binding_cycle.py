@@ -7,7 +7,7 @@ from typing import Self
 from batchsched.api.core.pod import Pod
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.nodes.node_table import NodeTable, PodReservations
+from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import await_plugin, call_plugin
@@ -22,19 +22,20 @@ class BindingCycle:
     Args:
       node_table: the nodes.
       binder: writes to the API server.
-      reservations: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change the table.
+      reserved_volumes_and_devices: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change
+        the table.
       state: the state of the scheduling cycle; empty if that session has ended.
     """
 
     node_table: NodeTable
     binder: Binder
-    reservations: PodReservations = field(default_factory=PodReservations)
+    reserved_volumes_and_devices: ReservedVolumesAndDevices = field(default_factory=ReservedVolumesAndDevices)
     state: CycleState = field(default_factory=CycleState)
 
     @classmethod
     def for_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
         """Create the binding cycle of pods that a session has placed. Call it before the next session begins."""
-        return cls(table, binder, table.reservations.copy_for_pods(pods))
+        return cls(table, binder, table.reserved_volumes_and_devices.copy_for_pods(pods))
 
 
 async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
@@ -128,7 +129,7 @@ def unreserve_after_session(pipeline: Pipeline, pod: Pod, node: str, table: Node
     The cycle state is empty.
 
     Returns:
-      The errors of failed plugins. The pod's reservation is removed in any case.
+      The errors of failed plugins. What was reserved for the pod is released in any case.
     """
     index = table.index.get(node)
     if index is None:  # the node is gone, and with it what was kept there

@@ -278,7 +278,7 @@ class DynamicResources(
 
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
-        ledger = cycle.reservations.devices
+        ledger = cycle.reserved_volumes_and_devices.devices
         if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_binding_conditions(pod, ledger)
@@ -292,7 +292,7 @@ class DynamicResources(
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        await undo_reservations(pod, cycle.reservations.devices, cycle.binder.claim_binder)
+        await undo_reservations(pod, cycle.reserved_volumes_and_devices.devices, cycle.binder.claim_binder)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

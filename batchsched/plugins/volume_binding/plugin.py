@@ -34,7 +34,7 @@ from batchsched.framework.interface import (
     SelectiveReservePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.assumed_volumes import PodVolumeReservation
+from batchsched.framework.nodes.assumed_volumes import ReservedPodVolumes
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import migrated_plugins
 from batchsched.framework.plugin_support.scores import (
@@ -183,7 +183,7 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        reservation = cycle.reservations.volumes.get(pod)
+        reservation = cycle.reserved_volumes_and_devices.volumes.get(pod)
         for volume, claim in reservation.volumes:
             await cycle.binder.bind_volume(
                 persistent_volume_binding_of(volume, storage.claims[claim].metadata)
@@ -237,7 +237,7 @@ def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
     )
 
 
-def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> PodVolumeReservation:
+def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> ReservedPodVolumes:
     """Return the volumes and claims to reserve for a pod on its node.
 
     They include those that other pods have reserved for the same claims: the binding of these pods may fail.
@@ -248,7 +248,7 @@ def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> 
         if choice[0] >= 0
     )
     claims = tuple((claim.key, table.names[node]) for claim, where in result.provisioned if where[0])
-    return PodVolumeReservation(volumes, claims)
+    return ReservedPodVolumes(volumes, claims)
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:

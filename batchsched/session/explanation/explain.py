@@ -285,7 +285,7 @@ class RefusalVerifier:
         self._pause()
         jobs, queues = gang_change_options(emptied, snapshot), queue_limit_options(view, self._requested)
         search = ChangeSearch(verifier)
-        search.find_smallest_set(jobs, queues, node_options_after)
+        search.search_for_smallest_set(jobs, queues, node_options_after)
         self._pause()
         ahead = (
             find_preceding_gangs(

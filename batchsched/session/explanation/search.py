@@ -44,7 +44,7 @@ class ChangeSearch:
     smallest: bool = False
     regardless_of_new_node_names: bool = False
 
-    def find_smallest_set(
+    def search_for_smallest_set(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions
     ) -> None:
         """Search for the smallest set of options, and store it in `best`: each option alone first, then several."""

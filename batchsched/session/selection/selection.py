@@ -50,7 +50,7 @@ def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
         return None
     for pod in [members.pending[one.pod] for one in held.pods if one.pod in members.pending]:
         # They are reserved again: the devices of the last session would keep the search from finding enough.
-        tables.node_table.reservations.release_volumes_and_devices(pod)
+        tables.node_table.reserved_volumes_and_devices.release_volumes_and_devices(pod)
     gang = tables.pending_gang(members)
     checkpoint = statement.checkpoint()
     placement = statement.place_gang(gang, _plan_held_pods(tables, gang, held))

@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 from batchsched.api.snapshot import Snapshot
-from batchsched.framework.nodes.assumed_volumes import AssumedVolumes, PodVolumeReservation
+from batchsched.framework.nodes.assumed_volumes import AssumedVolumes, ReservedPodVolumes
 from tests.plugins.storage import claim, claiming, volume
 
 X, Y = claiming("x", uid="ux"), claiming("y", uid="uy")
 NEW_X = claiming("x", uid="new")
-OF_X = PodVolumeReservation((("v", "default/c"),), (("default/d", "n"),))
-OF_Y = PodVolumeReservation((("w", "default/e"),))
+OF_X = ReservedPodVolumes((("v", "default/c"),), (("default/d", "n"),))
+OF_Y = ReservedPodVolumes((("w", "default/e"),))
 
 
 def test_assumed_volumes_are_kept_until_they_are_reverted():
@@ -16,7 +16,7 @@ def test_assumed_volumes_are_kept_until_they_are_reverted():
     assumed.assume(Y, OF_Y)
     assert assumed.claim_of == {"v": "default/c", "w": "default/e"}
     assert assumed.node_of == {"default/d": "n"}
-    assert (assumed.get(Y), assumed.get(NEW_X)) == (OF_Y, PodVolumeReservation())
+    assert (assumed.get(Y), assumed.get(NEW_X)) == (OF_Y, ReservedPodVolumes())
     assumed.release_reserved_volumes(X)
     assumed.release_reserved_volumes(X)
     assumed.release_reserved_volumes(NEW_X)
@@ -44,7 +44,7 @@ def test_reservations_are_dropped_if_their_pods_are_not_being_bound_any_more():
     assumed.assume(X, OF_X)
     assumed.assume(NEW_X, OF_X)
     assumed.release_pods_not_being_bound(lambda _, uid: uid == "new")
-    assert (assumed.get(X), assumed.get(NEW_X)) == (PodVolumeReservation(), OF_X)
+    assert (assumed.get(X), assumed.get(NEW_X)) == (ReservedPodVolumes(), OF_X)
     assert (assumed.claim_of, assumed.node_of) == ({"v": "default/c"}, {"default/d": "n"})
     assumed.release_pods_not_being_bound(lambda *_: False)
     assert (assumed.claim_of, assumed.node_of) == ({}, {})

@@ -42,7 +42,7 @@ def needs_limit_and_nodes(limit: int, nodes: int) -> bool:
 
 def found(rule: Rule) -> tuple[dict[str, str | int], bool]:
     search = ChangeSearch(rule)
-    search.find_smallest_set((), (LIMIT,), lambda changes: (NODES,))
+    search.search_for_smallest_set((), (LIMIT,), lambda changes: (NODES,))
     return {
         change.set or change.copy: change.value or change.count for change in search.changes
     }, search.smallest
