@@ -44,9 +44,9 @@ PLAIN_NOUNS = {
         builder cache call candidate cause chain change choice client clock code collector column comparison config
         configuration conflict connection count counter credentials cycle decoder delay demand document effort
         entry envelope error estimator evidence experiment explainer explanation failure fault figure
-        filter follower format gauge handle heap identity index info input installation interval isolator item key kind
-        ledger limit line list listener loop membership memo message method metric model name number observer options
-        order outcome output page pair parameter part path period placement placer plan point position
+        filter follower format gauge handle heap identity index info input installation interval isolator item job key
+        kind lane ledger limit line list listener loop membership memo message method metric model name number observer
+        options order outcome output page pair parameter part path period placement placer plan point position
         preference probe process program progress projection proposer reader reading record recorder ref
         reflector registry reloader reply report request response result row rule sampler scorer search section
         selection series server settings shape site snapshot sort stage state stopwatch store subject

@@ -56,8 +56,8 @@ QUEUE_REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class PodCounts:
-    """The numbers of a gang's pods by state, with further fields of the status such as the queue position.
+class GangStatusInput:
+    """The values from which the status of a gang is computed: the numbers of its pods by state, and its queue position.
 
     Args:
       pending: Pods without a node.
@@ -84,7 +84,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatusInput:
-    """The usage of a queue: allocated resources, number of pending gangs, and fair share.
+    """The values from which the status of a queue is computed: allocated resources, pending gangs and fair share.
 
     Args:
       allocated: Requests of its pods by resource, in base units.
@@ -99,7 +99,7 @@ class QueueStatusInput:
     fair_share: Mapping[str, int] | None = None
 
 
-def observed_phase(minimum: int, counts: PodCounts, record: GangStatusRecord) -> GangPhase:
+def observed_phase(minimum: int, counts: GangStatusInput, record: GangStatusRecord) -> GangPhase:
     """Return the phase of a gang that follows from the states of its pods alone, whatever the previous phase was."""
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
@@ -113,7 +113,9 @@ def observed_phase(minimum: int, counts: PodCounts, record: GangStatusRecord) ->
     return GangPhase.HELD if record.waiting is not None else GangPhase.PENDING
 
 
-def next_phase(before: GangPhase, minimum: int, counts: PodCounts, record: GangStatusRecord) -> GangPhase:
+def next_phase(
+    before: GangPhase, minimum: int, counts: GangStatusInput, record: GangStatusRecord
+) -> GangPhase:
     """Return the next phase of a gang after its pods changed. Succeeded and Failed are final.
 
     Raises:
@@ -128,7 +130,7 @@ def next_phase(before: GangPhase, minimum: int, counts: PodCounts, record: GangS
 
 def desired_group_status(
     group: PodGroup,
-    counts: PodCounts,
+    counts: GangStatusInput,
     record: GangStatusRecord,
     written: Mapping[str, Any],
     now: float,
@@ -187,7 +189,7 @@ def _phase_of(written: Mapping[str, Any]) -> GangPhase:
 
 
 def _scheduled(
-    group: PodGroup, gang_phase: GangPhase, counts: PodCounts, record: GangStatusRecord
+    group: PodGroup, gang_phase: GangPhase, counts: GangStatusInput, record: GangStatusRecord
 ) -> tuple[bool, str, str]:
     """Return the condition Scheduled: whether it is True, its reason and its message."""
     minimum = group.min_member
@@ -204,7 +206,12 @@ def _scheduled(
 
 
 def desired_upstream_condition(
-    group: PodGroup, kind: str, counts: PodCounts, record: GangStatusRecord, before: Conditions, now: float
+    group: PodGroup,
+    kind: str,
+    counts: GangStatusInput,
+    record: GangStatusRecord,
+    before: Conditions,
+    now: float,
 ) -> Json | None:
     """Compute the condition that is to be written to a PodGroup of Kubernetes, or None if it does not change.
 

@@ -115,7 +115,7 @@ class Reporter:
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record the Events of the gangs in a decision, and enqueue their status (a `loop.DecisionCallback`)."""
+        """Record the Events of the gangs in a decision, and queue their status (a `loop.DecisionCallback`)."""
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
         surplus = self._full_queues(
@@ -129,7 +129,7 @@ class Reporter:
             self._cache.count_objects("nodes"),
             self._clock.now(),
         )
-        self.status.enqueue(changed)
+        self.status.enqueue_gangs(changed)
         for key, entity in present.items():
             self._refused(key, entity.pods.values())
 
@@ -183,7 +183,7 @@ class Reporter:
 
     def _report(self, changed: Iterable[str]) -> None:
         """Write the status and the Events of gangs with a new message."""
-        self.status.enqueue(changed)
+        self.status.enqueue_gangs(changed)
         for key in changed:
             pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pod_keys(key))
             self._refused(key, [pod for pod in pods if pod is not None and not pod.node])

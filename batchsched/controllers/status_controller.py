@@ -103,7 +103,7 @@ class StatusController:
         """Objects for which a failure was logged, as long as they exist."""
         self._positions_generation = -1
 
-    def enqueue(self, keys: Iterable[str]) -> None:
+    def enqueue_gangs(self, keys: Iterable[str]) -> None:
         """Queue PodGroups for a status update, and with them the pending pods of refused gangs."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
@@ -158,7 +158,7 @@ class StatusController:
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
     def _queue_changes(self) -> None:
-        self.enqueue({gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()})
+        self.enqueue_gangs({gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()})
         self._queue_foreign_statuses()
         monotonic = self._clock.monotonic()
         if (
@@ -184,14 +184,14 @@ class StatusController:
     def _update_positions(self) -> None:
         before = self._positions
         self._positions = queue_positions(self._cache, self.profile, self._clock.now())
-        self.enqueue(key for key, position in self._positions.items() if before.get(key) != position)
+        self.enqueue_gangs(key for key, position in self._positions.items() if before.get(key) != position)
 
     def _update_protections(self) -> None:
         before, self._protections = (
             self._protections,
             protection_limits_by_gang(self._cache, self._clock.now()),
         )
-        self.enqueue(
+        self.enqueue_gangs(
             key for key in {*before, *self._protections} if before.get(key) != self._protections.get(key)
         )
 
@@ -315,11 +315,11 @@ class StatusController:
         resource = ApiResource(version, "podgroups", "PodGroup", namespaced=True)
         return None if desired is None else StatusChange(place, resource, {"conditions": [desired]}, None)
 
-    def _numbers(self, key: str) -> status.PodCounts:
+    def _numbers(self, key: str) -> status.GangStatusInput:
         gang = self._cache.gangs.get(key) or GangPods(key)
         succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
-        return status.PodCounts(
+        return status.GangStatusInput(
             pending=len(gang.schedulable_pods()),
             placed=len(placed),
             bound=sum(pod.key not in gang.assumed for pod in placed),

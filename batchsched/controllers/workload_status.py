@@ -19,7 +19,12 @@ from batchsched.api.external.group_tree import TreeGroup
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, DISRUPTION_TARGET, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
 from batchsched.api.gang import gang_identity
-from batchsched.controllers.desired_status import Conditions, Json, PodCounts, desired_upstream_condition
+from batchsched.controllers.desired_status import (
+    Conditions,
+    GangStatusInput,
+    Json,
+    desired_upstream_condition,
+)
 from batchsched.controllers.recovery import REASON as ROLLED_BACK
 from batchsched.controllers.refusal_history import GangStatusRecord
 from batchsched.errors import ApiError, BatchschedError
@@ -73,7 +78,7 @@ class GangTreeState:
     """
 
     gang: PodGroup
-    counts: PodCounts
+    counts: GangStatusInput
     placed: Mapping[str, int]
     record: GangStatusRecord
     now: float
@@ -111,7 +116,7 @@ class GroupCondition:
 def changed_conditions(
     cache: ClusterState,
     gang: PodGroup,
-    counts: PodCounts,
+    counts: GangStatusInput,
     record: GangStatusRecord,
     written: Callable[[str], Conditions | None],
     now: float,

@@ -86,7 +86,7 @@ class ForecastGang:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningDemand:
+class RunningGangUsage:
     """The resources that a running gang uses on one node in a forecast, and the seconds until its expected end."""
 
     node: str
@@ -111,7 +111,7 @@ class ForecastInput:
     profile: Profile
     cluster: Snapshot
     pools: Mapping[str, Mapping[str, int]]
-    running: tuple[RunningDemand, ...]
+    running: tuple[RunningGangUsage, ...]
     pending: tuple[ForecastGang, ...]
     recent: tuple[ForecastGang, ...]
     now: int
@@ -160,7 +160,7 @@ def build_forecast_input(
     pool_of_node, count = _pools(tables.node_table.allocatable)
     capacity = np.zeros((count, free.shape[1]), np.int64)
     np.add.at(capacity, pool_of_node, free)
-    running: list[RunningDemand] = []
+    running: list[RunningGangUsage] = []
     for identity in sorted(tables.running):
         gang = tables.running_gang(tables.running[identity])
         # A gang without an expected end keeps its resources; its nodes offer only what is free.
@@ -171,7 +171,7 @@ def build_forecast_input(
         capacity += held
         remaining = max(1, math.ceil(gang.end - now))
         running += [
-            RunningDemand(f"pool-{pool}", remaining, _amounts(tables, held[pool]))
+            RunningGangUsage(f"pool-{pool}", remaining, _amounts(tables, held[pool]))
             for pool in np.flatnonzero(held.any(axis=1)).tolist()
         ]
     pending = (to_forecast_gang(tables, members) for members in tables.pending_gangs)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.decision import WaitingAtPermit
 from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_after, phase_changes_between
-from batchsched.controllers.desired_status import Json, PodCounts, desired_group_status
+from batchsched.controllers.desired_status import GangStatusInput, Json, desired_group_status
 from batchsched.controllers.refusal_history import GangStatusRecord
 from batchsched.state.cluster_state import ClusterState
 from batchsched.state.podgroup_state import RUNNING, GangPods
@@ -55,7 +55,7 @@ class History:
         gang = self.state.gangs.get("team/bert") or GangPods("team/bert")
         succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
-        counts = PodCounts(
+        counts = GangStatusInput(
             pending=len(gang.schedulable_pods()),
             placed=len(placed),
             bound=sum(found.key not in gang.assumed for found in placed),

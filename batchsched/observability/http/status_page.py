@@ -50,8 +50,8 @@ NO_VALUE: Final = "—"
 
 
 @dataclass(frozen=True, slots=True)
-class PendingRow:
-    """A pending gang or single pod on the status page.
+class PendingGangRow:
+    """A row of the status page for a pending gang or single pod.
 
     Args:
       key: `namespace/name`.
@@ -79,7 +79,7 @@ class GangRow:
     least: int
     placed: int
     pods: int
-    waiting: PendingRow | None
+    waiting: PendingGangRow | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +140,19 @@ class ClusterView:
     topologies: tuple[TopologyView, ...]
 
 
-def build_pending_rows(
+def build_pending_gang_rows(
     profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
-) -> dict[str, PendingRow]:
+) -> dict[str, PendingGangRow]:
     """Return the rows of the status page for pending gangs and single pods, by `namespace/name`.
 
     Call this function in the event loop only.
     """
-    rows: dict[str, PendingRow] = {}
+    rows: dict[str, PendingGangRow] = {}
     for profile_scheduler in profile_schedulers:
         for entity in profile_scheduler.queue.entities():
             key = gang_key(entity.identity)
             by = ", ".join(entity.blocking_plugins)
-            rows[key] = PendingRow(
+            rows[key] = PendingGangRow(
                 key,
                 entity.place.value,
                 format_timestamp(entity.queued),
@@ -162,7 +162,7 @@ def build_pending_rows(
             )
         for held in profile_scheduler.held:
             place = f"Held until {format_timestamp(held.until)}"
-            rows[held.pod_group] = PendingRow(held.pod_group, place, "", 1, held.plugin, None)
+            rows[held.pod_group] = PendingGangRow(held.pod_group, place, "", 1, held.plugin, None)
     return rows
 
 
@@ -173,7 +173,7 @@ def bound_and_total_pods_by_gang(gangs: Iterable[GangPods]) -> dict[str, tuple[i
 
 def build_cluster_view(
     snapshot: Snapshot,
-    waits: Mapping[str, PendingRow],
+    waits: Mapping[str, PendingGangRow],
     usage: ResourceUsage,
     counts: Mapping[str, tuple[int, int]],
 ) -> ClusterView:
@@ -215,7 +215,7 @@ def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
 
 def _gangs(
     snapshot: Snapshot,
-    waits: Mapping[str, PendingRow],
+    waits: Mapping[str, PendingGangRow],
     counts: Mapping[str, tuple[int, int]],
     access: QueueAccess,
 ) -> list[GangRow]:
@@ -387,7 +387,7 @@ class StatusPage:
         """Return the status page as HTML for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
-        pending = build_pending_rows(service.profile_schedulers, observation.refusals)
+        pending = build_pending_gang_rows(service.profile_schedulers, observation.refusals)
         # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.usage_and_demand_by_queue_and_resource()
         counts = bound_and_total_pods_by_gang(service.cache.gangs)

@@ -372,14 +372,14 @@ def place_withdrawn_gangs_again(
     problem = packing.problem
     tier, rank, worth = problem.gangs.tier, problem.gangs.rank, weights_by_gang(problem)
 
-    def gang_precedence(gang: int) -> tuple[int, float, int]:
+    def precedence_sort_key(gang: int) -> tuple[int, float, int]:
         return int(tier[gang]), -float(worth[gang]), int(rank[gang])
 
     surplus = _gangs_with_pending_surplus(packing)
     fallen_left = surplus_left = MAX_RESETTLED_GANGS
     while fallen or surplus:
-        gang = min(fallen, key=gang_precedence, default=NONE)
-        elastic = min(surplus, key=gang_precedence, default=NONE)
+        gang = min(fallen, key=precedence_sort_key, default=NONE)
+        elastic = min(surplus, key=precedence_sort_key, default=NONE)
         # Higher tiers first, and the more valuable gang first: what it ejects has a lower tier.
         if gang != NONE and (elastic == NONE or tier[gang] <= tier[elastic]):
             fallen.discard(gang)

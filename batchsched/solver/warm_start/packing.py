@@ -191,12 +191,12 @@ class _PlanPlacement:
         packing, problem = self._packing, self._problem
         slots = packing.room.slots
 
-        def largest_first(class_index: int) -> tuple[int, float, int]:
+        def size_sort_key(class_index: int) -> tuple[int, float, int]:
             device = slots.device_of[class_index]
             devices = int(slots.demand[class_index, device]) if device >= 0 else 0
             return -devices, -slots.dominant_share(class_index), class_index
 
-        for class_index in sorted(self._missing, key=largest_first):
+        for class_index in sorted(self._missing, key=size_sort_key):
             gang, missing = int(problem.classes.gang[class_index]), self._count_pods_left(class_index)
             cell, is_chosen = self._cell(class_index)
             if gang in self._lost or not is_chosen or missing <= 0:

@@ -9,12 +9,12 @@ from batchsched.api.decision import Refusal, refusal_text
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
-    PendingRow,
+    PendingGangRow,
     RequestedResource,
     StatusPage,
     bound_and_total_pods_by_gang,
     build_cluster_view,
-    build_pending_rows,
+    build_pending_gang_rows,
 )
 from batchsched.state.cluster_state import ClusterState
 from tests.service.town import Town, service_of
@@ -37,7 +37,7 @@ async def test_pending_gangs_are_first_and_have_their_reason():
     town = Town(cluster(nodes(1, gpu=2), gang("a", 2), gang("big", 3)))
     await town.turns(2)
     refusals = {one.pod_group: one for one in town.decisions[-1].refusals}
-    found = seen(town.cache.snapshot(), build_pending_rows([town.profile_scheduler], refusals))
+    found = seen(town.cache.snapshot(), build_pending_gang_rows([town.profile_scheduler], refusals))
     first, second = found.gangs
     assert (first.key, first.placed, first.pods, first.least) == ("team/big", 0, 3, 3)
     assert first.waiting is not None
@@ -61,7 +61,7 @@ async def test_page_shows_the_text_of_refusals_that_commands_print():
 async def test_pod_alone_is_shown_while_it_waits():
     town = Town(cluster(nodes(1, gpu=1), alone(2, gpu=1)))
     await town.turns(2)
-    found = seen(town.cache.snapshot(), build_pending_rows([town.profile_scheduler], {}))
+    found = seen(town.cache.snapshot(), build_pending_gang_rows([town.profile_scheduler], {}))
     assert [(one.key, one.pods) for one in found.gangs] == [("team/solo-1", 1)]
 
 
@@ -90,7 +90,7 @@ def test_row_of_a_parent_queue_includes_its_descendants_as_its_status_does():
     running = [pod(f"x-{name}", on="n0", cpu="1500m", labels={QUEUE_LABEL: name}) for name in ("a", "b", "c")]
     pending = gang("waiting", 2, requests={"cpu": "1"}, queue="c")
     snapshot = cluster(nodes(1), pending, pods=running, queues=queues)
-    wait = PendingRow("team/waiting", "Active", "2026-01-01T00:00:00Z", 1, "", None)
+    wait = PendingGangRow("team/waiting", "Active", "2026-01-01T00:00:00Z", 1, "", None)
     rows = {row.name: row for row in seen(snapshot, {wait.key: wait}).queues}
     assert [rows[name].allocated for name in "abc"] == ["4.5 cpu, 3 pods", "3 cpu, 2 pods", "1.5 cpu, 1 pods"]
     assert {row.pending for row in rows.values()} == {"2 cpu, 2 pods"}
@@ -119,7 +119,7 @@ def test_without_a_topology_all_nodes_are_one_row():
 
 def test_rows_that_are_left_out_are_counted():
     waits = {
-        f"team/g{at:04d}": PendingRow(
+        f"team/g{at:04d}": PendingGangRow(
             f"team/g{at:04d}", "Unschedulable", "", 1, "", Refusal("", "NoNodes", "")
         )
         for at in range(MAX_GANGS + 5)
