@@ -78,7 +78,7 @@ class ObjectSelectorLabelKeysPlugin(Protocol):
 
 @runtime_checkable
 class EnqueueExtensionsPlugin(Protocol):
-    """A plugin that registers the events after which a pod that it refused is tried again. Without it: every event."""
+    """A plugin that registers the events after which pods that it refused are tried again, in place of all events."""
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the cluster events that may help a refused pod, with queueing hints; none if no event can help."""
@@ -141,7 +141,7 @@ class PreFilterExtensionsPlugin(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """A plugin that refuses nodes for a pod class. The reason of a node is that of the first plugin that refuses it."""
+    """A plugin that refuses nodes for a pod class. If several refuse a node, the reason of the first one counts."""
 
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         """Return which of the given nodes the plugin refuses for a pod class, and why. It must have no side effects."""
@@ -343,7 +343,7 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class NominatedPodPlugin(Protocol):
-    """A plugin that reserves more than CPU and memory on the node for a nominated pod, such as devices.
+    """A plugin that reserves something besides CPU and memory for a nominated pod on its node, such as devices.
 
     The session calls it for nominated pods that it has not placed, before it places gangs of lower tiers.
     """

@@ -151,7 +151,7 @@ PREEMPT_NEVER: Final = "Never"
 
 
 def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
-    """Return True unless preemptionPolicy is Never in the pod's spec, or else in its PriorityClass.
+    """Return True unless preemptionPolicy is Never in the pod's spec or, if the spec has none, in its PriorityClass.
 
     Args:
       pod: the pending pod.

@@ -66,7 +66,7 @@ def time_unit(span: float) -> TimeUnit:
 
 
 def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
-    """Format durations that a reader compares as texts in one unit, which suits the longest: 8.6 h, 1.4 h, 0.74 h."""
+    """Format durations for comparison, all in the unit that suits the longest: 8.6 h, 1.4 h, 0.74 h."""
     longest = max(map(abs, seconds), default=0.0)
     unit = next((unit for unit in (_DAYS, _HOURS, _MINUTES) if longest >= 2 * unit.seconds), _SECONDS)
     return tuple(f"{format_number(value / unit.seconds)} {unit.symbol}" for value in seconds)

@@ -433,7 +433,7 @@ def sort_result_files_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, 
 def execute_missing_runs(
     runs: Sequence[PlannedRun], folder: Path, workers: LabWorkers, progress: Progress | None = None
 ) -> int:
-    """Execute the runs of a plan that have no result file yet, and write each result as soon as its run ends.
+    """Execute those runs of a plan that have no result file yet; write each result as soon as its run ends.
 
     Args:
       runs: All runs of the plan.

@@ -171,7 +171,7 @@ def _problem_of(
 
 
 def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
-    """Check that the queues that a policy changes exist, as far as the scenario names all of them, and their fields.
+    """Check the fields of the queues that a policy changes; if the scenario names all queues, also that they exist.
 
     Raises:
       InvalidInput: A queue or a field does not exist.

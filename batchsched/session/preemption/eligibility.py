@@ -187,7 +187,7 @@ class EvictionUnitBuilder:
         self._largest = np.maximum(1, largest)
 
     def terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
-        """Return the terminating pods of a gang as one group; None if no pod of the gang is terminating."""
+        """Return the terminating pods of a gang as one eviction unit; None if no pod of the gang is terminating."""
         bound = sorted(members.bound.items())
         pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
         if not pods:
@@ -197,7 +197,7 @@ class EvictionUnitBuilder:
     def list_eviction_units(
         self, members: PodGroupState, factor: int, preference: ElasticPodChooser
     ) -> tuple[EvictionUnit, ...]:
-        """Return the groups of a gang's pods that are evicted together: each elastic pod, then all pods of the minimum.
+        """Return the eviction units of a gang: each elastic pod by itself, then all pods of the minimum together.
 
         Args:
           members: the gang.

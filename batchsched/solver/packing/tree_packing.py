@@ -341,7 +341,7 @@ class TreePlacer:
         return added
 
     def _add_slices(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
-        """Place the group again with as many slices as fit, so that they are even over the fewest domains."""
+        """Place the group again with as many slices as fit, spread evenly over as few domains as possible."""
         room, placed = self._packing.room, self._placed(node)
         waiting = sum(room.waiting[c] for c in node.classes)
         target = placed + min(most, waiting)

@@ -254,7 +254,7 @@ def choose_victims(
 def _choose_for_tree(
     problem: VictimProblem, budget: VictimSearchLimits, search: "_Search", greedy: int
 ) -> VictimSolution | None:
-    """Search for victims that are cheaper than the greedy's, by the model that knows the tree of the gang."""
+    """Search for cheaper victims than the greedy algorithms found, by the model with the subgroup tree of the gang."""
     below = greedy if greedy >= 0 else int(problem.cost.sum()) + 1
     answer, bound = choose_tree_victims(problem, search.spending, budget.gap, below)
     if answer is None and search.best is None:
