@@ -110,7 +110,7 @@ def simulate(
     schedulers = SimulationSchedulerBuilder(profile)
     result = simulate_workload(workload, schedulers.make_scheduler, settings, progress)
     result = replace(result, chosen_policies=schedulers.session_counts_by_policy)
-    return _with_reasons(result, schedulers.session, settings.seed)
+    return _with_reasons(result, schedulers.last_session, settings.seed)
 
 
 def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:

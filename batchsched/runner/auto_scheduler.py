@@ -87,7 +87,7 @@ class SimulationSchedulerBuilder:
         return self._auto
 
     @property
-    def session(self) -> Session:
+    def last_session(self) -> Session:
         """The `Session` of the scheduler that was created last."""
         assert self._session is not None  # a simulation makes its scheduler first
         return self._session

@@ -295,7 +295,7 @@ class VictimCandidates:
         """One unit of cost 1 for each gang with pods that are being deleted."""
 
     @cached_property
-    def candidates(self) -> list[VictimCandidate]:
+    def unprotected_candidates(self) -> list[VictimCandidate]:
         """The running gangs that may be evicted and are not protected, sorted by the identity of the gang."""
         return self._list_candidates(protected=False)
 
@@ -346,14 +346,14 @@ class VictimCandidates:
             for pod, node in candidate.members.bound.values()
         )
 
-    def list_candidates_in_queue(self, queue: str) -> list[VictimCandidate]:
-        """Return the running gangs of one queue that may be evicted."""
+    def list_unprotected_candidates_in_queue(self, queue: str) -> list[VictimCandidate]:
+        """Return the running gangs of one queue that may be evicted and are not protected."""
         return self._by_queue.get(queue, [])
 
     @cached_property
     def _by_queue(self) -> dict[str, list[VictimCandidate]]:
         by_queue: dict[str, list[VictimCandidate]] = {}
-        for candidate in self.candidates:
+        for candidate in self.unprotected_candidates:
             by_queue.setdefault(candidate.queue, []).append(candidate)
         return by_queue
 

@@ -160,7 +160,9 @@ class VictimChooser:
             if protected and self._select(gang, [*options, *protected]):
                 continue
             if self._inputs.profile.consolidate and self._fits_in_total(gang):
-                movable = self._still_running(list_consolidation_options(gang, self._candidates.candidates))
+                movable = self._still_running(
+                    list_consolidation_options(gang, self._candidates.unprotected_candidates)
+                )
                 self._select(gang, movable, moving=True)
 
     def _is_overdue(self, unit: EvictionUnit) -> bool:
@@ -208,7 +210,7 @@ class VictimChooser:
     def _options(self, gang: PendingGang) -> list[EvictionOption]:
         """Return the units that may be evicted for a gang: the surplus of each candidate before its minimum."""
         options = []
-        own_queue = self._candidates.list_candidates_in_queue(gang.queue)
+        own_queue = self._candidates.list_unprotected_candidates_in_queue(gang.queue)
         other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
         preference: ElasticPodChooser | None = None
         for candidate in sorted(
@@ -260,7 +262,7 @@ class VictimChooser:
         """Candidates that have run long enough for other queues to reclaim from them, and that use shared resources."""
         return [
             candidate
-            for candidate in self._candidates.candidates
+            for candidate in self._candidates.unprotected_candidates
             if self._eligibility.is_reclaimable(candidate)
             # Pods that do not count against their queue take no queue above its share.
             and self._candidates.counts_against_its_queue(candidate)

@@ -19,7 +19,7 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     tables.refresh()
     causes = [
         EvictionOption(unit, "Preempted")
-        for one in VictimCandidates(tables, NOW, "batchsched").candidates
+        for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates
         for unit in one.eviction_units
     ]
     selector = {"matchLabels": dict(made.pods[0].labels)}
@@ -46,7 +46,7 @@ def test_a_budget_that_allows_less_than_nothing_admits_sets_that_it_does_not_pro
     tables.refresh()
     options = [
         EvictionOption(unit, "Preempted")
-        for one in VictimCandidates(tables, NOW, "batchsched").candidates
+        for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates
         for unit in one.eviction_units
     ]
     overdrawn = {

@@ -259,7 +259,7 @@ def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, boo
     tables.refresh()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.eviction_units]
-        for one in VictimCandidates(tables, NOW, "batchsched").candidates
+        for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates
     }
 
 
