@@ -108,6 +108,8 @@ class InterPodAffinity(
 
     @override
     def selector_label_keys(self, pod: Pod) -> frozenset[str]:
+        if pod.spec.affinity is None:
+            return frozenset()
         keys: set[str] = set()
         for affinity in (affinity_of(pod), anti_affinity_of(pod)):
             for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
