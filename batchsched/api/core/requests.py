@@ -121,10 +121,12 @@ def status_may_override_requests(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True
-    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return bool(containers) and any(
-        status_of_container.resources is not None or status_of_container.allocated_resources is not None
-        for status_of_container in containers
+    return _has_resources(status.container_statuses) or _has_resources(status.init_container_statuses)
+
+
+def _has_resources(statuses: Iterable[ContainerStatus] | None) -> bool:
+    return statuses is not None and any(
+        status.resources is not None or status.allocated_resources is not None for status in statuses
     )
 
 
@@ -158,11 +160,12 @@ def _sum(
     total: dict[str, int] = {}
     for container in spec.containers:
         _add(total, _container(container, statuses, infeasible, defaults))
-    _apply_init(
-        total,
-        spec.init_containers or (),
-        lambda each: _container(each, statuses if _restarts(each) else {}, infeasible, defaults),
-    )
+    if spec.init_containers:
+        _apply_init(
+            total,
+            spec.init_containers,
+            lambda each: _container(each, statuses if _restarts(each) else {}, infeasible, defaults),
+        )
     if pod_level:
         total.update(_pod_level(pod, infeasible))
     if spec.overhead:
