@@ -161,7 +161,10 @@ class SessionTables:
         for number, pod in enumerate(snapshot.pods):
             if number % PODS_BETWEEN_PAUSES == 0:
                 pause()
-            self.add_pod(pod)
+            self._add_pod_to_gang(pod)
+        # Once for each gang and not for each pod: no value of a gang is read before.
+        for members in self.gangs.values():
+            self._mark_changed(members)
 
     def _object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str] | None:
         try:
@@ -300,6 +303,9 @@ class SessionTables:
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod to the session's tables: to its node if it is bound, otherwise to its gang's pending pods."""
+        self._mark_changed(self._add_pod_to_gang(pod))
+
+    def _add_pod_to_gang(self, pod: Pod) -> PodGroupState:
         self._are_classes_too_wide |= self.classes.record_label_keys(pod)
         key = pod.key
         members = self._members(gang_identity(pod))
@@ -313,7 +319,7 @@ class SessionTables:
         else:
             members.pending[key] = pod
             self.classes.claim_states.add_pending_pod(pod, members.identity)
-        self._mark_changed(members)
+        return members
 
     def replace_pending_by_bound_pod(self, bound: Pod) -> None:
         """Replace a pending pod in the session's tables by its bound version; its node must be known."""
