@@ -27,6 +27,7 @@ from batchsched.scheduler.explanation_worker import (
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import DecidedInput, decide_assignments
 from batchsched.session.session import decide
+from batchsched.session.tables.gang import PodGroupState
 from batchsched.session.tables.session_tables import PODS_BETWEEN_PAUSES, SessionTables
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.service.town import Town
@@ -275,13 +276,13 @@ def test_decision_of_an_explanation_stops_when_a_session_begins_and_is_repeated(
 
 def test_decision_of_an_explanation_stops_after_a_bounded_number_of_pods(monkeypatch):
     added: list[str] = []
-    add_pod = SessionTables.add_pod
+    add_pod_to_gang = SessionTables._add_pod_to_gang
 
-    def count(tables: SessionTables, added_pod: Pod) -> None:
+    def count(tables: SessionTables, added_pod: Pod) -> PodGroupState:
         added.append(added_pod.key)
-        add_pod(tables, added_pod)
+        return add_pod_to_gang(tables, added_pod)
 
-    monkeypatch.setattr(SessionTables, "add_pod", count)
+    monkeypatch.setattr(SessionTables, "_add_pod_to_gang", count)
     gate = ExplanationGate(lambda: False, lambda: len(added) < 1.5 * PODS_BETWEEN_PAUSES)
     with pytest.raises(OutdatedExplanationError):
         gate.decide_again(cluster(nodes(1), alone(5 * PODS_BETWEEN_PAUSES)), profile(), NOW, 0)
