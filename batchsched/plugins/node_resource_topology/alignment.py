@@ -20,7 +20,7 @@ Amounts = tuple[int, ...]
 
 
 def mask_zones_fitting_requests(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
-    """Return an array [n, Z]: True for NUMA zones whose free amounts suffice for requests; n nodes have Z zones each.
+    """Return a mask [n, Z] of the NUMA zones with enough free amounts for requests; each of n nodes has Z zones.
 
     Args:
       requests: [K] amounts.

@@ -123,7 +123,7 @@ class _Schedule:
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
-        """Return the order of turns after a step whose result is proved to be within the accepted gap.
+        """Return the order of turns after a step with a result that is proved to be within the accepted gap.
 
         If the step placed all gangs of its tier and of the lower tiers again, no such step from this tier on can gain.
         """
