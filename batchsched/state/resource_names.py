@@ -13,6 +13,8 @@ from batchsched.api.snapshot import Snapshot
 
 MAX_UNOFFERED_RESOURCES: Final = 256
 """Maximum number of resources without a node that offers them that have columns."""
+LARGE_SPEC_BYTES: Final = 16 * 2**10
+"""A spec of this size counts when its pod is removed, since the tables may have it from the Snapshot."""
 
 
 def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
@@ -44,8 +46,8 @@ class ResourceNames:
         self._requests_of = requests_of
         # By id of the spec. The value keeps the spec alive, so that its id is not used again.
         self._specs: dict[int, PodSpec] = {}
-        self.new_spec_bytes = 0
-        """Bytes of JSON of the specs that `has_columns_for_pod` read and that the Snapshot did not have."""
+        self.kept_spec_bytes = 0
+        """Bytes of JSON of the new specs that `has_columns_for_pod` read, and of large specs of removed pods."""
         offered: set[str] = set()
         for node in snapshot.nodes:
             offered.update(node.allocatable_quantities)
@@ -70,5 +72,11 @@ class ResourceNames:
         is_covered = self.has_too_many or self.with_column.issuperset(self._requests_of(pod))
         if is_covered:
             self._specs[id(pod.spec)] = pod.spec
-            self.new_spec_bytes += len(msgspec.json.encode(pod.spec))
+            self.kept_spec_bytes += len(msgspec.json.encode(pod.spec))
         return is_covered
+
+    def record_removed_pod(self, pod: Pod) -> None:
+        """Count the spec of a removed pod if it is large, because the tables keep it."""
+        size = len(msgspec.json.encode(pod.spec))
+        if size >= LARGE_SPEC_BYTES:
+            self.kept_spec_bytes += size

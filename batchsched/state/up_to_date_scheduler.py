@@ -15,7 +15,6 @@ that changed in nothing else are not reported.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from batchsched.api.core.node import Node
@@ -38,8 +37,6 @@ MIN_FOLLOWED_SPEC_BYTES: Final = 4 * 2**20
 decoded they take up to four times as much."""
 SPEC_BYTES_PER_POD: Final = 512
 """Bytes of new specs for each pod of the cluster after which a scheduler is replaced."""
-LARGE_SPEC_BYTES: Final = 16 * 2**10
-"""A spec of this size counts again when its pod is removed, since the scheduler may have it from its Snapshot."""
 
 
 class UpToDateScheduler:
@@ -68,8 +65,6 @@ class UpToDateScheduler:
         self._ignored_fields = ignored_fields
         self._min_followed_changes = min_followed_changes
         self._followed = 0
-        self._removed_spec_bytes = 0
-        """Bytes of JSON of the large specs of pods that were removed since the scheduler was made."""
         self._scheduler: Scheduler | None = None
         self._changes = cache.subscribe()
         self._resources = ResourceNames(Snapshot())
@@ -90,14 +85,16 @@ class UpToDateScheduler:
             snapshot = cache.snapshot()
             self._resources = ResourceNames(snapshot)
             self._scheduler = self._make(snapshot)
-            self._followed = self._removed_spec_bytes = 0
+            self._followed = 0
         else:
             nodes_changed = any(change.field == NODES and self._is_read(change) for change in changes)
             self._scheduler.apply_changes(
                 _collected(changes, cache, cache.list_objects(NODES) if nodes_changed else None)
             )
             self._followed += len(changes)
-            self._removed_spec_bytes += sum(map(_removed_large_spec_bytes, changes))
+            for change in changes:
+                if change.field == PODS and change.before is not None and change.after is None:
+                    self._resources.record_removed_pod(change.before)
         self._scheduler.set_waiting_gangs(held)
         return self._scheduler
 
@@ -110,8 +107,7 @@ class UpToDateScheduler:
         pod_count = self._cache.count_objects(PODS)
         if self._followed > max(self._min_followed_changes, MAX_CHANGES_PER_POD * pod_count):
             return False
-        kept_spec_bytes = self._resources.new_spec_bytes + self._removed_spec_bytes
-        if kept_spec_bytes > max(MIN_FOLLOWED_SPEC_BYTES, SPEC_BYTES_PER_POD * pod_count):
+        if self._resources.kept_spec_bytes > max(MIN_FOLLOWED_SPEC_BYTES, SPEC_BYTES_PER_POD * pod_count):
             return False
         return all(self._can_follow(change) for change in changes)
 
@@ -130,14 +126,6 @@ class UpToDateScheduler:
     def _is_read(self, change: ObjectChange) -> bool:
         """Return whether a node changed in something on which a decision may depend."""
         return self._whole_nodes or not _differs_unread_only(change.before, change.after)
-
-
-def _removed_large_spec_bytes(change: ObjectChange) -> int:
-    """Return the bytes of JSON of the spec of a removed pod if the spec is large, otherwise 0."""
-    if change.field != PODS or change.before is None or change.after is not None:
-        return 0
-    size = len(msgspec.json.encode(change.before.spec))
-    return size if size >= LARGE_SPEC_BYTES else 0
 
 
 def _differs_unread_only(before: Node | None, after: Node | None) -> bool:
