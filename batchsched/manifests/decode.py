@@ -6,7 +6,6 @@ dropped once no pod refers to it.
 """
 
 import hashlib
-import sys
 from collections import Counter
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.core.pod import Pod, PodSpec, PodStatus, keys_of_unused_specs
 from batchsched.api.core.volume import (
     StorageClass,
 )
@@ -54,8 +53,6 @@ _MAX_UNUSED_SPEC_BYTES: Final = 16 * 2**20
 """Bytes of JSON of new specs after which unused specs are dropped; decoded, they take up to four times that."""
 _PODS_BETWEEN_DROPS: Final = 4096
 """Number of decoded pods after which unused specs are dropped, so that specs of deleted pods do not stay for hours."""
-_UNUSED_REFERENCE_COUNT: Final = 2
-"""Reference count of a spec that only `_canonical` refers to: that reference, and the one of the counting call."""
 
 
 class ObjectDecodeError(Exception):
@@ -152,20 +149,14 @@ class Decoder:
         return spec
 
     def _drop_unused_specs(self) -> None:
-        """Drop the specs that no pod refers to, and their digests; of too many digests, all.
-
-        Weak references would serve as well, but objects that support them are tracked by the garbage collector.
-        """
+        """Drop the specs that no pod refers to, and their digests; of too many digests, all."""
         if len(self._specs) >= _MAX_CACHED_SPECS:
             self._specs.clear()
         self._decoded_pods = self._new_spec_bytes = 0
         digest_counts = Counter(map(id, self._specs.values()))
-        unused: set[int] = set()
-        for key in tuple(self._canonical):
-            address = id(self._canonical[key])
-            if sys.getrefcount(self._canonical[key]) <= _UNUSED_REFERENCE_COUNT + digest_counts[address]:
-                unused.add(address)
-                del self._canonical[key]
+        unused = {
+            id(self._canonical.pop(key)) for key in keys_of_unused_specs(self._canonical, digest_counts)
+        }
         self._specs = {digest: spec for digest, spec in self._specs.items() if id(spec) not in unused}
 
     def _new_spec(self, raw: msgspec.Raw) -> PodSpec:

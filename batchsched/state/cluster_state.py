@@ -12,7 +12,6 @@ Source: `pkg/scheduler/backend/cache` of kube-scheduler, 1.36. Pending pods are 
 about them.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from weakref import ReferenceType, ref
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec, keys_of_unused_specs
 from batchsched.api.core.requests import requests_with_pod_count
 from batchsched.api.core.selector import parse_go_integer
 from batchsched.api.crd.validation import excluded_queue_reasons
@@ -43,8 +42,6 @@ NAMESPACES: Final = "namespaces"
 _KIND_OF_TYPE: Final = {kind.type: kind for kind in OBJECT_KINDS}
 
 MIN_CACHED_SPECS: Final = 1024
-_UNUSED_REFERENCE_COUNT: Final = 2
-"""Reference count of a spec that only the cache refers to: that reference, and the one of the counting call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +76,27 @@ class BoundPodBuilder:
     """
 
     def __init__(self) -> None:
-        self._specs: dict[tuple[int, str], tuple[PodSpec, PodSpec]] = {}
+        self._specs: dict[tuple[int, str], PodSpec] = {}
+        """By the id of a pod's spec and the node, the spec with this node."""
+        self._pending_specs: dict[tuple[int, str], PodSpec] = {}
+        """By the same keys, the pod's spec, so that no other spec can get its id."""
         self._next_drop = MIN_CACHED_SPECS
         """The number of cached specs at which those without a pod are dropped."""
 
     def bound_copy(self, pod: Pod, node: str) -> Pod:
         """Return a copy of a pod with the given node in `spec.nodeName`."""
         key = (id(pod.spec), node)
-        specs = self._specs.get(key)
-        if specs is None:
+        spec = self._specs.get(key)
+        if spec is None:
             if len(self._specs) >= self._next_drop:
                 self._drop_unused_specs()
-            placed = msgspec.structs.replace(pod.spec, node_name=node)
-            # The entry holds the first spec, so that no other spec can get its id.
-            specs = self._specs[key] = (pod.spec, placed)
-        return Pod(metadata=pod.metadata, spec=specs[1], status=pod.status)
+            self._pending_specs[key] = pod.spec
+            spec = self._specs[key] = msgspec.structs.replace(pod.spec, node_name=node)
+        return Pod(metadata=pod.metadata, spec=spec, status=pod.status)
 
     def _drop_unused_specs(self) -> None:
-        for key in tuple(self._specs):
-            if sys.getrefcount(self._specs[key][1]) <= _UNUSED_REFERENCE_COUNT:
-                del self._specs[key]
+        for key in keys_of_unused_specs(self._specs):
+            del self._specs[key], self._pending_specs[key]
         # In proportion to the specs in use, so that an average call stays cheap.
         self._next_drop = max(MIN_CACHED_SPECS, len(self._specs) * 5 // 4)
 

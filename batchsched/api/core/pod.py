@@ -1,8 +1,10 @@
 """Pods: containers, requests, affinity, tolerations, topology spread constraints and status."""
 
 import math
-from collections.abc import Collection
-from typing import Final
+import sys
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -308,3 +310,26 @@ def extended_claim_name(pod: Pod) -> str:
     """
     prefix = pod.name[:MAX_CLAIM_NAME_PREFIX].rstrip("-.")
     return f"{prefix}-extended-resources-{pod.metadata.uid[:8]}".rstrip("-")
+
+
+_Key = TypeVar("_Key")
+_UNUSED_REFERENCE_COUNT: Final = 2
+"""Reference count of a value that only one mapping has: that reference, and the one of the counting call."""
+
+
+def keys_of_unused_specs(
+    specs: Mapping[_Key, PodSpec], ignored_references: Mapping[int, int] = MappingProxyType({})
+) -> list[_Key]:
+    """Return the keys of the specs in a cache that no pod has, because only the cache refers to them.
+
+    Weak references would serve as well, but objects that support them are tracked by the garbage collector.
+
+    Args:
+      specs: the cache.
+      ignored_references: by the id of a spec, the number of references by other parts of the cache.
+    """
+    return [
+        key
+        for key in specs
+        if sys.getrefcount(specs[key]) <= _UNUSED_REFERENCE_COUNT + ignored_references.get(id(specs[key]), 0)
+    ]
