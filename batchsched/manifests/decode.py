@@ -52,7 +52,8 @@ _MAX_CACHED_SPECS: Final = 16384
 _MAX_UNUSED_SPEC_BYTES: Final = 16 * 2**20
 """Bytes of JSON of new specs after which unused specs are dropped; decoded, they take up to four times that."""
 _PODS_BETWEEN_DROPS: Final = 4096
-"""Number of decoded pods after which unused specs are dropped, so that specs of deleted pods do not stay for hours."""
+"""Number of decoded pods after which unused specs are dropped, so that those of deleted pods do not stay for hours. If
+many specs are cached, it is an eighth of them, since the work at the start must not grow with their square."""
 
 
 class ObjectDecodeError(Exception):
@@ -137,7 +138,7 @@ class Decoder:
     def _spec(self, raw: msgspec.Raw) -> PodSpec:
         self._decoded_pods += 1
         if (
-            self._decoded_pods >= _PODS_BETWEEN_DROPS
+            self._decoded_pods >= max(_PODS_BETWEEN_DROPS, len(self._canonical) // 8)
             or len(self._specs) >= _MAX_CACHED_SPECS
             or self._new_spec_bytes >= _MAX_UNUSED_SPEC_BYTES
         ):

@@ -70,6 +70,7 @@ def test_large_specs_of_deleted_pods_are_freed_while_small_pods_come(monkeypatch
     feed = UpToDateScheduler(cache, lambda snapshot: Session(snapshot, Profile()))
     cache.put(node("n0"))
     feed.updated_scheduler().decide(NOW, 0)
+    gc.collect()  # what other tests left
     blocks_before = sys.getallocatedblocks()
     for number in range(20):
         cache.put(decoder.decode(document(f"p{number}", 0), POD))
