@@ -47,7 +47,7 @@ class InvalidSelector(InvalidInput):
     """A label selector or node selector has an unknown operator or an invalid value."""
 
 
-class UnusableInput(BatchschedError):
+class CommandError(BatchschedError):
     """A command cannot start, because its input or something else that it needs, such as a port, is not usable.
 
     Exit code 1.

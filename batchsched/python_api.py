@@ -49,7 +49,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
 
     Raises:
       InvalidInput: a dump or a recorded session cannot be used, or there are several of them.
-      UnusableInput: the files contain no valid object.
+      CommandError: the files contain no valid object.
     """
     files = read_cluster_files([Path(path) for path in paths])
     recorded = files.session

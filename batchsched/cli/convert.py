@@ -47,7 +47,7 @@ def convert(
     The converted objects are printed. Nothing is written to a cluster. A field that has no counterpart is named in a
     warning on standard error, with what to do instead.
     """
-    from batchsched.errors import UnusableInput
+    from batchsched.errors import CommandError
     from batchsched.manifests.conversion.convert import convert_documents
     from batchsched.manifests.documents import split_documents
     from batchsched.manifests.reader import find_manifest_files
@@ -62,7 +62,7 @@ def convert(
         print(f"warning: {warning}", file=sys.stderr)
     if not conversion.converted:
         names = ", ".join(map(str, files))
-        raise UnusableInput(f"{names}: there is no queue or topology of Volcano, KAI or Kueue in it")
+        raise CommandError(f"{names}: there is no queue or topology of Volcano, KAI or Kueue in it")
     sys.stdout.write(_printed(conversion.objects, output))
 
 

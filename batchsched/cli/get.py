@@ -409,12 +409,12 @@ async def _read(
     """Return one object if one name is given, otherwise a list.
 
     Raises:
-      UnusableInput: the API server does not serve this kind.
+      CommandError: the API server does not serve this kind.
       BadParameter: an object does not exist.
     """
     import msgspec
 
-    from batchsched.errors import ApiError, UnusableInput
+    from batchsched.errors import ApiError, CommandError
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
 
@@ -434,7 +434,7 @@ async def _read(
         # A 404 for a missing object has a reason in its Status; a 404 for an unknown kind has none.
         if names and error.reason:
             raise typer.BadParameter(_missing_object(listed, names, namespace)) from error
-        raise UnusableInput(
+        raise CommandError(
             f"the cluster does not know {listed.plural} of batchsched; `batchsched install` adds the CRDs"
         ) from error
     return objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}

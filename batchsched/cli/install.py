@@ -59,7 +59,7 @@ def install(
 
 
 async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, context: str | None) -> None:
-    from batchsched.errors import ApiError, UnusableInput
+    from batchsched.errors import ApiError, CommandError
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import CredentialsReader
@@ -73,5 +73,5 @@ async def _apply(manifests: list[dict[str, object]], kubeconfig: Path | None, co
             try:
                 await apply_manifest(connection, manifest)
             except ApiError as error:
-                raise UnusableInput(f"{title} could not be applied: {error}") from error
+                raise CommandError(f"{title} could not be applied: {error}") from error
             print(f"{title} applied")

@@ -59,7 +59,7 @@ class ResultsAddress:
 
         Raises:
           BadParameter: other machines can reach the address, and there is no token.
-          UnusableInput: the token file cannot be read.
+          CommandError: the token file cannot be read.
         """
         if self.token_file is None and not self.is_loopback:
             raise typer.BadParameter(
@@ -73,7 +73,7 @@ class ResultsAddress:
 
         Raises:
           BadParameter: a certificate is given without its key, or a key without its certificate.
-          UnusableInput: the certificate or the key cannot be used.
+          CommandError: the certificate or the key cannot be used.
         """
         if (self.certificate is None) != (self.key is None):
             raise typer.BadParameter(
@@ -89,7 +89,7 @@ def serve(folder: Path, address: ResultsAddress) -> None:
 
     Raises:
       InvalidInput: the folder contains no results.
-      UnusableInput: another process uses the port, or the token or the certificate cannot be used.
+      CommandError: another process uses the port, or the token or the certificate cannot be used.
     """
     guard, tls = address.access_control(), address.tls_context()
     from batchsched.lab.result_pages import ResultPages

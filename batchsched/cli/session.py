@@ -106,7 +106,7 @@ def run_session(
 
     Raises:
       BadParameter: a file does not exist.
-      UnusableInput: the files contain nothing usable.
+      CommandError: the files contain nothing usable.
       InvalidInput: the configuration cannot be used.
     """
     cluster_files, settings = read_session_input(files, config, profile_name, now)
@@ -132,7 +132,7 @@ def run_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
     """Decide one session over the current state of a cluster.
 
     Raises:
-      UnusableInput: no cluster can be reached, or the API server does not list a required resource.
+      CommandError: no cluster can be reached, or the API server does not list a required resource.
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_for_command(access.config, access.profile)
@@ -158,7 +158,7 @@ def run_what_if_sessions(
       Both sessions, and the keys of the gangs in the files.
 
     Raises:
-      UnusableInput: as `run_live_session`, or the files contain nothing to schedule.
+      CommandError: as `run_live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
     from batchsched.scheduler.live_snapshot import WhatIfCluster

@@ -86,7 +86,7 @@ class ChosenDevice(msgspec.Struct, frozen=True, eq=False, gc=False):
     consumed: dict[str, Decimal] | None
 
 
-class NodeDevices(msgspec.Struct, frozen=True, eq=False, gc=False):
+class DeviceChoice(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The result of a search: devices on one node for all ResourceClaims of a pod.
 
     Args:
@@ -114,12 +114,12 @@ class Allocator:
 
     def new_budget(self, node: Node) -> SearchBudget:
         """Return the budget for a new search for devices on one node."""
-        devices = len(self.inventory.candidate_devices_of_node(node))
+        devices = len(self.inventory.usable_devices_of_node(node))
         return SearchBudget(MAX_SEARCH_STEPS + SEARCH_STEPS_PER_DEVICE * devices)
 
     def find_devices(
         self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
-    ) -> NodeDevices | None:
+    ) -> DeviceChoice | None:
         """Return devices on a node for ResourceClaims; None if the free devices of the node do not suffice.
 
         Args:
@@ -134,7 +134,7 @@ class Allocator:
         pools = self.inventory.pools_of_node(node)
         try:
             search = _Search(self, node, claims, budget or self.new_budget(node))
-            if search.choose_devices():
+            if search.try_to_allocate():
                 return search.chosen_devices()
         except SearchBudgetExceeded as error:
             raise NodeRefused(f"node {node.name}: {SEARCH_ENDED}") from error
@@ -178,7 +178,7 @@ class _Search:
     ) -> None:
         self._ledger, self._rules, self._node = allocator.ledger, allocator.rules, node
         self._pools, self._claims, self._budget = allocator.inventory.pools_of_node(node), claims, budget
-        self._candidates = allocator.inventory.candidate_devices_of_node(node)
+        self._candidates = allocator.inventory.usable_devices_of_node(node)
         self._pool_of = {pool.key: pool for pool in self._pools}
         self._selectable: dict[tuple[int, int], bool] = {}
         self._allocating: dict[DeviceKey, _Allocating] = {}
@@ -215,11 +215,11 @@ class _Search:
                 f"and devices they are {depth}; at most {MAX_SEARCH_DEPTH} are supported"
             )
 
-    def chosen_devices(self) -> NodeDevices:
+    def chosen_devices(self) -> DeviceChoice:
         """Return the devices that a successful search has chosen."""
-        return NodeDevices(tuple(map(tuple, self._chosen)), dict(self._alternatives))
+        return DeviceChoice(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
-    def choose_devices(self) -> bool:
+    def try_to_allocate(self) -> bool:
         """Choose devices for all ResourceClaims; return False if the free devices do not suffice.
 
         Raises:

@@ -258,7 +258,7 @@ class DeviceInventory:
             cached = self._pools[node.name] = node, self._gather(node)
         return cached[1]
 
-    def candidate_devices_of_node(self, node: Node) -> tuple[PoolDevice, ...]:
+    def usable_devices_of_node(self, node: Node) -> tuple[PoolDevice, ...]:
         """Return the devices of all usable pools of a node, in the order in which the allocator tries them."""
         cached = self._candidates.get(node.name)
         if cached is None or cached[0] is not node:

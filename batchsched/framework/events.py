@@ -193,7 +193,7 @@ def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunctio
     return hint_of_node_change
 
 
-def when_changed(read: Callable[[Any], object]) -> HintFunction:
+def queue_if_changed(read: Callable[[Any], object]) -> HintFunction:
     """Return a hint function that answers Queue if the part of the object that `read` returns has changed."""
 
     def hint_of_change(_pod: Pod, old: Any, new: Any) -> Hint:

@@ -151,7 +151,9 @@ class FilterPlugin(Protocol):
 class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         """Return True if each of `nodes` may get as many pods of the class as `counts` states, all at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier

@@ -17,7 +17,7 @@ from yarl import URL
 
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind
-from batchsched.errors import ApiError, Unreachable, UnusableInput
+from batchsched.errors import ApiError, CommandError, Unreachable
 from batchsched.kube.credentials import ClientConfig, CredentialsReader
 from batchsched.ports.cluster import Clock
 
@@ -315,7 +315,7 @@ class Connection:
             if self._identity is used:
                 try:
                     await self._load(renew=True)
-                except UnusableInput as error:
+                except CommandError as error:
                     _LOG.warning("the server rejects the credentials, and no others can be loaded: %s", error)
                     return False
         return True
@@ -326,7 +326,7 @@ class Connection:
             try:
                 await self._load(renew=False)
             except (
-                UnusableInput
+                CommandError
             ) as error:  # the file may be incomplete; the current credentials may still be valid
                 _LOG.warning("credentials cannot be reloaded, and the current ones are kept: %s", error)
 

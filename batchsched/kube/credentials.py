@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 from kubernetes import client, config
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 
 _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -76,7 +76,7 @@ class CredentialsReader:
         """The namespace that `kubectl` would use: that of the kubeconfig context, or of this pod.
 
         Raises:
-          UnusableInput: the configuration cannot be used.
+          CommandError: the configuration cannot be used.
         """
         if self._in_cluster:
             return self.namespace
@@ -90,7 +90,7 @@ class CredentialsReader:
         """Return the current URL and credentials of the API server. With `renew`, an exec plugin runs again.
 
         Raises:
-          UnusableInput: there is no configuration, or it cannot be used.
+          CommandError: there is no configuration, or it cannot be used.
         """
         with self._lock:
             try:
@@ -102,11 +102,11 @@ class CredentialsReader:
                 raise self._unusable(error) from error
             return self._identity(key)
 
-    def _unusable(self, error: Exception) -> UnusableInput:
+    def _unusable(self, error: Exception) -> CommandError:
         if not self._in_cluster and not any(path.exists() for path in self._paths()):
-            return UnusableInput(f"{self._missing_files()}; {_REMEDY}")
+            return CommandError(f"{self._missing_files()}; {_REMEDY}")
         where = "in-cluster" if self._in_cluster else os.pathsep.join(map(str, self._paths()))
-        return UnusableInput(
+        return CommandError(
             f"no usable Kubernetes configuration ({where}): {str(error).rstrip('.')}; {_REMEDY}"
         )
 
@@ -124,7 +124,7 @@ class CredentialsReader:
         now = self._configuration
         if not key and not now.cert_file and any("exec" in user for _, user in self._users()):
             # The loaders log the reason. Without this check requests would be sent as system:anonymous.
-            raise UnusableInput("the exec plugin of the kubeconfig returned no credentials")
+            raise CommandError("the exec plugin of the kubeconfig returned no credentials")
         return ClientConfig(
             server=now.host.rstrip("/"),
             authorization=_header(key),

@@ -104,7 +104,7 @@ class ChartNodes:
     node_count: int
 
     @property
-    def lane_tops(self) -> list[float]:
+    def lane_borders(self) -> list[float]:
         """The vertical positions of the borders between lanes, beginning with 0; each node has the height 1."""
         tops = [0.0]
         for row, name in enumerate(self.names):
@@ -183,7 +183,7 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
     Returns:
       The bars, ordered by start.
     """
-    lanes = _Lanes([0.0] * (len(drawn.lane_tops) - 1))
+    lanes = _Lanes([0.0] * (len(drawn.lane_borders) - 1))
     bars = []
     for gang in np.argsort(run.started, kind="stable").tolist():
         start, end = float(run.started[gang]), float(run.ended[gang])
@@ -263,7 +263,7 @@ def _gantt(
     run: RunColumns, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float
 ) -> Figure:
     unit = time_unit(until)
-    tops = drawn.lane_tops
+    tops = drawn.lane_borders
     members: list[list[_Bar]] = [[] for _ in groups.names]
     for bar in bars:
         members[groups.group_index(run, bar.gang)].append(bar)

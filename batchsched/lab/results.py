@@ -446,7 +446,7 @@ def execute_missing_runs(
 
     Raises:
       InvalidInput: As for `execute_and_encode_run`, for the first run that fails; finished results stay.
-      UnusableInput: A worker process died.
+      CommandError: A worker process died.
     """
 
     def report_finished_runs(finished: int) -> None:
@@ -475,7 +475,7 @@ def copy_or_execute_missing_runs(
 
     Raises:
       InvalidInput: As for `execute_and_encode_run`, for the first run that fails; finished results stay.
-      UnusableInput: A worker process died.
+      CommandError: A worker process died.
     """
     missing_by_key: dict[str, list[ResultFile]] = {}
     for file in files:

@@ -20,7 +20,7 @@ import numpy as np
 
 from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
-from batchsched.errors import BatchschedError, InvalidInput, UnusableInput
+from batchsched.errors import BatchschedError, CommandError, InvalidInput
 from batchsched.lab.fairness import measure_fairness
 from batchsched.lab.measures import RunOutcome, measure_run
 from batchsched.lab.plan import PlannedRun
@@ -50,7 +50,7 @@ def map_runs(
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
-      UnusableInput: A worker process died.
+      CommandError: A worker process died.
     """
     futures: dict[Future[Result], int] = {}
     try:
@@ -65,7 +65,7 @@ def map_runs(
         yield from _take_finished(futures)
         if isinstance(error, BatchschedError):
             raise
-        raise UnusableInput(
+        raise CommandError(
             "a process that ran a workload was killed; is there memory for as many at once? see --processes"
         ) from error
 

@@ -28,7 +28,7 @@ from batchsched.api.external.conversion import with_gang_labels, with_tree_label
 from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot, api_group
-from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.errors import CommandError, InvalidInput
 from batchsched.manifests.decode import FILE_KIND_BY_GROUP_AND_NAME, Decoder, ObjectDecodeError
 from batchsched.manifests.documents import EXPECTED, LIST, Document, Found, split_documents
 from batchsched.manifests.input_warnings import input_warnings
@@ -161,7 +161,7 @@ def read_manifests(
       owner_kinds: API groups and kinds of owners of pods, such as Jobs, that the caller reads itself.
 
     Raises:
-      UnusableInput: the input contains no valid object.
+      CommandError: the input contains no valid object.
     """
     listener = telemetry or NoTelemetry()
     names = [str(path) for path in paths]
@@ -296,12 +296,12 @@ class _Cluster:
         """Run the checks that need all objects, and return the Snapshot with warnings.
 
         Raises:
-          UnusableInput: there are no objects.
+          CommandError: there are no objects.
         """
         self._set_queues_aside()
         self._assemble_trees()
         if not self.usable:
-            raise UnusableInput(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
+            raise CommandError(_nothing_usable(self.sought, self.set_aside_objects, self.skipped))
         self._apply_hyper_nodes()
         # As the API server lists them: a simulation draws the nodes that fail by their indexes.
         self.objects["nodes"].sort(key=lambda node: node.name)

@@ -323,7 +323,7 @@ class NodeReprieve:
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )
-        violating, compliant = split_by_budget(ordered, handle.budgets)
+        violating, compliant = split_by_disruption_budget(ordered, handle.budgets)
         return cls(ordered, (*violating, *compliant), len(violating))
 
     def mark_as_victim(self, index: int) -> None:
@@ -345,7 +345,7 @@ def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]
     return -handle.priority_of(pod), pod.start_time(unknown=math.inf), pod.key
 
 
-def split_by_budget(
+def split_by_disruption_budget(
     pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]
 ) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """Split pods into those for which an eviction would violate a PodDisruptionBudget, and all others.

@@ -12,7 +12,7 @@ from batchsched.framework.events import (
     Action,
     ClusterEventWithHint,
     EventResource,
-    when_changed,
+    queue_if_changed,
     when_node_begins_to_pass,
 )
 from batchsched.framework.interface import (
@@ -67,7 +67,7 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
         return (
             ClusterEventWithHint.for_events(EventResource.NODE, declared, when_node_begins_to_pass(_has_all)),
             ClusterEventWithHint.for_events(
-                EventResource.TARGET_POD, Action.UPDATE, when_changed(required_features)
+                EventResource.TARGET_POD, Action.UPDATE, queue_if_changed(required_features)
             ),
         )
 

@@ -76,7 +76,9 @@ class NodePorts(
         return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         requested = host_ports(pod.pod)
         if not requested:
             return True

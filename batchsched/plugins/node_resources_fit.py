@@ -36,7 +36,7 @@ from batchsched.framework.plugin_support.scores import (
     check_increasing_utilization,
     is_extended_resource,
     scored_resources,
-    scores_by_utilization,
+    utilization_score_table,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -140,7 +140,7 @@ class NodeResourcesFit(
         self.args = args or NodeResourcesFitArgs()
         self._strategy = self.args.scoring_strategy
         line = self._strategy.requested_to_capacity_ratio
-        self._line = scores_by_utilization(line.shape) if line else None
+        self._line = utilization_score_table(line.shape) if line else None
         self._looked_at: tuple[tuple[str, ...], BoolArray] = (), np.zeros(0, np.bool_)
         """The resources of the last table, and which of them the Filter checks."""
 
@@ -198,7 +198,9 @@ class NodeResourcesFit(
         return Verdict(tuple(reasons), np.stack(refused), never)
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         amounts = self._need(pod, table).amounts
         requested = amounts != NEVER
         free = table.allocatable[nodes] - table.requested[nodes]

@@ -19,7 +19,7 @@ from batchsched.framework.constrain import (
     pod_limit_row,
 )
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, queue_if_changed
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
@@ -111,7 +111,9 @@ class NodeVolumeLimits(
         return self._judge(pod.pod, nodes)
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         # Equal pods mount the same volumes: if one fits on a node, all of them do.
         if not any(volume.may_count_against_attach_limit for volume in pod.pod.spec.volumes or ()):
             return True
@@ -266,7 +268,7 @@ class NodeVolumeLimits(
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _mounted_already),
             ClusterEventWithHint.for_events(EventResource.CSI_NODE, gone_or_changed, _limits_changed),
             ClusterEventWithHint.for_events(
-                EventResource.VOLUME_ATTACHMENT, gone_or_changed, when_changed(attrgetter("spec"))
+                EventResource.VOLUME_ATTACHMENT, gone_or_changed, queue_if_changed(attrgetter("spec"))
             ),
             ClusterEventWithHint.for_events(EventResource.CLAIM, Action.ADD | Action.UPDATE, _claim_changed),
             ClusterEventWithHint.for_events(EventResource.CLAIM, Action.DELETE),

@@ -74,7 +74,7 @@ class SelectorSpread(
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         selection = state.read(SELECTION)
-        if selection.matches_all_labels:
+        if selection.matches_any_labels:
             return np.zeros(len(nodes), np.int64)
         return nodes.pod_table.count_selected_by_node(selection, terminating=False)[nodes.where]
 

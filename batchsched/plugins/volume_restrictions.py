@@ -154,7 +154,9 @@ class VolumeRestrictions(
         return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         disks = disks_of_pod(pod.pod)
         claims = _once_pod(pod.pod, table)
         if not counts.any() or not (disks or claims):

@@ -12,7 +12,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolume, PersistentVolumeClaim
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, queue_if_changed
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -117,7 +117,7 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         come_or_change = Action.ADD | Action.UPDATE
         labelled = Action.ADD | Action.UPDATE_NODE_LABEL
-        other_mode = when_changed(attrgetter("volume_binding_mode"))
+        other_mode = queue_if_changed(attrgetter("volume_binding_mode"))
         return (
             ClusterEventWithHint.for_events(EventResource.NODE, labelled, _node_moved),
             ClusterEventWithHint.for_events(EventResource.CLAIM, come_or_change, _claim_changed),

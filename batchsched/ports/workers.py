@@ -48,7 +48,7 @@ class SolverWorkers(Protocol):
     """Processes that call functions for the solver of a session and return their results."""
 
     @property
-    def total_process_count(self) -> int:
+    def process_count_with_session(self) -> int:
         """The number of processes, including the process of the session itself."""
         ...
 

@@ -188,11 +188,11 @@ class RefusalExplanations:
     def next_pending(self) -> PendingExplanation | None:
         """Return the refusal to explain next: gangs without any explanation first, and namespaces take turns."""
 
-        def explanation_sort_key(pending: PendingExplanation) -> tuple[bool, int]:
+        def pending_sort_key(pending: PendingExplanation) -> tuple[bool, int]:
             namespace = gang_namespace(pending.refusal.pod_group)
             return pending.gang_key in self._explanations, self._turn_by_namespace.get(namespace, 0)
 
-        return min(self._pending.values(), key=explanation_sort_key, default=None)
+        return min(self._pending.values(), key=pending_sort_key, default=None)
 
     def is_current(self, pending: PendingExplanation) -> bool:
         """Return whether a refusal is still the last one of its gang. Any thread may call this method."""

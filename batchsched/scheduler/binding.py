@@ -18,7 +18,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import (
     BindingCycle,
-    has_prebind_writes,
+    may_need_prebind_undo,
     run_bind,
     run_binding_cycle,
     run_prebind,
@@ -165,7 +165,9 @@ class BindingCycles:
     ) -> bool:
         """Return whether the pods of a gang must pass PreBind before the first one is bound."""
         try:
-            return has_prebind_writes(profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle)
+            return may_need_prebind_undo(
+                profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle
+            )
         except BatchschedError as error:
             _LOG.warning("%s: %s", placement.entity.identity, error)
             return True

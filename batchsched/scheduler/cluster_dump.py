@@ -10,7 +10,7 @@ from batchsched.api.external.hyper_node import HYPER_NODE_KIND
 from batchsched.api.external.topology import EXTERNAL_TOPOLOGY_KINDS
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.config.schema import PodGrouperSettings, Profile
-from batchsched.errors import ApiError, UnusableInput
+from batchsched.errors import ApiError, CommandError
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.listing import list_pages
 from batchsched.manifests.stripping import strip_object
@@ -41,7 +41,7 @@ async def dump_live_cluster(
 
     Raises:
       Unreachable: The API server does not answer.
-      UnusableInput: The API server refuses to list a kind without which nothing is scheduled.
+      CommandError: The API server refuses to list a kind without which nothing is scheduled.
     """
     now = clock.now()
     items: list[msgspec.Raw] = []
@@ -57,7 +57,7 @@ async def dump_live_cluster(
             if error.status == _NOT_FOUND:
                 continue
             if is_required or error.status != _FORBIDDEN:
-                raise UnusableInput(f"the cluster does not list {resource.full_name}: {error}") from error
+                raise CommandError(f"the cluster does not list {resource.full_name}: {error}") from error
             warnings.append(f"{resource.full_name} are not in the dump: {error}")
     return ClusterDump(now, tuple(items), tuple(warnings))
 

@@ -24,7 +24,7 @@ def read_cluster(
     """Read the cluster that files describe, as the input of a session, with warnings.
 
     Raises:
-      UnusableInput: the files contain no valid object.
+      CommandError: the files contain no valid object.
     """
     if files.session is not None and not files.manifests:
         return ReadResult(files.session.snapshot)

@@ -22,7 +22,7 @@ from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, Snapshot, api_group
 from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS, with_claims_of_new_pods
 from batchsched.config.schema import PodGrouperSettings, Profile
-from batchsched.errors import ApiError, InvalidInput, UnusableInput
+from batchsched.errors import ApiError, CommandError, InvalidInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
 from batchsched.manifests.documents import Document, object_title, split_documents
@@ -61,7 +61,7 @@ async def create_scheduler_from_cluster(
 
     Raises:
       Unreachable: The API server does not answer.
-      UnusableInput: The API server refuses a list, or the lists take too long.
+      CommandError: The API server refuses a list, or the lists take too long.
     """
     # This request reports an unreachable server once instead of once for each kind. A client that may not read the
     # version may still be allowed to list.
@@ -77,10 +77,10 @@ async def create_scheduler_from_cluster(
                 ]  # the rest is given up by itself
                 # A refused permission does not come back within seconds, so do not wait for it until the timeout.
                 if needed and all(reflector.failures >= MAX_LIST_FAILURES for reflector in needed):
-                    raise UnusableInput(f"the cluster does not list {_names(needed)}")
+                    raise CommandError(f"the cluster does not list {_names(needed)}")
                 await clock.sleep(CHECK_SECONDS)
     except TimeoutError as error:
-        raise UnusableInput(
+        raise CommandError(
             f"the cluster did not list {_names(missing)} within {LIST_TIMEOUT_SECONDS:g} s"
         ) from error
     finally:
@@ -144,7 +144,7 @@ class WhatIfCluster:
 
         Raises:
           InvalidInput: An object is invalid.
-          UnusableInput: The files contain nothing that adds pods or PodGroups.
+          CommandError: The files contain nothing that adds pods or PodGroups.
         """
         parsed = [
             document
@@ -159,7 +159,7 @@ class WhatIfCluster:
         self.warnings += unknown_field_warnings(parsed, self.service.grouper.kinds.kinds_read_from_files)
         if not self.pods and not self.groups:
             names = ", ".join(map(str, files))
-            raise UnusableInput(
+            raise CommandError(
                 f"{names}: there is no pod, PodGroup or owner of pods in it, such as a Job; add one"
             )
 

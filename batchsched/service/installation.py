@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 from batchsched.kube.connection import ApiResource, Connection, plural_of_kind
 
 Manifest = dict[str, Any]
@@ -40,7 +40,7 @@ class Installation:
         """Yield the manifests of the installation in the order in which they must be applied.
 
         Raises:
-          UnusableInput: This installation of batchsched contains no manifests.
+          CommandError: This installation of batchsched contains no manifests.
         """
         crds, base = packaged_folder("crds"), packaged_folder("deploy/kustomize/base")
         for file in sorted(crds.glob("*.yaml")):
@@ -96,9 +96,9 @@ def packaged_folder(name: str) -> Path:
     """Return the path of a folder of the repository, or of its copy in an installed wheel.
 
     Raises:
-      UnusableInput: this installation of batchsched has no such folder.
+      CommandError: this installation of batchsched has no such folder.
     """
     for folder in (_PACKAGE / "installed" / name, _PACKAGE.parent / name):
         if folder.is_dir():
             return folder
-    raise UnusableInput(f"this batchsched came without {name}/; install it from its wheel or its repository")
+    raise CommandError(f"this batchsched came without {name}/; install it from its wheel or its repository")

@@ -184,7 +184,7 @@ def run_scheduler(options: SchedulerOptions) -> int:
 
     Raises:
       InvalidInput: The configuration is invalid.
-      UnusableInput: No cluster can be reached, or the port is in use.
+      CommandError: No cluster can be reached, or the port is in use.
     """
     set_up_logging(options.log_format, options.verbosity)
     raise_descriptor_limit()
@@ -295,7 +295,7 @@ class BackgroundTasks:
         """Return a context manager that starts the background tasks and stops them at the end of its block.
 
         Raises:
-          UnusableInput: The port is in use, or the certificate cannot be used.
+          CommandError: The port is in use, or the certificate cannot be used.
         """
         running: list[asyncio.Task[None]] = []
         reload = self._reload(service)

@@ -26,7 +26,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, FloatArray, Problem, Solution, SolverBudget
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 
 FIRST_STEP_EFFORT: Final = 0.25
 """Units of the first step, and of the tiered model after it. Each further step has as many as all steps before it."""
@@ -101,7 +101,7 @@ class _Steps:
         placed = count_placed_pods(problem, best.classes, best.counts)
         floors = BaselineSolutions(best, (placed,))
         budget = replace(self._budget, deterministic=units, gap=0.0)
-        stage = TieredStage(problem, problem, budget, self._seed, floors, telemetry)
+        stage = TieredRoundSolver(problem, problem, budget, self._seed, floors, telemetry)
         self._adopt(stage.solve(), exact=False)
         self._ceiling = self.best
         return stage.planned_gangs()

@@ -28,7 +28,7 @@ from batchsched.solver.quota_selection import is_limited_by_quotas_only, solve_b
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
 from batchsched.solver.tiered.rounding import add_elastic_pods_ejecting_lower_tiers
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 from batchsched.solver.verify import verify_solution
 from batchsched.solver.warm_start.solve import solve_from_start
 
@@ -194,7 +194,7 @@ def _solved(
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
     rounds, units = split_budget_for_rounds_and_improvement(budget)
-    stage = TieredStage(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
+    stage = TieredRoundSolver(problem, uncut, rounds, seed, BaselineSolutions(best, placed), telemetry)
     answer = stage.solve()
     improvable = not (problem.rows or admissible.cuts)
     if improvable and answer.gap > budget.gap and _pairs(problem) <= MAX_PLANNED_PAIRS:
@@ -214,7 +214,7 @@ def _solved(
 
 
 def _with_planned_gangs(
-    problem: Problem, stage: TieredStage, answer: Solution, budget: SolverBudget, seed: int
+    problem: Problem, stage: TieredRoundSolver, answer: Solution, budget: SolverBudget, seed: int
 ) -> Solution:
     """The answer of the rounds, or a better one with the gangs of their first plan."""
     spending = CpSatBudget(PLANNED_SHARE * budget.deterministic, budget.guard_seconds, seed)

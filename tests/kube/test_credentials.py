@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes.config import incluster_config
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 from batchsched.kube import credentials
 from batchsched.kube.credentials import CredentialsReader
 
@@ -64,7 +64,7 @@ def test_kubeconfig_contains_server_and_identity(tmp_path, user, header):
 
 
 def test_missing_kubeconfig_is_named_with_a_remedy(tmp_path):
-    with pytest.raises(UnusableInput, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
+    with pytest.raises(CommandError, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
         CredentialsReader(tmp_path / "nowhere").load()
 
 
@@ -73,19 +73,19 @@ def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(
-        UnusableInput, match=r"KUBECONFIG is not set, there is no file .*/\.kube/config, and .* in a pod;"
+        CommandError, match=r"KUBECONFIG is not set, there is no file .*/\.kube/config, and .* in a pod;"
     ):
         CredentialsReader().load()
 
 
 def test_variable_that_names_a_missing_kubeconfig_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
-    with pytest.raises(UnusableInput, match=r"^KUBECONFIG: there is no file .*nowhere; set KUBECONFIG or"):
+    with pytest.raises(CommandError, match=r"^KUBECONFIG: there is no file .*nowhere; set KUBECONFIG or"):
         CredentialsReader().load()
 
 
 def test_an_unknown_context_is_named(tmp_path):
-    with pytest.raises(UnusableInput, match="elsewhere"):
+    with pytest.raises(CommandError, match="elsewhere"):
         CredentialsReader(kubeconfig(tmp_path, token="x"), "elsewhere").load()
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_context_is_named(tmp_path):
 def test_the_namespace_of_a_broken_kubeconfig_is_an_error(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    with pytest.raises(UnusableInput, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
+    with pytest.raises(CommandError, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
         assert CredentialsReader(path).preferred_namespace
 
 
@@ -104,7 +104,7 @@ def test_a_partially_written_file_is_refused_and_read_again(tmp_path, text):
     ours.load()
     path.write_text(text)
     later(path)
-    with pytest.raises(UnusableInput):
+    with pytest.raises(CommandError):
         ours.load()
     kubeconfig(tmp_path, token="new")
     later(path)
@@ -168,7 +168,7 @@ def test_exec_plugin_runs_once_and_again_after_a_401(tmp_path):
 
 def test_failed_exec_plugin_is_an_error(tmp_path):
     ours = CredentialsReader(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
-    with pytest.raises(UnusableInput, match="exec plugin"):
+    with pytest.raises(CommandError, match="exec plugin"):
         ours.load()
 
 
@@ -185,7 +185,7 @@ def test_rotated_client_certificate_is_loaded_with_its_key(tmp_path):
     key, certificate = authority()
     paths["client-certificate"].write_bytes(pem(certificate))
     later(paths["client-certificate"])
-    with pytest.raises(UnusableInput):
+    with pytest.raises(CommandError):
         ours.load()
     paths["client-key"].write_bytes(key_pem(key))
     later(paths["client-key"])

@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.errors import CommandError, InvalidInput
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import (
     execute_and_encode_run,
@@ -92,7 +92,7 @@ def die(_):
 
 def test_a_killed_worker_is_reported_as_unusable_input(tmp_path, monkeypatch):
     monkeypatch.setattr("batchsched.lab.results.execute_and_encode_run", die)
-    with pytest.raises(UnusableInput, match="was killed"), open_workers(None, 2) as crew:
+    with pytest.raises(CommandError, match="was killed"), open_workers(None, 2) as crew:
         execute_missing_runs(plan_runs(scenario(seeds=1)), tmp_path, crew)
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
-from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.errors import CommandError, InvalidInput
 from batchsched.manifests import reader
 from batchsched.manifests.reader import format_set_aside, read_manifests
 
@@ -594,19 +594,19 @@ def test_unknown_sub_group_causes_one_warning_and_the_pods_are_kept(reading):
     ids=["nothing", "a comment", "junk", "half a list"],
 )
 def test_input_with_nothing_usable_is_refused(reading, content):
-    with pytest.raises(UnusableInput, match="nothing in the input that can be used"):
+    with pytest.raises(CommandError, match="nothing in the input that can be used"):
         reading(content, suffix=".yaml")
 
 
 def test_refusal_of_the_input_names_what_was_wrong(reading):
-    with pytest.raises(UnusableInput, match=r"spec\.minMember: expected 1 or more, found 0"):
+    with pytest.raises(CommandError, match=r"spec\.minMember: expected 1 or more, found 0"):
         reading(custom("PodGroup", "g", minMember=0))
-    with pytest.raises(UnusableInput, match="Secret of v1 is not read"):
+    with pytest.raises(CommandError, match="Secret of v1 is not read"):
         reading({"apiVersion": "v1", "kind": "Secret"})
 
 
 def test_long_refusal_of_the_input_is_cut(reading):
-    with pytest.raises(UnusableInput, match="and 10 more"):
+    with pytest.raises(CommandError, match="and 10 more"):
         reading(listed(*(custom("PodGroup", f"g{number}", minMember=0) for number in range(30))))
 
 

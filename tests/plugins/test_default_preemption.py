@@ -24,7 +24,7 @@ from batchsched.plugins.default_preemption import (
     PreemptionCandidate,
     choose_candidate,
     importance_key,
-    split_by_budget,
+    split_by_disruption_budget,
     terminating_by_preemption,
 )
 from batchsched.plugins.gang_scheduling import GangScheduling
@@ -181,7 +181,7 @@ def test_pods_protected_by_a_budget_are_reprieved_first():
 
 def test_a_budget_is_spent_on_the_most_important_pods_first():
     pods = [running(name, labels={"app": "k"}) for name in "abc"]
-    violating, others = split_by_budget(pods, [budget(1, app="k")])
+    violating, others = split_by_disruption_budget(pods, [budget(1, app="k")])
     assert ([one.name for one in violating], [one.name for one in others]) == (["b", "c"], ["a"])
 
 
@@ -196,12 +196,12 @@ def test_a_budget_is_spent_on_the_most_important_pods_first():
     ],
 )
 def test_a_budget_that_does_not_apply_to_a_pod_is_not_violated(stated):
-    assert split_by_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
+    assert split_by_disruption_budget([running("a", labels={"app": "k"})], [stated])[0] == ()
 
 
 def test_every_budget_that_applies_to_a_pod_is_charged():
     pods = [running("a", labels={"app": "k", "tier": "t"}), running("b", labels={"tier": "t"})]
-    violating, _ = split_by_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
+    violating, _ = split_by_disruption_budget(pods, [budget(5, app="k"), budget(1, name="t", tier="t")])
     assert [one.name for one in violating] == ["b"]
 
 

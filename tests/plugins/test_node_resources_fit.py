@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from batchsched.api.core.device import DeviceClass, DeviceClassSpec
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.scores import scores_by_utilization
+from batchsched.framework.plugin_support.scores import utilization_score_table
 from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
 
@@ -122,7 +122,7 @@ def test_a_falling_line_rounds_toward_zero():
             },
         }
     ).args.scoring_strategy.requested_to_capacity_ratio.shape
-    assert scores_by_utilization(shape)[:5].tolist() == [100, 97, 94, 90, 90]
+    assert utilization_score_table(shape)[:5].tolist() == [100, 97, 94, 90, 90]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_several_pods_are_admitted_as_long_as_all_of_them_fit():
     made = table([node("a", {"cpu": "4"}), node("b", {"cpu": "2"})])
     wish = class_of(made, pod(requests={"cpu": "1"}))
     nodes = np.asarray([0, 1], np.int32)
-    assert fit().admits(wish, made, nodes, np.asarray([4, 2], np.int32))
-    assert not fit().admits(wish, made, nodes, np.asarray([4, 3], np.int32))
+    assert fit().allows_pod_counts(wish, made, nodes, np.asarray([4, 2], np.int32))
+    assert not fit().allows_pod_counts(wish, made, nodes, np.asarray([4, 3], np.int32))
 
 
 def test_the_verdict_follows_the_pods_that_land():

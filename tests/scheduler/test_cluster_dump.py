@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from batchsched.config.schema import Profile
-from batchsched.errors import ApiError, UnusableInput
+from batchsched.errors import ApiError, CommandError
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.cluster_dump import dump_live_cluster
 from tests.service.town import Clock
@@ -78,7 +78,7 @@ def test_refused_list_of_an_optional_kind_causes_a_warning():
 
 @pytest.mark.parametrize("status", [403, 500])
 def test_refused_list_of_a_required_kind_ends_the_command(status):
-    with pytest.raises(UnusableInput, match="the cluster does not list nodes"):
+    with pytest.raises(CommandError, match="the cluster does not list nodes"):
         dump_of({"/api/v1/nodes": ApiError(status, "No", "no")})
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.api.owner_keys import MIN_MEMBER
 from batchsched.config.schema import Profile
-from batchsched.errors import InvalidInput, UnusableInput
+from batchsched.errors import CommandError, InvalidInput
 from batchsched.scheduler import live_snapshot
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import WhatIfCluster
@@ -131,7 +131,7 @@ def test_bound_pod_is_added_as_pending(suppose):
 
 
 def test_suspended_owner_adds_no_pods_and_causes_a_warning(suppose):
-    with pytest.raises(UnusableInput, match="no pod, PodGroup or owner"):
+    with pytest.raises(CommandError, match="no pod, PodGroup or owner"):
         suppose(job(2, suspend=True))
 
 

@@ -29,7 +29,7 @@ from batchsched.solver.tiered.model import (
 )
 from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
 from batchsched.solver.tiered.rounding import round_to_nodes
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 from batchsched.solver.tiered.tier_solver import TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
 from batchsched.solver.verify import verify_solution
@@ -404,7 +404,7 @@ def test_a_shortfall_of_the_placement_is_reported():
 def run(problem: Problem, budget: SolverBudget) -> Solution:
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    return TieredStage(
+    return TieredRoundSolver(
         problem, problem, budget, 0, BaselineSolutions(floor, (placed,)), NoTelemetry()
     ).solve()
 
@@ -469,7 +469,7 @@ def test_choosing_domains_leaves_the_bounds_of_the_full_model_as_they_were():
     problem = problem_of([[4], [3]], gangs, levels=[[0, 1]])
     floor = solve_greedy(problem)
     placed = count_placed_pods(problem, floor.classes, floor.counts)
-    rounds = TieredStage(
+    rounds = TieredRoundSolver(
         problem, problem, SolverBudget(), 0, BaselineSolutions(floor, (placed,)), NoTelemetry()
     )
     full = rounds._full.aggregate

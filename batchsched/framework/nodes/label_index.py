@@ -52,7 +52,7 @@ class PodSelector:
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
-    def matches_all_labels(self) -> bool:
+    def matches_any_labels(self) -> bool:
         """True if the selector matches all labels, because it requires none; its namespaces may be limited."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 

@@ -181,7 +181,7 @@ def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None
         raise ValueError("shape: utilization values must rise from point to point")
 
 
-def scores_by_utilization(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+def utilization_score_table(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
     """Return the scores [101] for 0 to 100 percent utilization, interpolated between the points of a shape.
 
     Scores are rounded toward zero.

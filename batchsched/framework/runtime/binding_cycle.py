@@ -55,7 +55,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
     return await run_bind(pipeline, pod, node, cycle) if status.ok else status
 
 
-def has_prebind_writes(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
+def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
     """Return whether a PreBind plugin writes something for these pods that must be undone if they are not bound.
 
     Raises:

@@ -25,7 +25,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.external import ExceededDeadline, PluginDeadline
+from batchsched.ports.external import ExceededDeadline, PluginCaller
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ _EXTRA: Final = {
     "object_selector_label_keys": "Signature",
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
-    "admits": "Filter",
+    "allows_pod_counts": "Filter",
     "ignores_resource": "Filter",
     "reserves_nothing": "Reserve",
     "prepares": "PreBind",
@@ -72,7 +72,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "add_pod": lambda *_: None,
     "remove_pod": lambda *_: None,
     "filter": _all_fit,
-    "admits": lambda *_: True,
+    "allows_pod_counts": lambda *_: True,
     "postfilter": lambda *_: _NO,
     "prescore": lambda *_: SKIP,
     "score": _no_score,
@@ -94,7 +94,7 @@ class DeadlinePlugin:
     It has the methods of the plugin, and so its extension points.
     """
 
-    def __init__(self, plugin: object, deadline: PluginDeadline) -> None:
+    def __init__(self, plugin: object, deadline: PluginCaller) -> None:
         self.plugin = plugin
         self.name = plugin_name(plugin)
         self.overdue: ExceededDeadline | None = deadline.exceeded_deadline(self.name)
@@ -119,7 +119,7 @@ class DeadlinePlugin:
             raise
 
 
-def wrap_with_deadline(plugin: object, deadline: PluginDeadline | None) -> object:
+def wrap_with_deadline(plugin: object, deadline: PluginCaller | None) -> object:
     """Wrap a plugin so that each call of the plugin has a deadline.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
@@ -148,7 +148,7 @@ class AbandonedSessionError(BaseException):
     """
 
 
-class PluginCallCounter(PluginDeadline):
+class PluginCallCounter(PluginCaller):
     """Counts the plugin calls of a session, and skips calls that are known to exceed their deadline.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.

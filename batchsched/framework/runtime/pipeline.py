@@ -351,7 +351,7 @@ class Pipeline:
         )
         return prefiltered.state, prefiltered.status
 
-    def admits(
+    def allows_pod_counts(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
         """Return whether each of `nodes` may get as many equal pods as `counts` states, all at the same time.
@@ -365,7 +365,9 @@ class Pipeline:
             answers.checked_bool(
                 plugin,
                 "Filter",
-                self.timings.ask(plugin, "Filter", self._bulk[plugin].admits, pod, table, nodes, counts),
+                self.timings.ask(
+                    plugin, "Filter", self._bulk[plugin].allows_pod_counts, pod, table, nodes, counts
+                ),
             )
             for plugin in filters
         )

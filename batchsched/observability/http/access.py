@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from batchsched.errors import ApiError, Unreachable, UnusableInput
+from batchsched.errors import ApiError, CommandError, Unreachable
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.ports.cluster import Clock
 
@@ -211,17 +211,17 @@ def read_token(path: Path) -> str:
     """Read an access token from a file, without surrounding white space.
 
     Raises:
-      UnusableInput: The file cannot be read, or is empty.
+      CommandError: The file cannot be read, or is empty.
     """
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise UnusableInput(
+        raise CommandError(
             f"{path} cannot be read as a token: {reason}; expected one line of text"
         ) from error
     if not token:
-        raise UnusableInput(f"{path} holds no token; expected one line of text")
+        raise CommandError(f"{path} holds no token; expected one line of text")
     return token
 
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 from batchsched.observability.http.access import Handler
 from batchsched.observability.http.connections import (
     BACKLOG,
@@ -70,7 +70,7 @@ class HttpServer:
         """Listen on the address and port, and start to serve requests.
 
         Raises:
-          UnusableInput: The port is in use, or the address does not exist.
+          CommandError: The port is in use, or the address does not exist.
         """
 
         @web.middleware
@@ -97,7 +97,7 @@ class HttpServer:
             )
         except OSError as error:
             await self.stop()
-            raise UnusableInput(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from error
+            raise CommandError(f"cannot listen on {self.address}:{self.port}: {error.strerror}") from error
         self.port = listening.getsockname()[1]
         server = self._runner.server
         assert server is not None  # since `setup`
@@ -170,7 +170,7 @@ def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
     """Return a TLS context with the certificate and private key of two PEM files.
 
     Raises:
-      UnusableInput: A file is missing, or certificate and key do not match.
+      CommandError: A file is missing, or certificate and key do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, pair)
@@ -191,7 +191,7 @@ async def reload_certificate_on_change(context: ssl.SSLContext, pair: KeyPair, c
         seen = stamp
         try:
             _load(context, pair)
-        except UnusableInput as error:
+        except CommandError as error:
             _LOG.error("%s; the old certificate stays", error)
         else:
             _LOG.info("the certificate was rotated")
@@ -201,7 +201,7 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
     try:
         context.load_cert_chain(pair.certificate, pair.key)
     except (OSError, ssl.SSLError) as error:
-        raise UnusableInput(
+        raise CommandError(
             f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}; expected PEM"
         ) from error
 

@@ -98,7 +98,7 @@ def build_server(
     """Return the HTTPS server of a scheduler, not yet started.
 
     Raises:
-      UnusableInput: The certificate cannot be used.
+      CommandError: The certificate cannot be used.
     """
     pair = configured_key_pair(serving)
     tls = (

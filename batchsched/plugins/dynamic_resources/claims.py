@@ -141,7 +141,7 @@ def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
     )
 
 
-def claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
+def claims_and_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
     """Return the ResourceClaims of a pod, each with its allocation or None.
 
     Args:

@@ -65,7 +65,7 @@ class MatchingDeviceValues:
         number = node_groups_by_devices(table).group_numbers(names)
         groups, first = np.unique(number // GROUP_FACTOR, return_index=True)
         examples = [table.nodes[int(node)] for node in first]
-        devices = [inventory.candidate_devices_of_node(node) for node in examples]
+        devices = [inventory.usable_devices_of_node(node) for node in examples]
         count = sum(map(len, devices))
         work = sum(alternative.evaluation_work() for alternative in alternatives)
         if count * work > MAX_STEPS_OF_ALL_GROUPS + SEARCH_STEPS_PER_DEVICE * count:
@@ -95,7 +95,7 @@ class MatchingDeviceValues:
         self, node: int, table: NodeTable, inventory: DeviceInventory, ledger: DeviceLedger, size: int
     ) -> int:
         count = Counter[object]()
-        devices = inventory.candidate_devices_of_node(table.nodes[node])
+        devices = inventory.usable_devices_of_node(table.nodes[node])
         for device, value in zip(devices, self.values_on(node), strict=True):
             if value is not None and not ledger.use_of(device.key).exclusive:
                 count[value] += UNLIMITED_SHARES if device.shareable else 1
@@ -143,7 +143,7 @@ class FreedDevices:
                 continue
             for node in nodes:
                 if node not in positions:
-                    devices = inventory.candidate_devices_of_node(table.nodes[node])
+                    devices = inventory.usable_devices_of_node(table.nodes[node])
                     positions[node] = {device.key: place for place, device in enumerate(devices)}
                 position = positions[node].get(key)
                 if position is not None:

@@ -16,7 +16,7 @@ from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
     ChosenDevice,
-    NodeDevices,
+    DeviceChoice,
 )
 from batchsched.devices.inventory import PoolDevice
 from batchsched.devices.node_groups import NodeGroupsByDevices
@@ -81,11 +81,13 @@ class DevicePositions:
       positions: for each claim the position of each chosen device.
     """
 
-    solution: NodeDevices
+    solution: DeviceChoice
     positions: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def from_node_devices(cls, solution: NodeDevices, candidates: Sequence[PoolDevice]) -> "DevicePositions":
+    def from_device_choice(
+        cls, solution: DeviceChoice, candidates: Sequence[PoolDevice]
+    ) -> "DevicePositions":
         """Convert the devices that a search found on a node to positions in the device list of that node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
         return cls(
@@ -96,9 +98,9 @@ class DevicePositions:
             ),
         )
 
-    def to_node_devices(self, candidates: Sequence[PoolDevice]) -> NodeDevices:
+    def to_device_choice(self, candidates: Sequence[PoolDevice]) -> DeviceChoice:
         """Return the devices at these positions in `candidates`, the device list of a node of the same group."""
-        return NodeDevices(
+        return DeviceChoice(
             tuple(
                 tuple(
                     ChosenDevice(chosen_device.request, candidates[place], chosen_device.consumed)
@@ -161,7 +163,7 @@ class DeviceSearch:
         steps, max_steps = 0, MAX_STEPS_OF_ALL_GROUPS
         for position in np.argsort(first):  # in the order of the nodes
             node = objects[int(first[position])]
-            max_steps += SEARCH_STEPS_PER_DEVICE * len(inventory.candidate_devices_of_node(node))
+            max_steps += SEARCH_STEPS_PER_DEVICE * len(inventory.usable_devices_of_node(node))
             if steps <= max_steps:
                 outcomes[position] = self._outcome(int(distinct[position]), node)
                 steps += outcomes[position].steps
@@ -207,7 +209,7 @@ class DeviceSearch:
             )
         return build_allocations(solution, claims, table.names[node], configurations)
 
-    def _find_devices(self, node: int, table: NodeTable) -> NodeDevices | None:
+    def _find_devices(self, node: int, table: NodeTable) -> DeviceChoice | None:
         """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
 
         On nodes of one group the search finds the same places in their lists of devices.
@@ -220,11 +222,11 @@ class DeviceSearch:
             solution = allocator.find_devices(place, self.claims)
             if solution is None:
                 return None
-            places = self._places[group] = DevicePositions.from_node_devices(
-                solution, allocator.inventory.candidate_devices_of_node(place)
+            places = self._places[group] = DevicePositions.from_device_choice(
+                solution, allocator.inventory.usable_devices_of_node(place)
             )
             return solution
-        return places.to_node_devices(allocator.inventory.candidate_devices_of_node(place))
+        return places.to_device_choice(allocator.inventory.usable_devices_of_node(place))
 
     def count_pods_that_find_devices(self, node: int, most: int, table: NodeTable) -> int:
         """Return how many pods with equal ResourceClaims get devices on one node at the same time, at most `most`.

@@ -179,7 +179,9 @@ class DynamicResources(
         return Verdict(tuple(reasons), np.stack(refused), np.logical_or.reduce(refused))
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         """Return True if each of `nodes` has devices for its pods; False also if pods must be judged one by one."""
         try:
             return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)

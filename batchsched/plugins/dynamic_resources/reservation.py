@@ -27,7 +27,7 @@ from batchsched.plugins.dynamic_resources.claims import (
     PodClassClaims,
     ResourceClaimRefused,
     check_claim_requests,
-    claims_with_allocations,
+    claims_and_allocations,
     device_preparation_failed,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
@@ -107,7 +107,7 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
     if not pod.spec.resource_claims and not table.cluster_objects.device_classes:
         return PodClassClaims()
     objects = device_objects(table)
-    claims = claims_with_allocations(pod, table.device_ledger, of_class=True)
+    claims = claims_and_allocations(pod, table.device_ledger, of_class=True)
     for pod_claim in claims:
         if pod_claim.allocation is None:
             check_claim_requests(pod_claim.claim, objects.classes)
@@ -148,7 +148,7 @@ def find_devices_to_reserve(
       AllocationError, NodeRefused: as of the search.
     """
     objects, ledger = device_objects(table), table.device_ledger
-    claims = claims_with_allocations(pod, ledger, of_class=False)
+    claims = claims_and_allocations(pod, ledger, of_class=False)
     served = resources_served_by_devices(pod, objects.class_of_resource)
     if not claims and not served:
         return None

@@ -28,7 +28,7 @@ from batchsched.framework.constrain import (
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import IntArray
-from batchsched.plugins.dynamic_resources.claims import ResourceClaimRefused, claims_with_allocations
+from batchsched.plugins.dynamic_resources.claims import ResourceClaimRefused, claims_and_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     resources_served_by_devices,
@@ -161,7 +161,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
     objects = device_objects(table)
     claims = [
         pod_claim.claim
-        for pod_claim in claims_with_allocations(pod, table.device_ledger, of_class=True)
+        for pod_claim in claims_and_allocations(pod, table.device_ledger, of_class=True)
         if pod_claim.own and pod_claim.allocation is None
     ]
     served = resources_served_by_devices(pod, objects.class_of_resource)
@@ -218,7 +218,7 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]
     sharers: dict[int, list[set[str]]] = {}
     for candidate in batch.candidates:
         try:
-            claims = claims_with_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
+            claims = claims_and_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
         except ResourceClaimRefused:
             claims = ()
         shared = {pod_claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None}

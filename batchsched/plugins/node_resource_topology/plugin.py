@@ -9,7 +9,7 @@ from typing_extensions import override
 from batchsched.api.core.pod import Pod
 from batchsched.framework.constrain import CandidateSet, ConstraintRow
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, queue_if_changed
 from batchsched.framework.interface import (
     BulkFilterPlugin,
     ConstrainPlugin,
@@ -117,7 +117,9 @@ class NodeResourceTopologyMatch(
         return Verdict(tuple(_REASONS[number] for number in kept), refused[kept], unresolvable)
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         if not has_node_resource_topologies(table):
             return True
         zones = zone_table(table)
@@ -164,7 +166,7 @@ class NodeResourceTopologyMatch(
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE),
             # A pod that runs is contained in the amounts of the object.
             ClusterEventWithHint.for_events(
-                EventResource.ASSIGNED_POD, Action.UPDATE, when_changed(lambda pod: pod.status.phase)
+                EventResource.ASSIGNED_POD, Action.UPDATE, queue_if_changed(lambda pod: pod.status.phase)
             ),
         )
 

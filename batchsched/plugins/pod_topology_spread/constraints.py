@@ -126,7 +126,7 @@ def constraints_of(
     if not selectors:
         return ()
     selection = PodSelector(selectors, frozenset({pod.namespace}))
-    return () if selection.matches_all_labels else tuple(_constraint(one, selection) for one in defaults)
+    return () if selection.matches_any_labels else tuple(_constraint(one, selection) for one in defaults)
 
 
 def _constraint(raw: TopologySpreadConstraint, selection: PodSelector) -> SpreadConstraint:

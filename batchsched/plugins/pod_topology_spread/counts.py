@@ -96,7 +96,7 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
-    if constraint.selection.matches_all_labels:
+    if constraint.selection.matches_any_labels:
         return np.zeros(len(table.nodes), np.int64)
     return table.pod_table.count_selected_by_node(constraint.selection, terminating=False)
 

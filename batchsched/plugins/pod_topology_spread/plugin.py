@@ -283,7 +283,7 @@ class SpreadHints:
         matches = []
         for constraint in self._constraints(pod):
             selection = PodSelector(label_selectors_of_constraint(constraint, pod.labels))
-            matches.append(not selection.matches_all_labels and selection.matches_labels(other.labels))
+            matches.append(not selection.matches_any_labels and selection.matches_labels(other.labels))
         return tuple(matches)
 
     def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:

@@ -164,7 +164,7 @@ def _families(
         labelled = nodes_with_topology_keys(table, constraints) if constraints else None
         for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
-            if constraint.selection.matches_all_labels or labelled is None:
+            if constraint.selection.matches_any_labels or labelled is None:
                 continue
             eligible = labelled & eligible_nodes(table, pod, constraint)
             itself = constraint.selection.matches_labels(pod.labels)

@@ -20,7 +20,7 @@ from batchsched.api.core.volume import (
 from batchsched.api.crd.base import StrictModel
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState, StateKey
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, when_changed
+from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, queue_if_changed
 from batchsched.framework.interface import (
     BindingHandle,
     BulkFilterPlugin,
@@ -40,7 +40,7 @@ from batchsched.framework.plugin_support.csi_migration import migrated_plugins
 from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
     check_increasing_utilization,
-    scores_by_utilization,
+    utilization_score_table,
 )
 from batchsched.framework.plugin_support.volume_listers import (
     may_be_claimed_by,
@@ -120,7 +120,7 @@ class VolumeBinding(
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self.args = args or VolumeBindingArgs()
-        self._configured_line = scores_by_utilization(self.args.shape) if self.args.shape else None
+        self._configured_line = utilization_score_table(self.args.shape) if self.args.shape else None
 
     @override
     def signature(self, pod: Pod) -> Hashable:
@@ -142,7 +142,9 @@ class VolumeBinding(
         return find_pod_volumes(state.read(CLAIMS), nodes).verdict()
 
     @override
-    def admits(self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+    def allows_pod_counts(
+        self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
+    ) -> bool:
         try:
             claims = claims_of_pod(pod.pod, storage_objects(table))
         except VolumeClaimRefused:
@@ -232,7 +234,7 @@ class VolumeBinding(
 @cache
 def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
     """Return the scores [101] by percent of capacity in use."""
-    return scores_by_utilization(
+    return utilization_score_table(
         [UtilizationShapePoint(utilization=percent, score=score) for percent, score in points]
     )
 
@@ -257,9 +259,9 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
     return (
         ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
         ClusterEventWithHint.for_events(EventResource.CLAIM, come_or_change, _claim_changed),
-        ClusterEventWithHint.for_events(EventResource.VOLUME, come_or_change, when_changed(_offered)),
+        ClusterEventWithHint.for_events(EventResource.VOLUME, come_or_change, queue_if_changed(_offered)),
         ClusterEventWithHint.for_events(EventResource.VOLUME, Action.DELETE, _volume_gone),
-        ClusterEventWithHint.for_events(EventResource.STORAGE_CLASS, come_or_change, when_changed(_made)),
+        ClusterEventWithHint.for_events(EventResource.STORAGE_CLASS, come_or_change, queue_if_changed(_made)),
         ClusterEventWithHint.for_events(
             EventResource.CSI_NODE, come_or_change | Action.DELETE, _migration_changed
         ),
@@ -267,7 +269,7 @@ def helpful_events() -> Sequence[ClusterEventWithHint]:
             EventResource.CSI_DRIVER, Action.DELETE | Action.UPDATE, _driver_changed
         ),
         ClusterEventWithHint.for_events(
-            EventResource.CSI_STORAGE_CAPACITY, come_or_change, when_changed(_room)
+            EventResource.CSI_STORAGE_CAPACITY, come_or_change, queue_if_changed(_room)
         ),
     )
 

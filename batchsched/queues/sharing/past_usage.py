@@ -158,7 +158,7 @@ class DecayedUsageArgs(StrictModel):
     )
 
 
-class DecayedUsage(FairSharePolicy):
+class DecayedUsageSharing(FairSharePolicy):
     """Admission fair sharing of Kueue by decayed usage, extended by a fair share for each queue.
 
     U is the decayed usage of a queue with the half-life of the profile: U <- (1 - a) · U + a · current, a = 1 -

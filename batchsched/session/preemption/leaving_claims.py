@@ -51,7 +51,7 @@ class DeletedPodsWithClaims:
         for uid in self._uids:
             tables.node_table.device_ledger.simulate_deletion_of_consumer(uid)
 
-    def count_devices_as_used(self) -> None:
+    def count_devices_as_used_again(self) -> None:
         """Count the devices of the missing pods as used again."""
         for uid in self._uids:
             self._tables.node_table.device_ledger.undo_deletion_of_consumer(uid)
@@ -89,4 +89,4 @@ class SoonReleasedClaims:
         """Count these devices as used again."""
         for pod in reversed(self._terminating):
             self._ledger.undo_deletion_of_pod(pod)
-        self._missing.count_devices_as_used()
+        self._missing.count_devices_as_used_again()

@@ -65,12 +65,12 @@ class GangPriorities:
             priority = (
                 priorities.pod_priority(pod)
                 if members is None
-                else priorities.capped_priority(members.group, self.highest_pod_priority(members))
+                else priorities.capped_priority(members.group, self.highest_pod_priority_of_gang(members))
             )
             self._priorities[identity] = priority
         return priority
 
-    def highest_pod_priority(self, members: PodGroupState) -> int:
+    def highest_pod_priority_of_gang(self, members: PodGroupState) -> int:
         """Return the highest priority of a gang's pods on all nodes, since the gang may be evicted as a whole."""
         highest = self._highest.get(members.identity)
         if highest is None:
@@ -219,7 +219,7 @@ class PodPreemption:
             return self._tables.node_table.waiting.get(pod.key) is None
         if is_gang_protected(members, self._tables.queues, self._now):
             return True
-        return is_too_critical(self._priorities.highest_pod_priority(members), priority)
+        return is_too_critical(self._priorities.highest_pod_priority_of_gang(members), priority)
 
     def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict the victims that run, and reject those that wait at Permit."""

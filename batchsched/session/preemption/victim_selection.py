@@ -135,7 +135,7 @@ class VictimChooser:
         self._statement.roll_back_to(self._checkpoint)
         for key in list(reversed(self._removed)):
             self._restore(key)
-        self._missing_pods.count_devices_as_used()
+        self._missing_pods.count_devices_as_used_again()
 
     def select_victims(self, gangs: Sequence[PendingGang]) -> None:
         """Choose the pods to evict for each unplaced gang that may preempt, and nominate the gang's pods.

@@ -96,7 +96,7 @@ class AllowedDomains:
         for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
-    def alternatives_by_domain(self) -> "Iterator[AllowedDomains]":
+    def limited_to_each_domain(self) -> "Iterator[AllowedDomains]":
         """Yield one `AllowedDomains` for each domain of the next required level, limited to that domain.
 
         The level is the first one without a chosen domain.
@@ -226,7 +226,7 @@ class PodByPodPlacer:
     def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
         yield AllowedDomains.from_gang(self._inputs, gang)
-        yield from AllowedDomains.from_gang(self._inputs, gang).alternatives_by_domain()
+        yield from AllowedDomains.from_gang(self._inputs, gang).limited_to_each_domain()
 
     def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangPlacementAttempt:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""

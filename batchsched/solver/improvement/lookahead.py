@@ -68,7 +68,9 @@ class ParallelStepSolver(StepSolver):
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
         """Solve a step of the improvement; meanwhile, let the other processes solve steps ahead."""
         ahead = (
-            [] if self._lost else list(islice(coming, STEPS_PER_PROCESS * self._workers.total_process_count))
+            []
+            if self._lost
+            else list(islice(coming, STEPS_PER_PROCESS * self._workers.process_count_with_session))
         )
         for later in ahead:
             self._submit(later)

@@ -13,7 +13,7 @@ from batchsched.solver.objective import count_placed_pods, count_required_pods, 
 from batchsched.solver.problem import BoolArray, Problem, Solution, SolverBudget
 from batchsched.solver.quota_selection import take_gang_subset
 from batchsched.solver.relaxation.explain import problem_of_refused_gangs
-from batchsched.solver.tiered.rounds import BaselineSolutions, TieredStage
+from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 
 
 class NeighbourhoodProblem:
@@ -55,7 +55,7 @@ class NeighbourhoodProblem:
         incumbent = self.incumbent
         placed = count_placed_pods(self.problem, incumbent.classes, incumbent.counts)
         floors = BaselineSolutions(incumbent, (placed,))
-        return TieredStage(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
+        return TieredRoundSolver(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
     def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
         """Return a solution of the whole problem with the gangs of this subproblem placed as in its solution `part`."""

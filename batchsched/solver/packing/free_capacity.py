@@ -220,8 +220,8 @@ class FreeCapacity:
         A caller that undoes an entry has removed it from the trail.
         """
         if entry.class_index < 0:
-            self.quotas.add_gang(entry.gang, sign)
-            self.rows.add_gang(entry.gang, sign)
+            self.quotas.count_gang(entry.gang, sign)
+            self.rows.count_gang(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)

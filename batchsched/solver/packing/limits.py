@@ -92,7 +92,7 @@ class QuotaLedger:
             for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
-    def add_gang(self, gang: int, sign: int) -> None:
+    def count_gang(self, gang: int, sign: int) -> None:
         """Count a gang against queue limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
@@ -148,7 +148,7 @@ class RowLedger:
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(count_required_pods(problem) == 0).tolist():
-            self.add_gang(g, 1)
+            self.count_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left_side)
@@ -157,7 +157,7 @@ class RowLedger:
             for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
-    def add_gang(self, gang: int, sign: int) -> None:
+    def count_gang(self, gang: int, sign: int) -> None:
         """Count a gang as placed in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]

@@ -49,7 +49,7 @@ class BaselineSolutions:
     placed: tuple[IntArray, ...]
 
 
-class TieredStage:
+class TieredRoundSolver:
     """Solves a large problem in rounds: choose gangs, place them on nodes, exclude choices that did not fit."""
 
     def __init__(

@@ -71,7 +71,7 @@ def solve_from_start(
     if steps.best.gap > budget.gap and not problem.rows:
         steps.improve_in_one_step()
     if not steps.is_proved_optimal():
-        steps.compare_with_baselines()
+        steps.adopt_better_baseline()
     solution = steps.with_total_effort()
     near = solution.gap <= max(budget.gap, GAP_FACTOR * start.gap + budget.gap)
     return WarmAnswer(replace(solution, prices=start.prices), near and not solution.guard)
@@ -134,7 +134,7 @@ class _Steps:
         if gained:
             self._bound(None)
 
-    def compare_with_baselines(self) -> None:
+    def adopt_better_baseline(self) -> None:
         """Replace the solution by that of the greedy or the job-by-job algorithm if that one is better."""
         with self._telemetry.stage_span("greedy"):
             for plain in (False, True):

@@ -46,8 +46,8 @@ def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selectio
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():
     assert not PodSelector.from_selector(None).matches("n", {})
     assert PodSelector.from_selector(LabelSelector()).matches("n", {})
-    assert PodSelector.from_selector(LabelSelector()).matches_all_labels
-    assert not PodSelector.from_selector(None).matches_all_labels
+    assert PodSelector.from_selector(LabelSelector()).matches_any_labels
+    assert not PodSelector.from_selector(None).matches_any_labels
 
 
 def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():

@@ -11,7 +11,7 @@ from batchsched.framework.plugin_support.scores import (
     is_scalar_resource,
     requested_amounts,
     scored_resources,
-    scores_by_utilization,
+    utilization_score_table,
 )
 from tests.plugins.cluster import class_of, node, pod, table
 
@@ -85,12 +85,12 @@ def points(*pairs):
 
 
 def test_scores_follow_the_line_and_are_constant_beyond_its_ends():
-    line = scores_by_utilization(points((20, 0), (40, 10)))
+    line = utilization_score_table(points((20, 0), (40, 10)))
     assert line[[0, 20, 21, 30, 40, 41, 100]].tolist() == [0, 0, 5, 50, 100, 100, 100]
 
 
 def test_falling_lines_are_rounded_toward_zero():
-    assert scores_by_utilization(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
+    assert utilization_score_table(points((0, 10), (3, 9)))[:5].tolist() == [100, 97, 94, 90, 90]
 
 
 @pytest.mark.parametrize("pairs", [[(5, 1), (5, 2)], [(5, 1), (4, 2)]], ids=["twice", "back"])

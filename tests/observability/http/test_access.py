@@ -9,7 +9,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from batchsched.config.schema import HttpsServerSettings
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
@@ -205,5 +205,5 @@ def test_a_file_without_a_token_is_no_token(tmp_path, content, complaint):
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(UnusableInput, match=complaint):
+    with pytest.raises(CommandError, match=complaint):
         read_token(file)

@@ -9,7 +9,7 @@ import time
 import pytest
 from cryptography import x509
 
-from batchsched.errors import UnusableInput
+from batchsched.errors import CommandError
 from batchsched.observability.http.server import (
     KeyPair,
     reload_certificate_on_change,
@@ -77,5 +77,5 @@ async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, 
 
 
 def test_files_that_are_no_certificate_are_refused_by_name(tmp_path):
-    with pytest.raises(UnusableInput, match=r"tls\.crt.*cannot be used for TLS"):
+    with pytest.raises(CommandError, match=r"tls\.crt.*cannot be used for TLS"):
         tls_context_from_files(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))

@@ -99,7 +99,9 @@ def test_equal_pods_are_admitted_at_once_where_their_claims_are_bound():
     both = np.asarray([0, 1], np.int32)
 
     def admits(one, *counts):
-        return VolumeBinding().admits(class_of(made, one), made, both, np.asarray(counts, np.int32))
+        return VolumeBinding().allows_pod_counts(
+            class_of(made, one), made, both, np.asarray(counts, np.int32)
+        )
 
     assert admits(pod(), 3, 3)
     assert admits(claiming("x", "c"), 9, 0)

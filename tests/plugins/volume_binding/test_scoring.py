@@ -4,7 +4,7 @@ import numpy as np
 
 from batchsched.config.kubernetes_release import RELEASES
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.plugin_support.scores import UtilizationShapePoint, scores_by_utilization
+from batchsched.framework.plugin_support.scores import UtilizationShapePoint, utilization_score_table
 from batchsched.framework.status import SKIP, SUCCESS
 from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import CLAIMS, VolumeBindingArgs
@@ -69,7 +69,7 @@ def test_provisioned_claims_do_not_count_if_another_claim_has_a_volume():
 
 def test_a_pod_without_delayed_claims_scores_nothing():
     made = stored(NODES, claim("v", "w"), volume("w"))
-    line = scores_by_utilization([UtilizationShapePoint(utilization=0, score=10)])
+    line = utilization_score_table([UtilizationShapePoint(utilization=0, score=10)])
     state, wish = CycleState(), class_of(made, claiming("x", "v"))
     VolumeBinding().prefilter(wish, made.all_nodes_view(), state)
     some = made.selected_nodes_view(np.array([0, 2], np.int32))

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
 from batchsched.queues.reclaim_rules import may_reclaim
-from batchsched.queues.sharing.past_usage import DecayedUsage, DecayedUsageArgs, TimeBased, TimeBasedArgs
+from batchsched.queues.sharing.past_usage import (
+    DecayedUsageArgs,
+    DecayedUsageSharing,
+    TimeBased,
+    TimeBasedArgs,
+)
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.queues.usage_history import decay_usage
 from tests.queues.sharing.trees import GPU, case, cluster, divided, queue, shares_of, trees
@@ -132,8 +137,10 @@ def test_score_is_usage_plus_penalty_divided_by_capacity_and_weight():
         history={"a": [4000, 20], "b": [2000, 10]},
         usage={"a": [1, 1]},
     )
-    siblings = sibling_queues_below(shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0)
-    policy = DecayedUsage(DecayedUsageArgs(penalty=0.5))
+    siblings = sibling_queues_below(
+        shares, compute_entitlements(shares, [DecayedUsageSharing()] * len(shares)), 0
+    )
+    policy = DecayedUsageSharing(DecayedUsageArgs(penalty=0.5))
     keys = policy.key(siblings, np.tile([2000, 40], (3, 1)))
     assert siblings.names == ("a", "b", "default")
     # Of a half of the CPUs and 0.4 of the memory by 2; of b 0.3 and 0.3; the mean of both resources.
@@ -158,9 +165,9 @@ def test_equal_requests_get_equal_usage_over_time():
         past = {name: [amounts["gpu"]] for name, amounts in history.items()}
         shares = shares_of(queues, cluster(gpu=16), waits={"a": [16], "b": [16]}, history=past)
         siblings = sibling_queues_below(
-            shares, compute_entitlements(shares, [DecayedUsage()] * len(shares)), 0
+            shares, compute_entitlements(shares, [DecayedUsageSharing()] * len(shares)), 0
         )
-        keys = DecayedUsage().key(siblings, siblings.surplus_demand)
+        keys = DecayedUsageSharing().key(siblings, siblings.surplus_demand)
         turn = min("ab", key=lambda name: (keys[siblings.names.index(name)], name))
         turns[turn] += 1
         assert abs(turns["a"] - turns["b"]) <= 2
@@ -172,4 +179,4 @@ def test_equal_requests_get_equal_usage_over_time():
 def test_decayed_usage_without_pull_or_history_divides_as_drf(shares, pull):
     if pull:
         shares.history[:] = 0
-    assert divided(shares, DecayedUsage(DecayedUsageArgs(pull=pull))) == divided(shares, "drf")
+    assert divided(shares, DecayedUsageSharing(DecayedUsageArgs(pull=pull))) == divided(shares, "drf")
