@@ -6,6 +6,7 @@ import sys
 import msgspec
 import pytest
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.config.schema import Profile
 from batchsched.manifests import decode
@@ -19,15 +20,16 @@ from tests.state.objects import NOW, node
 POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
 
 
-def document(name: str, round_number: int, terms: int = 8_000) -> Document:
-    """A pod of about the largest size that the API server accepts; its spec differs in each round."""
+def document(name: str, round_number: int, values: int = 8_000) -> Document:
+    """A pod with about as many values of node affinity as the limit allows; its spec differs in each round."""
+    texts = [f"{name}-{round_number}-{number}-{'x' * 100}" for number in range(values)]
+    return document_with_terms(name, round_number, [texts])
+
+
+def document_with_terms(name: str, round_number: int, values_of_terms: list[list[str]]) -> Document:
+    """A pod with one node selector term for each list of values."""
     node_selector_terms = [
-        {
-            "matchExpressions": [
-                {"key": "a", "operator": "In", "values": [f"{name}-{round_number}-{number}-{'x' * 50}"]}
-            ]
-        }
-        for number in range(terms)
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": values}]} for values in values_of_terms
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": node_selector_terms}}
     body = {
@@ -81,7 +83,52 @@ def test_large_specs_of_deleted_pods_are_freed_while_small_pods_come(monkeypatch
         cache.remove(pod)
     del pod
     for number in range(10):
-        cache.put(decoder.decode(document(f"small{number}", 0, terms=1), POD))
+        cache.put(decoder.decode(document(f"small{number}", 0, values=1), POD))
         feed.updated_scheduler().decide(NOW, 0)
     gc.collect()
     assert sys.getallocatedblocks() - blocks_before < blocks_of_large_pods / 10
+
+
+def test_decoded_constraints_above_a_limit_are_not_kept():
+    decoder = Decoder()
+    terms = [[f"{number}-{'x' * 50}"] for number in range(10_000)]
+    small = decoder.decode(document("small", 0, values=1), POD)
+    gc.collect()
+    blocks_before = sys.getallocatedblocks()
+    pod = decoder.decode(document_with_terms("large", 0, terms), POD)
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks_before < 1_000 + len(terms), "the texts of the test are counted"
+    assert pod.spec.affinity is None
+    assert pod.spec.scheduler_name == small.spec.scheduler_name
+    assert "has 20000 terms and expressions" in pod.spec.exceeded_limit
+
+
+def test_decoded_constraints_of_a_bound_pod_are_kept_whatever_their_number_is():
+    large = document_with_terms("large", 0, [[f"{number}-{'x' * 50}"] for number in range(1_000)])
+    body = msgspec.json.decode(large.raw)
+    body["spec"]["nodeName"] = "n0"
+    raw = msgspec.json.encode(body)
+    pod = Decoder().decode(Document("", "", raw, msgspec.json.decode(raw, type=Envelope)), POD)
+    assert (
+        len(
+            pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
+        )
+        == 1_000
+    )
+    assert not pod.spec.exceeded_limit
+
+
+def test_pod_above_a_limit_is_refused_with_the_same_message_when_decoded():
+    large = document_with_terms("large", 0, [[f"{number}-{'x' * 50}"] for number in range(1_000)])
+    decoded = Decoder().decode(large, POD)
+    whole = msgspec.json.decode(large.raw, type=Pod)
+    messages = []
+    for pod in (decoded, whole):
+        cache = ClusterState()
+        cache.put(node("n0"))
+        cache.put(pod)
+        feed = UpToDateScheduler(cache, lambda snapshot: Session(snapshot, Profile()))
+        (refusal,) = feed.updated_scheduler().decide(NOW, 0).refusals
+        messages.append((refusal.reason, refusal.message))
+    assert messages[0] == messages[1]
+    assert messages[0][0] == "PodSpecLimit"

@@ -178,7 +178,11 @@ class PodResourceClaimStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class PodSpec(KubernetesValue, frozen=True, gc=False):
-    """The fields of a pod's spec that scheduling reads."""
+    """The fields of a pod's spec that scheduling reads.
+
+    `exceeded_limit` is not a field of Kubernetes: a large spec above a limit of `pod_field_limits` is kept without its
+    containers and constraints, and this sentence states the limit.
+    """
 
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -200,6 +204,7 @@ class PodSpec(KubernetesValue, frozen=True, gc=False):
     host_users: bool | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     workload_ref: dict[str, object] | None = None
+    exceeded_limit: str = ""
 
 
 class ContainerStatus(KubernetesValue, frozen=True, gc=False):

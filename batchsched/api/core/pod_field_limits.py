@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from batchsched.api.core.pod import Container, Pod, PodAffinityTerm, PodSpec
+import msgspec
+
+from batchsched.api.core.pod import Container, PodAffinityTerm, PodSpec
 from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, SelectorRequirement
 
 
@@ -31,16 +33,40 @@ class PodFieldLimit:
     count: Callable[[PodSpec], int]
 
 
-def describe_exceeded_field_limit(pod: Pod) -> str:
-    """Return a sentence about the first limit that a pod exceeds: field, number and limit; "" if there is none."""
+def describe_exceeded_field_limit(spec: PodSpec) -> str:
+    """Return a sentence about the first limit that a spec exceeds: field, number and limit; "" if there is none."""
+    if spec.exceeded_limit:
+        return spec.exceeded_limit
     for limit in FIELD_LIMITS:
-        number = limit.count(pod.spec)
+        number = limit.count(spec)
         if number > limit.maximum:
             return (
                 f"spec.{limit.field} has {number} {limit.noun}, and batchsched schedules pods with at most "
                 f"{limit.maximum}; state fewer"
             )
     return ""
+
+
+def without_fields_above_limit(spec: PodSpec) -> PodSpec:
+    """Return a spec above a limit without containers and constraints, and any other spec as it is.
+
+    A pending pod with such a spec is refused, whatever the fields state. Decoded, those of one pod take up to 5 MiB.
+    """
+    exceeded_limit = describe_exceeded_field_limit(spec)
+    if spec.node_name or not exceeded_limit:
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        containers=(),
+        init_containers=None,
+        overhead=None,
+        resources=None,
+        node_selector=None,
+        affinity=None,
+        tolerations=None,
+        topology_spread_constraints=None,
+        exceeded_limit=exceeded_limit,
+    )
 
 
 def _pod_affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:

@@ -107,7 +107,7 @@ class PodSpecIndex:
             # Other pods have the same spec and are not resized.
             pod = msgspec.structs.replace(pod, status=PodStatus())
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
-        exceeded_limit = "" if pod.node else describe_exceeded_field_limit(pod)
+        exceeded_limit = "" if pod.node else describe_exceeded_field_limit(pod.spec)
         if exceeded_limit:
             signature = self._signatures.setdefault("exceeds a limit", len(self._signatures))
             return PodSpecInfo(pod.spec, {}, (0, 0), signature, frozenset(), exceeded_limit=exceeded_limit)
