@@ -173,7 +173,7 @@ class Decoder:
             api_server.check_pod_spec(spec)
         if self._from_files:
             creation_checks.check_pod_spec_at_creation(spec)
-        if memoryview(raw).nbytes >= _LARGE_SPEC_BYTES:
+        if not self._trusted and memoryview(raw).nbytes >= _LARGE_SPEC_BYTES:
             spec = without_fields_above_limit(spec)
         encoded = msgspec.json.encode(spec)
         canonical = self._canonical.setdefault(hashlib.sha256(encoded).digest(), spec)

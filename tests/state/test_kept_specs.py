@@ -118,6 +118,11 @@ def test_decoded_constraints_of_a_bound_pod_are_kept_whatever_their_number_is():
     assert not pod.spec.exceeded_limit
 
 
+def test_constraints_above_a_limit_of_a_recorded_session_are_read_as_they_were_written():
+    large = document_with_terms("large", 0, [[f"{number}-{'x' * 50}"] for number in range(1_000)])
+    assert Decoder(trusted=True).decode(large, POD) == msgspec.json.decode(large.raw, type=Pod)
+
+
 def test_pod_above_a_limit_is_refused_with_the_same_message_when_decoded():
     large = document_with_terms("large", 0, [[f"{number}-{'x' * 50}"] for number in range(1_000)])
     decoded = Decoder().decode(large, POD)
