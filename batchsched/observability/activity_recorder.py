@@ -7,7 +7,7 @@ import asyncio
 import datetime as dt
 import logging
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
@@ -125,11 +125,25 @@ def _summary(session: RecordedSession) -> SessionSummary:
 
 _LOG: Final = logging.getLogger("batchsched.service")
 _DIGITS: Final = 6
-_MAX_REFUSALS: Final = 20_000
+_MIN_REFUSALS: Final = 1000
+"""Number of refusals of a profile up to which those of gangs that are no longer pending are kept."""
 LONG_SESSION_SECONDS: Final = 5.0
 """A session that takes longer than this is reported with its longest stage and gang."""
 LONG_SESSION_SHOWN_SECONDS: Final = 600.0
 """Time for which the metric names the gang of the latest long session."""
+
+
+@dataclass(slots=True)
+class _RefusedGangs:
+    """The gangs that a profile refused (`namespace/name`), some of which may no longer be pending.
+
+    Args:
+      keys: the gangs.
+      limit: above this number, gangs that are no longer pending are dropped.
+    """
+
+    keys: set[str] = field(default_factory=set)
+    limit: int = field(default_factory=lambda: _MIN_REFUSALS)
 
 
 class ActivityRecorder:
@@ -148,6 +162,8 @@ class ActivityRecorder:
         self.sessions = SessionHistory(kept)
         self.refusals: dict[str, Refusal] = {}
         """The latest refusal of each refused gang, by `namespace/name`; explained, once it is verified."""
+        self._refused_gangs: dict[str, _RefusedGangs] = {}
+        """By scheduler name of the profile: its gangs in `refusals`."""
         self._clock = clock
         self._lease = lease
         self._timed: dict[str, MetricsTelemetry] = {}
@@ -214,11 +230,19 @@ class ActivityRecorder:
         )
 
     def _remember(self, profile_scheduler: ProfileScheduler, decision: Decision) -> None:
+        refused = self._refused_gangs.setdefault(profile_scheduler.profile.scheduler_name, _RefusedGangs())
         for entity in profile_scheduler.taking_part:
-            self.refusals.pop(gang_key(entity.identity), None)
-        if len(self.refusals) > _MAX_REFUSALS:  # most entries are of gangs that no longer exist
-            self.refusals.clear()
+            key = gang_key(entity.identity)
+            self.refusals.pop(key, None)
+            refused.keys.discard(key)
+        if len(refused.keys) > refused.limit:
+            pending = {gang_key(entity.identity) for entity in profile_scheduler.queue.entities()}
+            for key in refused.keys - pending:
+                self.refusals.pop(key, None)
+            refused.keys &= pending
+            refused.limit = max(_MIN_REFUSALS, 2 * len(refused.keys))
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
+        refused.keys.update(refusal.pod_group for refusal in decision.refusals)
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
         """Record the explanation of a refused gang in metrics and for the status page.

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
+from batchsched.observability import activity_recorder
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.record.file import compare_decisions, read_session_file
@@ -76,6 +77,22 @@ async def test_explanations_are_counted_and_shown_in_place_of_the_refusal_that_t
     assert one.value("batchsched_explanations_total", result="verified", profile=PROFILE) == 2
     assert one.value("batchsched_explanation_seconds_total", result="verified", profile=PROFILE) == 2
     assert one.value("batchsched_explanation_seconds_total", result="outdated", profile=PROFILE) == 1.5
+
+
+async def test_refusals_of_deleted_gangs_are_dropped(monkeypatch):
+    monkeypatch.setattr(activity_recorder, "_MIN_REFUSALS", 4)
+    one = Observed(cluster(nodes(1, gpu=2), gang("stays", 3)))
+    await one.town.turns(1)
+    for number in range(20):
+        group = gang(f"leaves-{number}", 3)
+        one.town.make(group.pods)
+        await one.town.turns(1)
+        assert f"team/leaves-{number}" in one.seen.refusals
+        for pod in group.pods:
+            one.town.delete(pod.name)
+        await one.town.turns(1)
+    assert "team/stays" in one.seen.refusals
+    assert len(one.seen.refusals) <= 6
 
 
 async def test_binding_that_failed_is_an_error():
