@@ -296,7 +296,7 @@ class StaleGangController:
 CLAIMS: Final = "resource_claims"
 
 
-class RefusedGangClaimReleaser:
+class RefusedGangClaimController:
     """Releases the ResourceClaims of refused gangs, unless pods of these gangs are being bound.
 
     Source: PostFilter of kube-scheduler's plugins/dynamicresources, which frees one claim of one pod at a time.

@@ -37,7 +37,7 @@ from batchsched.podgrouper.owners import (
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
 from batchsched.podgrouper.topologies import TopologyIndex
-from batchsched.podgrouper.trees import KubernetesGroupReceiver, TreePodStore
+from batchsched.podgrouper.trees import KubernetesGroupStore, TreePodStore
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
 from batchsched.state.cluster_state import ClusterState
@@ -436,7 +436,7 @@ class PodGrouper:
     def _external_store(self, number: int, kind: ObjectKind) -> ObjectStore:
         if not issubclass(kind.type, UpstreamPodGroup | CompositePodGroup):
             return PodGroupStore(self.groups, number)
-        return KubernetesGroupReceiver(
+        return KubernetesGroupStore(
             self.cache.group_trees,
             self.groups,
             self.pods,

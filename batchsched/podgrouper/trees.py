@@ -97,7 +97,7 @@ class TreePodStore:
         return with_tree_labels(pod, {key: place}) if place is not None else pod
 
 
-class KubernetesGroupReceiver:
+class KubernetesGroupStore:
     """Receives the groups of one version of the Workload API: PodGroups, or CompositePodGroups.
 
     Args:

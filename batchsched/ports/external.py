@@ -115,7 +115,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
-class PluginCaller(Protocol):
+class PluginRunner(Protocol):
     """Calls the plugins that other packages provide, and enforces the deadline of each call."""
 
     def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
@@ -203,7 +203,7 @@ class ExternalClients:
     """
 
     extenders: Extenders = field(default_factory=NoExtenders)
-    deadline: PluginCaller | None = None
+    deadline: PluginRunner | None = None
     workers: SolverWorkers | None = None
 
 

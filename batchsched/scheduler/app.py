@@ -7,7 +7,11 @@ from functools import partial
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
 from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
-from batchsched.controllers.recovery import AssumedPodVerifier, RefusedGangClaimReleaser, StaleGangController
+from batchsched.controllers.recovery import (
+    AssumedPodVerifier,
+    RefusedGangClaimController,
+    StaleGangController,
+)
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
 from batchsched.kube.claim_writer import ClaimWriter
@@ -214,7 +218,7 @@ class SchedulerApp:
             profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
             evictor.apply_decision,
-            RefusedGangClaimReleaser(self.cache, claims, cycles.has_unfinished_bindings).apply_decision,
+            RefusedGangClaimController(self.cache, claims, cycles.has_unfinished_bindings).apply_decision,
             explaining.wrap_decision_callback(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]

@@ -17,7 +17,7 @@ from batchsched.framework.runtime.deadline import (
     is_builtin,
 )
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
-from batchsched.ports.external import ExceededDeadline, ExternalClients, PluginCaller
+from batchsched.ports.external import ExceededDeadline, ExternalClients, PluginRunner
 from batchsched.record.external_answers import ExternalAnswers
 from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
@@ -66,7 +66,7 @@ REGISTRY = Registry((*load_plugin_classes(), Hanging), (*DEFAULT_PLUGINS, "Hangi
 SNAPSHOT = cluster(nodes(6, gpu=1), gang(BAD, 2), gang("gpt", 2), alone(1, gpu=1))
 
 
-def decide_with(minder: PluginCaller | None, settings: dict[str, Any]) -> Any:
+def decide_with(minder: PluginRunner | None, settings: dict[str, Any]) -> Any:
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, **settings)
     pipeline = REGISTRY.create_pipeline(chosen, ExternalClients(deadline=minder))
     return Session(SNAPSHOT, chosen, pipeline).decide(NOW, 0)

@@ -20,7 +20,11 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evictor
-from batchsched.controllers.recovery import AssumedPodVerifier, RefusedGangClaimReleaser, StaleGangController
+from batchsched.controllers.recovery import (
+    AssumedPodVerifier,
+    RefusedGangClaimController,
+    StaleGangController,
+)
 from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
@@ -319,7 +323,7 @@ class Town:
         self.stranded = StaleGangController(self.cache, server, server, self.cycles.has_unfinished_bindings)
         self.expiry = AssumedPodVerifier(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
-        unused = RefusedGangClaimReleaser(self.cache, server, self.cycles.has_unfinished_bindings)
+        unused = RefusedGangClaimController(self.cache, server, self.cycles.has_unfinished_bindings)
         self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
             [self.profile_scheduler],

@@ -50,6 +50,7 @@ def test_rounds_of_different_large_specs_keep_no_more_than_the_first_rounds():
     feed = UpToDateScheduler(cache, lambda snapshot: Session(snapshot, Profile()))
     cache.put(node("n0"))
     kept: list[int] = []
+    gc.collect()  # what other tests left
     blocks_before = sys.getallocatedblocks()
     for round_number in range(6):
         for number in range(20):

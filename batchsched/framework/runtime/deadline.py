@@ -25,7 +25,7 @@ from batchsched.framework.status import (
     Status,
     Verdict,
 )
-from batchsched.ports.external import ExceededDeadline, PluginCaller
+from batchsched.ports.external import ExceededDeadline, PluginRunner
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class DeadlinePlugin:
     It has the methods of the plugin, and so its extension points.
     """
 
-    def __init__(self, plugin: object, deadline: PluginCaller) -> None:
+    def __init__(self, plugin: object, deadline: PluginRunner) -> None:
         self.plugin = plugin
         self.name = plugin_name(plugin)
         self.overdue: ExceededDeadline | None = deadline.exceeded_deadline(self.name)
@@ -119,7 +119,7 @@ class DeadlinePlugin:
             raise
 
 
-def wrap_with_deadline(plugin: object, deadline: PluginCaller | None) -> object:
+def wrap_with_deadline(plugin: object, deadline: PluginRunner | None) -> object:
     """Wrap a plugin so that each call of the plugin has a deadline.
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
@@ -148,7 +148,7 @@ class AbandonedSessionError(BaseException):
     """
 
 
-class PluginCallCounter(PluginCaller):
+class PluginCallCounter(PluginRunner):
     """Counts the plugin calls of a session, and skips calls that are known to exceed their deadline.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.
