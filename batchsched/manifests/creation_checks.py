@@ -13,7 +13,7 @@ Source: `pkg/apis/core/validation` of Kubernetes 1.36, and `validation` of k8s.i
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from batchsched.api.core.cluster_objects import Namespace, PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
@@ -241,3 +241,19 @@ def _is_dns_label(text: str) -> bool:
 
 def _shown(text: str) -> str:
     return repr(text[:_MAX_SHOWN_CHARACTERS])
+
+
+def check_object_at_creation(decoded: Any) -> None:
+    """Run the checks of the API server at the creation of an object, except for those of pod specs.
+
+    Raises:
+      InvalidInput: the API server would reject the object.
+    """
+    check_metadata_at_creation(decoded.metadata, kind=type(decoded))
+    match decoded:
+        case Node():
+            check_node_taints_at_creation(decoded)
+        case PriorityClass():
+            check_priority_class_at_creation(decoded)
+        case _:
+            pass

@@ -12,9 +12,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus, keys_of_unused_specs
 from batchsched.api.core.pod_field_limits import without_fields_above_limit
 from batchsched.api.core.volume import StorageClass
@@ -100,7 +98,9 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
             if self._from_files and decoded.metadata.name:
-                _check_creation(decoded)  # checks names more strictly than `check_names`
+                creation_checks.check_object_at_creation(
+                    decoded
+                )  # checks names more strictly than `check_names`
                 return decoded
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
@@ -216,23 +216,6 @@ def check_names(namespace: str | None, name: str) -> None:
     for field, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
         if not can_be_object_name(text):
             raise ObjectDecodeError((FieldError(field, _name_problem(text)),))
-
-
-def _check_creation(decoded: Object) -> None:
-    """Run the checks of the API server at the creation of an object, except for those of pod specs.
-
-    Raises:
-      InvalidInput: the API server would reject the object.
-    """
-    metadata = decoded.metadata  # type: ignore[union-attr]  # every kind has it
-    creation_checks.check_metadata_at_creation(metadata, kind=type(decoded))
-    match decoded:
-        case Node():
-            creation_checks.check_node_taints_at_creation(decoded)
-        case PriorityClass():
-            creation_checks.check_priority_class_at_creation(decoded)
-        case _:
-            pass
 
 
 def _name_problem(name: str) -> str:
