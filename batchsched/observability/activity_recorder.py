@@ -7,7 +7,7 @@ import asyncio
 import datetime as dt
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
@@ -133,19 +133,6 @@ LONG_SESSION_SHOWN_SECONDS: Final = 600.0
 """Time for which the metric names the gang of the latest long session."""
 
 
-@dataclass(slots=True)
-class _RefusedGangs:
-    """The gangs that a profile refused (`namespace/name`), some of which may no longer be pending.
-
-    Args:
-      keys: the gangs.
-      limit: above this number, gangs that are no longer pending are dropped.
-    """
-
-    keys: set[str] = field(default_factory=set)
-    limit: int = field(default_factory=lambda: _MIN_REFUSALS)
-
-
 class ActivityRecorder:
     """Records decisions, bindings and evictions in metrics and logs, and keeps the most recent sessions.
 
@@ -162,7 +149,7 @@ class ActivityRecorder:
         self.sessions = SessionHistory(kept)
         self.refusals: dict[str, Refusal] = {}
         """The latest refusal of each refused gang, by `namespace/name`; explained, once it is verified."""
-        self._refused_gangs: dict[str, _RefusedGangs] = {}
+        self._refused_gangs: dict[str, set[str]] = {}
         """By scheduler name of the profile: its gangs in `refusals`."""
         self._clock = clock
         self._lease = lease
@@ -230,19 +217,19 @@ class ActivityRecorder:
         )
 
     def _remember(self, profile_scheduler: ProfileScheduler, decision: Decision) -> None:
-        refused = self._refused_gangs.setdefault(profile_scheduler.profile.scheduler_name, _RefusedGangs())
+        refused = self._refused_gangs.setdefault(profile_scheduler.profile.scheduler_name, set())
         for entity in profile_scheduler.taking_part:
             key = gang_key(entity.identity)
             self.refusals.pop(key, None)
-            refused.keys.discard(key)
-        if len(refused.keys) > refused.limit:
-            pending = {gang_key(entity.identity) for entity in profile_scheduler.queue.entities()}
-            for key in refused.keys - pending:
+            refused.discard(key)
+        entities = profile_scheduler.queue.entities()
+        if len(refused) > max(_MIN_REFUSALS, 2 * len(entities)):
+            pending = {gang_key(entity.identity) for entity in entities}
+            for key in refused - pending:
                 self.refusals.pop(key, None)
-            refused.keys &= pending
-            refused.limit = max(_MIN_REFUSALS, 2 * len(refused.keys))
+            refused &= pending
         self.refusals.update((refusal.pod_group, refusal) for refusal in decision.refusals)
-        refused.keys.update(refusal.pod_group for refusal in decision.refusals)
+        refused.update(refusal.pod_group for refusal in decision.refusals)
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
         """Record the explanation of a refused gang in metrics and for the status page.

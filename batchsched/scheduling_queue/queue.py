@@ -1,7 +1,7 @@
 """The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -329,7 +329,7 @@ class SchedulingQueue:
         """Return the queue's entry of a gang that is queued or in a scheduling cycle; None if the gang is unknown."""
         return self._entities.get(identity)
 
-    def entities(self) -> Iterable[Entity]:
+    def entities(self) -> Collection[Entity]:
         """Return the entries of all gangs and single pods, queued or in a scheduling cycle, by arrival."""
         return self._entities.values()
 
