@@ -35,7 +35,23 @@ _LARGEST_PORT: Final = 65535
 _MAX_SHOWN_CHARACTERS: Final = 60
 
 
-def check_metadata_at_creation(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
+def check_object_at_creation(decoded: Any) -> None:
+    """Run the checks of the API server at the creation of an object, except for those of pod specs.
+
+    Raises:
+      InvalidInput: the API server would reject the object.
+    """
+    _check_metadata(decoded.metadata, kind=type(decoded))
+    match decoded:
+        case Node():
+            _check_node_taints(decoded)
+        case PriorityClass():
+            _check_priority_class(decoded)
+        case _:
+            pass
+
+
+def _check_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
     """Check the name, the namespace, and the keys and values of labels and annotations of an object.
 
     Raises:
@@ -92,7 +108,7 @@ def check_pod_spec_at_creation(spec: PodSpec) -> None:
     _check_spread_constraints(spec)
 
 
-def check_node_taints_at_creation(node: Node) -> None:
+def _check_node_taints(node: Node) -> None:
     """Check the keys and values of a node's taints, as the API server checks them when the node is created.
 
     Raises:
@@ -103,7 +119,7 @@ def check_node_taints_at_creation(node: Node) -> None:
         _check_label_value(taint.value, f"spec.taints[{index}].value")
 
 
-def check_priority_class_at_creation(priority_class: PriorityClass) -> None:
+def _check_priority_class(priority_class: PriorityClass) -> None:
     """Check that the value of a new PriorityClass is not reserved for the PriorityClasses of Kubernetes itself.
 
     Raises:
@@ -241,19 +257,3 @@ def _is_dns_label(text: str) -> bool:
 
 def _shown(text: str) -> str:
     return repr(text[:_MAX_SHOWN_CHARACTERS])
-
-
-def check_object_at_creation(decoded: Any) -> None:
-    """Run the checks of the API server at the creation of an object, except for those of pod specs.
-
-    Raises:
-      InvalidInput: the API server would reject the object.
-    """
-    check_metadata_at_creation(decoded.metadata, kind=type(decoded))
-    match decoded:
-        case Node():
-            check_node_taints_at_creation(decoded)
-        case PriorityClass():
-            check_priority_class_at_creation(decoded)
-        case _:
-            pass

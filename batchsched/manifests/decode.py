@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus, keys_of_unused_specs
-from batchsched.api.core.pod_field_limits import without_fields_above_limit
+from batchsched.api.core.pod_field_limits import LARGE_SPEC_BYTES, without_fields_above_limit
 from batchsched.api.core.volume import StorageClass
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
@@ -48,8 +48,6 @@ _MAX_CACHED_STATUSES: Final = 1024
 _MAX_CACHED_SPECS: Final = 16384
 _MAX_UNUSED_SPEC_BYTES: Final = 16 * 2**20
 """Bytes of JSON of new specs after which unused specs are dropped; decoded, they take up to four times that."""
-_LARGE_SPEC_BYTES: Final = 2**14
-"""Bytes of JSON from which a new spec is compared with the limits of a pod, so that common specs are decoded faster."""
 _PODS_BETWEEN_DROPS: Final = 4096
 """Number of decoded pods after which unused specs are dropped, so that those of deleted pods do not stay for hours. If
 many specs are cached, it is an eighth of them, since the work at the start must not grow with their square."""
@@ -98,9 +96,8 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
             if self._from_files and decoded.metadata.name:
-                creation_checks.check_object_at_creation(
-                    decoded
-                )  # checks names more strictly than `check_names`
+                # It checks names more strictly than `check_names`.
+                creation_checks.check_object_at_creation(decoded)
                 return decoded
         except InvalidInput as error:
             raise ObjectDecodeError((FieldError(error.field, error.message),)) from error
@@ -173,7 +170,8 @@ class Decoder:
             api_server.check_pod_spec(spec)
         if self._from_files:
             creation_checks.check_pod_spec_at_creation(spec)
-        if not self._trusted and memoryview(raw).nbytes >= _LARGE_SPEC_BYTES:
+        # Most specs are small: comparing each with the limits would make the first list of a cluster slower.
+        if not self._trusted and memoryview(raw).nbytes >= LARGE_SPEC_BYTES:
             spec = without_fields_above_limit(spec)
         encoded = msgspec.json.encode(spec)
         canonical = self._canonical.setdefault(hashlib.sha256(encoded).digest(), spec)

@@ -7,14 +7,12 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
+from batchsched.api.core.pod_field_limits import LARGE_SPEC_BYTES, describe_exceeded_field_limit
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.snapshot import Snapshot
 
 MAX_UNOFFERED_RESOURCES: Final = 256
 """Maximum number of resources without a node that offers them that have columns."""
-LARGE_SPEC_BYTES: Final = 16 * 2**10
-"""A spec of this size counts when its pod is removed, since the tables may have it from the Snapshot."""
 
 
 def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
@@ -76,7 +74,7 @@ class ResourceNames:
         return is_covered
 
     def record_removed_pod(self, pod: Pod) -> None:
-        """Count the spec of a removed pod if it is large, because the tables keep it."""
+        """Count the spec of a removed pod if it is large, since the tables may have it from the Snapshot."""
         size = len(msgspec.json.encode(pod.spec))
         if size >= LARGE_SPEC_BYTES:
             self.kept_spec_bytes += size

@@ -110,12 +110,8 @@ def test_decoded_constraints_of_a_bound_pod_are_kept_whatever_their_number_is():
     body["spec"]["nodeName"] = "n0"
     raw = msgspec.json.encode(body)
     pod = Decoder().decode(Document("", "", raw, msgspec.json.decode(raw, type=Envelope)), POD)
-    assert (
-        len(
-            pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
-        )
-        == 1_000
-    )
+    required = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert len(required.node_selector_terms) == 1_000
     assert not pod.spec.exceeded_limit
 
 

@@ -15,6 +15,9 @@ import msgspec
 from batchsched.api.core.pod import Container, PodAffinityTerm, PodSpec
 from batchsched.api.core.selector import LabelSelector, NodeSelectorTerm, SelectorRequirement
 
+LARGE_SPEC_BYTES: Final = 2**14
+"""Bytes of JSON from which the spec of one pod matters for memory; smaller ones are neither reduced nor counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodFieldLimit:
