@@ -181,7 +181,7 @@ class ClusterEventWithHint:
         return cls(ClusterEvent(resource, action), hint)
 
 
-def when_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
+def queue_if_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFunction:
     """Return a hint function that answers Queue if a node passes the given test now and did not pass it before.
 
     It is for plugins that read only nodes.

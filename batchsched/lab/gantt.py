@@ -106,11 +106,11 @@ class ChartNodes:
     @property
     def lane_borders(self) -> list[float]:
         """The vertical positions of the borders between lanes, beginning with 0; each node has the height 1."""
-        tops = [0.0]
+        borders = [0.0]
         for row, name in enumerate(self.names):
             count = self.lanes[name].pods.stop - self.lanes[name].devices.start
-            tops += [row + (lane + 1) / count for lane in range(count)]
-        return tops
+            borders += [row + (lane + 1) / count for lane in range(count)]
+        return borders
 
 
 @dataclass(slots=True)
@@ -263,12 +263,12 @@ def _gantt(
     run: RunColumns, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float
 ) -> Figure:
     unit = time_unit(until)
-    tops = drawn.lane_borders
+    borders = drawn.lane_borders
     members: list[list[_Bar]] = [[] for _ in groups.names]
     for bar in bars:
         members[groups.group_index(run, bar.gang)].append(bar)
     data = [
-        _trace(run, group, tops, index, unit)
+        _trace(run, group, borders, index, unit)
         | {"name": name, "hovertemplate": f"{_HOVER}<extra>{name}</extra>"}
         for index, (name, group) in enumerate(zip(groups.names, members, strict=True))
         if group
@@ -311,15 +311,15 @@ def _reaches(bars: Sequence[_Bar], until: float) -> bool:
 
 
 def _trace(
-    run: RunColumns, group: Sequence[_Bar], tops: Sequence[float], index: int, unit: TimeUnit
+    run: RunColumns, group: Sequence[_Bar], borders: Sequence[float], index: int, unit: TimeUnit
 ) -> dict[str, Any]:
-    heights = [tops[bar.first + bar.lanes] - tops[bar.first] for bar in group]
+    heights = [borders[bar.first + bar.lanes] - borders[bar.first] for bar in group]
     return {
         "type": "bar",
         "orientation": "h",
         "base": [round(bar.start / unit.seconds, 4) for bar in group],
         "x": [round((bar.end - bar.start) / unit.seconds, 4) for bar in group],
-        "y": [round(tops[bar.first] + height / 2, 4) for bar, height in zip(group, heights, strict=True)],
+        "y": [round(borders[bar.first] + height / 2, 4) for bar, height in zip(group, heights, strict=True)],
         "width": [round(height, 4) for height in heights],
         "customdata": [
             [

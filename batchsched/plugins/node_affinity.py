@@ -15,7 +15,12 @@ from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.json_errors import to_field_error
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EventResource,
+    queue_if_node_begins_to_pass,
+)
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -134,7 +139,7 @@ class NodeAffinity(
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        matching_now = when_node_begins_to_pass(self._passes)
+        matching_now = queue_if_node_begins_to_pass(self._passes)
         return (
             ClusterEventWithHint.for_events(
                 EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL, matching_now

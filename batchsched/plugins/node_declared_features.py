@@ -13,7 +13,7 @@ from batchsched.framework.events import (
     ClusterEventWithHint,
     EventResource,
     queue_if_changed,
-    when_node_begins_to_pass,
+    queue_if_node_begins_to_pass,
 )
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
@@ -65,7 +65,9 @@ class NodeDeclaredFeatures(SignaturePlugin, PreFilterPlugin, FilterPlugin, Enque
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         declared = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return (
-            ClusterEventWithHint.for_events(EventResource.NODE, declared, when_node_begins_to_pass(_has_all)),
+            ClusterEventWithHint.for_events(
+                EventResource.NODE, declared, queue_if_node_begins_to_pass(_has_all)
+            ),
             ClusterEventWithHint.for_events(
                 EventResource.TARGET_POD, Action.UPDATE, queue_if_changed(required_features)
             ),

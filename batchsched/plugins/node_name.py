@@ -8,7 +8,12 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.framework.cycle_state import CycleState
-from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, when_node_begins_to_pass
+from batchsched.framework.events import (
+    Action,
+    ClusterEventWithHint,
+    EventResource,
+    queue_if_node_begins_to_pass,
+)
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
     FilterPlugin,
@@ -55,5 +60,5 @@ class NodeName(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensions
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        named = when_node_begins_to_pass(lambda pod, node: pod.spec.node_name == node.name)
+        named = queue_if_node_begins_to_pass(lambda pod, node: pod.spec.node_name == node.name)
         return (ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD, named),)

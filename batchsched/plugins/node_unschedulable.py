@@ -13,7 +13,7 @@ from batchsched.framework.events import (
     ClusterEventWithHint,
     EventResource,
     always_queue,
-    when_node_begins_to_pass,
+    queue_if_node_begins_to_pass,
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin, FilterPlugin, SignaturePlugin
 from batchsched.framework.nodes.node_table import Nodes
@@ -47,7 +47,7 @@ class NodeUnschedulable(SignaturePlugin, FilterPlugin, EnqueueExtensionsPlugin):
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        opened = when_node_begins_to_pass(lambda _, node: not node.spec.unschedulable)
+        opened = queue_if_node_begins_to_pass(lambda _, node: not node.spec.unschedulable)
         return (
             ClusterEventWithHint.for_events(
                 EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, opened

@@ -13,7 +13,7 @@ from batchsched.framework.events import (
     ClusterEventWithHint,
     EventResource,
     always_queue,
-    when_node_begins_to_pass,
+    queue_if_node_begins_to_pass,
 )
 from batchsched.framework.interface import (
     EnqueueExtensionsPlugin,
@@ -80,7 +80,7 @@ class TaintToleration(
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        welcome = when_node_begins_to_pass(_tolerated)
+        welcome = queue_if_node_begins_to_pass(_tolerated)
         return (
             ClusterEventWithHint.for_events(
                 EventResource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT, welcome

@@ -14,7 +14,7 @@ from batchsched.framework.events import (
     EventResource,
     Hint,
     events_of_change,
-    when_node_begins_to_pass,
+    queue_if_node_begins_to_pass,
 )
 from batchsched.framework.interface import EnqueueExtensionsPlugin
 from tests.plugins.cluster import node, pod
@@ -48,7 +48,7 @@ def test_a_registered_event_includes_the_actions_that_it_names():
 
 
 def test_hint_queues_for_a_node_that_begins_to_pass_and_skips_one_that_still_passes():
-    hint = when_node_begins_to_pass(lambda one, there: there.name == one.name)
+    hint = queue_if_node_begins_to_pass(lambda one, there: there.name == one.name)
     good, bad = node("p"), node("q")
     assert [hint(pod("p"), *both) for both in ((None, good), (bad, good), (good, good), (good, bad))] == [
         Hint.QUEUE,
