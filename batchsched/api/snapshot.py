@@ -45,7 +45,7 @@ from batchsched.api.pod_devices import ReservedPodDevices
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingGangPod:
+class HeldGangPod:
     """A pod that has passed Reserve and waits at Permit; its resources on the node are reserved."""
 
     pod: str  # namespace/name
@@ -53,7 +53,7 @@ class WaitingGangPod:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingGang:
+class HeldGang:
     """A gang that waits at Permit, with the nodes that are reserved for its pods and the deadline.
 
     Args:
@@ -66,7 +66,7 @@ class WaitingGang:
     pod_group: str
     plugin: str
     until: float
-    pods: tuple[WaitingGangPod, ...]
+    pods: tuple[HeldGangPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Snapshot:
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
-    held: tuple[WaitingGang, ...] = ()
+    held: tuple[HeldGang, ...] = ()
     resting: tuple[str, ...] = ()
     usage: tuple[PastQueueUsage, ...] = ()
     reservations: tuple[Reservation, ...] = ()

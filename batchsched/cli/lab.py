@@ -140,11 +140,11 @@ def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
 def _load(scenario: Path, changes: list[str]) -> "Scenario":
     """Read and check a scenario, and print warnings about its queues and policies on standard error."""
     from batchsched.lab.scenario import load_scenario, unknown_queue_warnings
-    from batchsched.lab.scenario_checks import check_tuned_parameters, scenario_warnings
+    from batchsched.lab.scenario_checks import check_tuned_parameters, indistinct_scenario_policy_warnings
 
     chosen = load_scenario(scenario, parse_scenario_changes(changes))
     check_tuned_parameters(chosen)
-    warnings = (*unknown_queue_warnings(chosen), *scenario_warnings(chosen))
+    warnings = (*unknown_queue_warnings(chosen), *indistinct_scenario_policy_warnings(chosen))
     print_warnings([f"warning: {scenario}: {line}" for line in warnings])
     return chosen
 

@@ -10,10 +10,13 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """Pods of one gang and subgroup that every plugin treats in the same way: an example pod, and the requests of one.
+    """Pods that every plugin treats in the same way: an example pod, and the requests of one.
+
+    They may belong to several gangs, unless a plugin reads the gang of a pod.
 
     Args:
-      pod: one of the pods. Plugins may read its spec, its namespace, and labels that some selector reads.
+      pod: one of the pods, or a pod without a name that has only what they share: spec, namespace, controller, and
+        the labels that some selector reads.
       requests: [R] requests of one pod in base units, including the pod count; columns as in the node table.
       nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
       requested_columns: the columns of `requests` above zero, without the pod count.

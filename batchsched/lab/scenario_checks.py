@@ -55,7 +55,7 @@ class ComparedProfile:
             yield "promise_slowdown"
 
 
-def scenario_warnings(scenario: Scenario) -> tuple[str, ...]:
+def indistinct_scenario_policy_warnings(scenario: Scenario) -> tuple[str, ...]:
     """Return a warning for policies of a scenario that cannot differ, with the field and what to change."""
     return indistinct_policy_warnings(
         [

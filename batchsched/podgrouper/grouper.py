@@ -32,7 +32,7 @@ from batchsched.podgrouper.owners import (
     Owners,
     decode_owner,
     find_gang_owner_reference,
-    read_pod_as_owner,
+    read_spark_driver_as_owner,
 )
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
@@ -169,7 +169,7 @@ class OwnerPodStore:
 
     def add_pod_as_owner(self, pod: Pod) -> bool:
         """Add a pod to the owners of pods if it is a driver of Spark; return True if it is one."""
-        owner = read_pod_as_owner(pod) if self._derive_gangs else None
+        owner = read_spark_driver_as_owner(pod) if self._derive_gangs else None
         if owner is None or pod.spec.scheduler_name not in self._names:
             return False
         self._pod_owners.add(owner.ref.uid)

@@ -186,7 +186,7 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 """The kind of a driver of Spark that no SparkApplication owns."""
 
 
-def read_pod_as_owner(pod: Pod) -> Owner | None:
+def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
     """Return a pod as an owner of pods if it is a driver of Spark, which owns its executors; otherwise None."""
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None

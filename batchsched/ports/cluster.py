@@ -11,7 +11,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import Decision, SetAside
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.claims import ClaimBinder
 
 
@@ -230,7 +230,7 @@ class Scheduler(Protocol):
         """Apply changes of the cluster to the scheduler. Call this method between two sessions only."""
         ...
 
-    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
         ...
 

@@ -22,7 +22,7 @@ from batchsched.api.decision import Decision, Reservation, SetAside, without_tel
 from batchsched.api.decision import to_json as decision_json
 from batchsched.api.json_errors import to_field_error
 from batchsched.api.pod_devices import ReservedPodDevices
-from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
@@ -62,7 +62,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     seed: int
     profile: dict[str, Any]
     manifests: msgspec.Raw
-    held: tuple[WaitingGang, ...]
+    held: tuple[HeldGang, ...]
     set_aside: tuple[SetAside, ...]
     decision: Decision
     answers: ExternalAnswers = NO_ANSWERS

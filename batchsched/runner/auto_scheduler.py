@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from batchsched.api.decision import Decision
 from batchsched.api.gang import gang_identity
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.queues.usage_history import UsageHistory
@@ -43,7 +43,7 @@ class AutoOrderScheduler(Scheduler):
         self.session.apply_changes(changes)
 
     @override
-    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[HeldGang, ...]) -> None:
         self.session.set_waiting_gangs(held)
 
     @override

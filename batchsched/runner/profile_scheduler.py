@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, possible_gang_identities
-from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, HeldGang, HeldGangPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
@@ -79,7 +79,7 @@ class ProfileScheduler:
         self.taking_part: tuple[Entity, ...] = ()
         """The gangs of the last session."""
         self.queue = self._empty_queue()
-        self.held: tuple[WaitingGang, ...] = ()
+        self.held: tuple[HeldGang, ...] = ()
         self.reservations: tuple[Reservation, ...] = ()
         """The reservations of the last session."""
         self._refused_evictions: dict[str, tuple[str, float]] = {}
@@ -446,8 +446,8 @@ class ProfileScheduler:
             entity = groups.get(entry.pod_group)
             if entity is not None:
                 waiting[entity.identity] = entity
-                pods = tuple(WaitingGangPod(key, nodes[key]) for key in entity.pods if key in nodes)
-                held.append(WaitingGang(entry.pod_group, entry.plugin, parse_timestamp(entry.until), pods))
+                pods = tuple(HeldGangPod(key, nodes[key]) for key in entity.pods if key in nodes)
+                held.append(HeldGang(entry.pod_group, entry.plugin, parse_timestamp(entry.until), pods))
         self._waiting, self.held = waiting, tuple(held)
 
 

@@ -56,7 +56,7 @@ NOT_PROVED: Final = "; not proved: the search for a placement was ended by its b
 """The end of the message about a gang for which the exact search did not end."""
 
 
-class RefusalMessages:
+class RefusalMessageWriter:
     """Writes the refusal messages for the gangs of a solver problem, from the causes that the solver found.
 
     Args:
@@ -412,12 +412,12 @@ def _refusal(
                 pod_group=gang.key, reason="NoFeasibleNode", message=surveyed.scan.fit_error_message()
             )
     # Plugin failures and PreFilter verdicts come first: the solver saw empty masks and would report a lack of room.
-    evidence = explainer.explain_gang(number)
+    evidence = explainer.explain_gang_refusal(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
     # The rows of a reservation are no rule of a plugin: to the user, the gang waits for its turn.
     if row is not None and row.plugin == RESERVATION:
         return out_of_turn_refusal(gang.members, row.reason)
-    wording = RefusalMessages(inputs, formulation)
+    wording = RefusalMessageWriter(inputs, formulation)
     # A lack of room inside the domain is the plugin's doing if the gang fits without that restriction.
     if (
         number in formulation.gathered

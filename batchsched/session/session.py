@@ -9,7 +9,7 @@ from typing import Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -63,7 +63,7 @@ class Session:
         self._brief = brief
         self.solver_work = 0.0
         """The estimated work of CP-SAT for the last decision, in units of about a microsecond."""
-        self._held: tuple[WaitingGang, ...] = snapshot.held
+        self._held: tuple[HeldGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
@@ -109,7 +109,7 @@ class Session:
             # Topology levels are valid for one set of nodes; cached answers refer to them.
             self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 
-    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[HeldGang, ...]) -> None:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
 

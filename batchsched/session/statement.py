@@ -273,7 +273,7 @@ class Statement:
 
     def _take_back_incomplete_subgroups(self, placement: GangPlacement) -> None:
         """Take back the pods of nested or optional subGroups that would be placed in part."""
-        count = self._tables.counts.gang_counts(placement.gang.members)
+        count = self._tables.counts.pod_counts_of_gang(placement.gang.members)
         tree = count.tree
         while tree is not None:
             touched = {placed.pod.labels.get(SUB_GROUP_LABEL, "") for placed in placement.placed}
@@ -287,7 +287,7 @@ class Statement:
                 self._take_back(placed)
 
     def _is_complete(self, placement: GangPlacement) -> bool:
-        return self._tables.counts.gang_counts(placement.gang.members).has_minimum_placed
+        return self._tables.counts.pod_counts_of_gang(placement.gang.members).has_minimum_placed
 
     def _place_in_some_order(self, placement: GangPlacement, plans: Sequence[PlannedPods]) -> Status:
         """Place all plans; if one gets stuck behind the others, start again with that one, once for each plan.
@@ -419,7 +419,7 @@ class Statement:
         self, placement: GangPlacement, pod_nodes: _PodNodes, pod_class: PodClass, state: CycleState
     ) -> None:
         """Count reserved pods on their nodes and in their gang."""
-        tables, count = self._tables, self._tables.counts.gang_counts(placement.gang.members)
+        tables, count = self._tables, self._tables.counts.pod_counts_of_gang(placement.gang.members)
         for _, group in groupby(pod_nodes, key=lambda pod_node: id(pod_node[0].spec)):
             equal_pods = list(group)
             tables.node_table.add_pods(equal_pods, *tables.requests_and_nonzero(equal_pods[0][0]))

@@ -14,7 +14,7 @@ from batchsched.api.core.metadata import format_timestamp, parse_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
-from batchsched.api.snapshot import WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod
 from batchsched.api.template_claims import create_claims_from_templates
 from batchsched.ports.cluster import ClusterChanges, SchedulerFactory
 from batchsched.simulator.recorder import UsageRecorder
@@ -24,7 +24,7 @@ from batchsched.simulator.workload import GangArrival, Workload
 RUNNING: Final = "Running"
 
 
-class SimulatedKubelet:
+class SimulatedPods:
     """Creates the running pods of the simulated cluster, and the pending pods that replace killed ones.
 
     Equal pods on one node share a spec; its requests are computed once.
@@ -163,8 +163,8 @@ class SimulatedCluster:
         self._present: dict[int, SimulatedGang] = {}
         self._gang_of_pending: dict[str, SimulatedGang] = {}
         self._down: set[str] = set()
-        self._kubelet = SimulatedKubelet()
-        self._held: tuple[WaitingGang, ...] = ()
+        self._kubelet = SimulatedPods()
+        self._held: tuple[HeldGang, ...] = ()
         self._nominated: set[str] = set()
 
     @property
@@ -263,14 +263,14 @@ class SimulatedCluster:
 
     def _hold(self, decision: Decision) -> None:
         """Record the gangs that wait at Permit, with their nodes."""
-        places: dict[str, list[WaitingGangPod]] = {}
+        places: dict[str, list[HeldGangPod]] = {}
         for nomination in decision.nominations:
             key = nomination.pod_key
             gang = self._gang_of_pending.get(key)
             if gang is not None:
-                places.setdefault(gang.arrival.key, []).append(WaitingGangPod(key, nomination.node))
+                places.setdefault(gang.arrival.key, []).append(HeldGangPod(key, nomination.node))
         self._held = tuple(
-            WaitingGang(
+            HeldGang(
                 gang.pod_group,
                 gang.plugin,
                 parse_timestamp(gang.until),

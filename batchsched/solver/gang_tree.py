@@ -169,6 +169,6 @@ class GangTrees:
         return {"classes": tuple(classes.tolist()), "counts": tuple(counts.tolist())}
 
     def _running(self, gang: int, subgroup: int) -> tuple[tuple[int, int], ...]:
-        table = self._problem.running_slices
+        table = self._problem.running_slice_pods
         own = (table.gang == gang) & (table.subgroup == subgroup) & (table.domain != NONE)
         return tuple(zip(table.domain[own].tolist(), table.pods[own].tolist(), strict=True))

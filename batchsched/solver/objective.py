@@ -194,7 +194,7 @@ def list_topology_preferences(problem: Problem) -> list[TopologyPreference]:
     for gang, sub in sliced:
         level = int(gangs.slice_level[gang] if sub == NONE else parts.slice_level[sub])
         own = classes.gang == gang if sub == NONE else classes.subgroup == sub
-        running = problem.running_slices
+        running = problem.running_slice_pods
         members = (running.gang == gang) & (running.subgroup == sub)
         domains = tuple(sorted(set(running.domain[members].tolist())))
         preferences.append(TopologyPreference(own, level, float(worth[own].sum()), domains))

@@ -289,7 +289,7 @@ class ProblemSubgroups(ProblemTable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunningSlices(ProblemTable):
+class RunningSlicePods(ProblemTable):
     """The running pods of gangs and subgroups with topology slices, by domain of the slices' level.
 
     Args:
@@ -357,7 +357,7 @@ class Problem:
       gangs: minimum, tier, topology of each gang.
       subgroups: minimum and topology of each subgroup.
       used_domains: domains of preferred levels that are used by running members.
-      running_slices: running pods of gangs and subgroups with slices.
+      running_slice_pods: running pods of gangs and subgroups with slices.
       quotas: what queues may still use.
       rows: linear rows that plugins add.
       cuts: placements that the pipeline refused.
@@ -372,7 +372,7 @@ class Problem:
     gangs: ProblemGangs
     subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)
     used_domains: UsedDomains = field(default_factory=UsedDomains)
-    running_slices: RunningSlices = field(default_factory=RunningSlices)
+    running_slice_pods: RunningSlicePods = field(default_factory=RunningSlicePods)
     quotas: ProblemQuotas = field(default_factory=ProblemQuotas)
     rows: tuple[ConstraintRow, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -409,7 +409,9 @@ class Problem:
         gang = _renumbered(gangs, len(self.gangs.need))
         subgroup = _renumbered(subgroups, len(self.subgroups.gang))
         used = self.used_domains.select_entries(np.flatnonzero(gang[self.used_domains.gang] != NONE))
-        running = self.running_slices.select_entries(np.flatnonzero(gang[self.running_slices.gang] != NONE))
+        running = self.running_slice_pods.select_entries(
+            np.flatnonzero(gang[self.running_slice_pods.gang] != NONE)
+        )
         own, parts = self.classes.select_entries(classes), self.subgroups.select_entries(subgroups)
         # Few classes have few kinds: Python sorts them faster than numpy.
         kinds = sorted(set(own.kind.tolist()))
@@ -426,7 +428,7 @@ class Problem:
             gangs=self.gangs.select_entries(gangs),
             subgroups=replace(parts, gang=gang[parts.gang], parent=subgroup[parts.parent]),
             used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
-            running_slices=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),
+            running_slice_pods=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),
             quotas=self.quotas.restrict_to_gangs(gangs),
             rows=(),
             cuts=(),

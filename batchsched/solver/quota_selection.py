@@ -33,7 +33,7 @@ from batchsched.solver.problem import (
     Problem,
     ProblemClassKinds,
     ProblemNodes,
-    RunningSlices,
+    RunningSlicePods,
     Solution,
     SolverBudget,
     UsedDomains,
@@ -198,7 +198,7 @@ def merge_into_one_node(problem: Problem) -> Problem:
             slice_size=np.zeros_like(subgroups.slice_size),
         ),
         used_domains=UsedDomains(),
-        running_slices=RunningSlices(),
+        running_slice_pods=RunningSlicePods(),
         rows=(),
         cuts=(),
     )

@@ -86,7 +86,7 @@ def check_slices(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _running_pods(problem: Problem, gang: int, subgroup: int) -> Counter[int]:
-    table = problem.running_slices
+    table = problem.running_slice_pods
     running: Counter[int] = Counter()
     for owner, part, domain, pods in zip(
         table.gang.tolist(), table.subgroup.tolist(), table.domain.tolist(), table.pods.tolist(), strict=True

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.snapshot import FOLLOWED_FIELDS, Snapshot, WaitingGang
+from batchsched.api.snapshot import FOLLOWED_FIELDS, HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
 from batchsched.state.resource_names import ResourceNames
@@ -69,7 +69,7 @@ class UpToDateScheduler:
         self._changes = cache.subscribe()
         self._resources = ResourceNames(Snapshot())
 
-    def updated_scheduler(self, held: tuple[WaitingGang, ...] = ()) -> Scheduler:
+    def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
         """Return a scheduler that has received all changes of the cluster state.
 
         Args:

@@ -16,8 +16,8 @@ from unittest import mock
 from typing_extensions import override
 
 from batchsched.solver.improvement import search
-from batchsched.solver.improvement.lookahead import STEPS_PER_PROCESS, SequentialStepSolver
 from batchsched.solver.improvement.step import SearchStep, StepResult
+from batchsched.solver.improvement.step_solver import STEPS_PER_PROCESS, SequentialStepSolver
 from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
 

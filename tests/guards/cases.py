@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from batchsched.api.decision import Decision
-from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import decide
 from bench.pipeline.clusters import WORKLOADS
@@ -212,11 +212,9 @@ def held_gangs() -> Iterator[Decided]:
             ]
             if pods and dice.random() < 0.7:
                 count = len(pods) if dice.random() < 0.6 else dice.randint(1, len(pods))
-                places = tuple(
-                    WaitingGangPod(pod.key, dice.choice(snapshot.nodes).name) for pod in pods[:count]
-                )
+                places = tuple(HeldGangPod(pod.key, dice.choice(snapshot.nodes).name) for pod in pods[:count])
                 until = NOW + dice.choice([-5.0, 5.0, 500.0])
-                held.append(WaitingGang(group.key, "GangScheduling", until, places))
+                held.append(HeldGang(group.key, "GangScheduling", until, places))
         resting = tuple(
             group.key
             for group in snapshot.pod_groups

@@ -27,7 +27,7 @@ from pydantic_core import to_jsonable_python
 from typer.models import OptionInfo
 
 from batchsched.api.decision import REASONS
-from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod, PastQueueUsage, Snapshot
 from batchsched.cli import ExitCode, run_command
 from batchsched.cli.app import app
 from batchsched.cli.schema import SchemaKind, schema_of
@@ -386,7 +386,7 @@ def signature_of_decide() -> Iterator[str]:
     for parameter in inspect.signature(decide).parameters.values():
         default = "" if parameter.default is inspect.Parameter.empty else " optional"
         yield f"{parameter.kind.name.lower()} {parameter.name}{default}"
-    for part in (Snapshot, WaitingGang, WaitingGangPod, PastQueueUsage):
+    for part in (Snapshot, HeldGang, HeldGangPod, PastQueueUsage):
         yield f"{part.__name__}: {', '.join(field.name for field in fields(part))}"
 
 

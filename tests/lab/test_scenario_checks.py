@@ -9,7 +9,7 @@ from batchsched.lab.scenario_checks import (
     ComparedProfile,
     check_tuned_parameters,
     indistinct_policy_warnings,
-    scenario_warnings,
+    indistinct_scenario_policy_warnings,
 )
 from tests.lab.scenarios import scenario
 
@@ -25,7 +25,7 @@ def tuned(parameters, **more):
 
 
 def test_policies_that_differ_only_in_the_order_of_gangs_are_named_under_selection_by_weight():
-    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={}, queues=[]))
+    (warning,) = indistinct_scenario_policy_warnings(scenario(policies=ORDERS, profile={}, queues=[]))
     assert "policies fcfs, sjf differ only in profile.policy" in warning
     assert "`selection: weight` does not read" in warning
     assert "set profile.selection to ordered" in warning
@@ -37,12 +37,12 @@ def test_policies_that_differ_only_in_the_order_of_gangs_are_named_under_selecti
     ids=["ordered", "without solver"],
 )
 def test_policies_that_can_differ_cause_no_warning(profile):
-    assert scenario_warnings(scenario(policies=ORDERS, profile=profile)) == ()
+    assert indistinct_scenario_policy_warnings(scenario(policies=ORDERS, profile=profile)) == ()
 
 
 def test_policies_that_differ_in_their_queues_cause_no_warning():
     changed = {**ORDERS[1], "queues": {"a": {"weight": 3}}}
-    assert scenario_warnings(scenario(policies=[ORDERS[0], changed], profile={})) == ()
+    assert indistinct_scenario_policy_warnings(scenario(policies=[ORDERS[0], changed], profile={})) == ()
 
 
 def test_order_decides_which_gangs_are_inside_the_entitlement_of_a_queue_and_causes_no_warning():
@@ -53,12 +53,19 @@ def test_order_decides_which_gangs_are_inside_the_entitlement_of_a_queue_and_cau
         "metadata": {"name": "a"},
     }
     queues = [{**entitled, "spec": {"weight": 2}}]
-    assert scenario_warnings(scenario(policies=ORDERS, profile={}, queues=queues)) == ()
-    assert scenario_warnings(scenario(policies=ORDERS, profile={"queuePolicy": {"name": "drf"}})) == ()
+    assert indistinct_scenario_policy_warnings(scenario(policies=ORDERS, profile={}, queues=queues)) == ()
+    assert (
+        indistinct_scenario_policy_warnings(
+            scenario(policies=ORDERS, profile={"queuePolicy": {"name": "drf"}})
+        )
+        == ()
+    )
 
 
 def test_an_order_that_only_selects_the_reserved_gang_is_a_weaker_warning():
-    (warning,) = scenario_warnings(scenario(policies=ORDERS, profile={"backfill": "easy"}, queues=[]))
+    (warning,) = indistinct_scenario_policy_warnings(
+        scenario(policies=ORDERS, profile={"backfill": "easy"}, queues=[])
+    )
     assert "hardly differ" in warning
 
 
@@ -117,4 +124,4 @@ def test_settings_replace_only_their_own_fields():
 def test_scenarios_that_need_no_trace_are_shipped_without_a_warning(name):
     made = load_scenario(EXAMPLES / name)
     check_tuned_parameters(made)
-    assert (unknown_queue_warnings(made), scenario_warnings(made)) == ((), ())
+    assert (unknown_queue_warnings(made), indistinct_scenario_policy_warnings(made)) == ((), ())

@@ -15,7 +15,7 @@ from batchsched.api.decision import (
     SolverAccount,
     TierObjective,
 )
-from batchsched.api.snapshot import PastQueueUsage, Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests import reader
@@ -34,7 +34,7 @@ DECISION = Decision(
         tiers=(TierObjective(share="all", priority=0, objective=0.1, bound=1e-05),), seconds=1.5
     ),
 )
-HELD = WaitingGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(WaitingGangPod(pod="a/p", node="n"),))
+HELD = HeldGang(pod_group="a/g", plugin="Quota", until=1e9, pods=(HeldGangPod(pod="a/p", node="n"),))
 
 
 def record(snapshot=None, **fields):

@@ -27,7 +27,7 @@ from tests.guards.manifests import NOW, snapshot_of
 from tests.hash_seeds import outputs_by_hash_seed
 from tests.runner.process_functions import add, end, fail, wait
 from tests.session.scenario import profile
-from tests.solver.test_lookahead import contended, content
+from tests.solver.test_step_solver import contended, content
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
@@ -108,7 +108,7 @@ def test_the_solution_of_two_processes_does_not_depend_on_the_hash_seed():
         "from batchsched.solver.greedy import solve_greedy;"
         "from batchsched.solver.improvement.search import improve_solution;"
         "from batchsched.solver.problem import SolverBudget;"
-        "from tests.solver.test_lookahead import contended, content;"
+        "from tests.solver.test_step_solver import contended, content;"
         "problem = contended(1);"
         "print(content(improve_solution(problem, solve_greedy(problem), 0.5, SolverBudget(), 3, SolverProcesses(2))))"
     )

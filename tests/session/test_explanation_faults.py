@@ -14,7 +14,7 @@ def test_gang_of_which_the_explanation_fails_is_refused_and_others_are_placed(mo
     def fail(self, number):
         raise OverflowError("Python int too large to convert to C long")
 
-    monkeypatch.setattr(explain.RefusalExplainer, "explain_gang", fail)
+    monkeypatch.setattr(explain.RefusalExplainer, "explain_gang_refusal", fail)
     decision = schedule(
         cluster(nodes(2, gpu=2), gang("small", 2), gang("large", 9)), profile(selection=selection)
     )

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.decision import Decision
-from batchsched.api.snapshot import Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, PreFilterAnswer, Status, Verdict
@@ -156,12 +156,12 @@ def test_gang_that_waits_at_permit_is_held_on_its_nodes():
 
 
 def held(snapshot: Snapshot, until: float) -> Snapshot:
-    pods = (WaitingGangPod("team/bert-0", "n0"), WaitingGangPod("team/bert-1", "n1"))
+    pods = (HeldGangPod("team/bert-0", "n0"), HeldGangPod("team/bert-1", "n1"))
     return Snapshot(
         nodes=snapshot.nodes,
         pods=snapshot.pods,
         pod_groups=snapshot.pod_groups,
-        held=(WaitingGang("team/bert", "Recorder", until, pods),),
+        held=(HeldGang("team/bert", "Recorder", until, pods),),
     )
 
 
@@ -345,8 +345,8 @@ def test_rejection_of_a_waiting_pod_rolls_back_its_gang(settings):
 
 
 def held_on(snapshot: Snapshot, name: str, *pairs: tuple[str, str], until: float = NOW + 10) -> Snapshot:
-    pods = tuple(WaitingGangPod(f"team/{pod}", node) for pod, node in pairs)
-    return replace(snapshot, held=(*snapshot.held, WaitingGang(f"team/{name}", "Recorder", until, pods)))
+    pods = tuple(HeldGangPod(f"team/{pod}", node) for pod, node in pairs)
+    return replace(snapshot, held=(*snapshot.held, HeldGang(f"team/{name}", "Recorder", until, pods)))
 
 
 def test_deleted_held_gang_holds_no_capacity():

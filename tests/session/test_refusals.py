@@ -5,7 +5,7 @@ import pytest
 
 from batchsched.api.core.pod import Affinity
 from batchsched.api.snapshot import Snapshot
-from batchsched.session.refusals import RefusalMessages
+from batchsched.session.refusals import RefusalMessageWriter
 from batchsched.solver.relaxation.changes import AddedNodes, AddedPods, CombinedChange, RaisedQuota
 from tests.session.clusters import on
 from tests.session.scenario import (
@@ -84,7 +84,7 @@ def test_refusal_for_a_level_without_nodes_names_the_level():
 
 def test_suggested_nodes_may_form_a_new_domain():
     there = inside(cluster(RACKS, gang("g", 1), topologies=BOTH))
-    wording = RefusalMessages(there.inputs, there.joint())
+    wording = RefusalMessageWriter(there.inputs, there.joint())
     change = AddedNodes(2, like=0, level=1, domain=2, extra=(0, 1000, 0, 0, 0))
     assert wording.smallest_change_message(change) == (
         "2 more nodes like n0 but larger (cpu 65, memory 256Gi, nvidia.com/gpu 2) in a new rack"
@@ -93,7 +93,7 @@ def test_suggested_nodes_may_form_a_new_domain():
 
 def test_combined_changes_are_joined_without_empty_parts():
     there = inside(cluster(nodes(1, gpu=2), gang("g", 1), queues=(queue("a", limit={GPU: "3"}),)))
-    wording = RefusalMessages(there.inputs, there.joint())
+    wording = RefusalMessageWriter(there.inputs, there.joint())
     nothing = RaisedQuota(0, (0, 0, 0, 0, 0), 3)
     both = CombinedChange((nothing, AddedPods(0, 2), AddedNodes(1, like=0)))
     assert wording.smallest_change_message(both) == (

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.simulator.cluster import SimulatedKubelet
+from batchsched.simulator.cluster import SimulatedPods
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, simulate_workload
@@ -21,7 +21,7 @@ CPU = create_pod_spec({"cpu": "1"})
 
 def bound(spec, *places):
     arrival = create_rigid_arrival(TraceGang("g", ((spec, len(places)),), None), 0, 1)
-    kubelet = SimulatedKubelet()
+    kubelet = SimulatedPods()
     return [kubelet.running_pod(pod, node, 0) for pod, node in zip(arrival.pods, places, strict=True)]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlices, SolverBudget
+from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlicePods, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.tree_search import find_placement_or_proof
 from batchsched.solver.verify import verify_solution
@@ -129,7 +129,7 @@ def sliced_gang(free, racks, size: int, slices: int) -> Problem:
             slice_size=np.array([size], np.int32),
         ),
         subgroups=ProblemSubgroups(),
-        running_slices=RunningSlices(),
+        running_slice_pods=RunningSlicePods(),
     )
 
 

@@ -12,7 +12,7 @@ from batchsched.solver.problem import (
     ProblemGangs,
     ProblemNodes,
     ProblemSubgroups,
-    RunningSlices,
+    RunningSlicePods,
 )
 
 
@@ -130,7 +130,7 @@ class _Columns:
                 **{name: ints([row[name] for row in self.gangs]) for name in names},
             ),
             subgroups=ProblemSubgroups(**nested),
-            running_slices=RunningSlices(*slices),
+            running_slice_pods=RunningSlicePods(*slices),
         )
 
 
@@ -223,7 +223,7 @@ def even(problem: Problem, pods: np.ndarray, s: int) -> bool:
 
 def running_pods(problem: Problem, s: int) -> dict[int, int]:
     """The running pods of a group with slices by domain."""
-    table = problem.running_slices
+    table = problem.running_slice_pods
     return {
         int(domain): int(pods)
         for part, domain, pods in zip(table.subgroup, table.domain, table.pods, strict=True)

@@ -7,7 +7,7 @@ import msgspec
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.state.cluster_state import AssumedPod, ClusterState
 from tests.session.scenario import NOW
@@ -62,7 +62,7 @@ class Ledger:
         self.nodes = {one.name for one in snapshot.nodes}
         self.pods = {one.key: one for one in snapshot.pods}
         self.groups = {one.key: one for one in snapshot.pod_groups}
-        self.held: tuple[WaitingGang, ...] = ()
+        self.held: tuple[HeldGang, ...] = ()
         self.laid_out = 0
 
     def apply_changes(self, changes: ClusterChanges) -> None:
@@ -84,7 +84,7 @@ class Ledger:
         for key in changes.removed_pod_groups:
             del self.groups[key]
 
-    def set_waiting_gangs(self, held: tuple[WaitingGang, ...]) -> None:
+    def set_waiting_gangs(self, held: tuple[HeldGang, ...]) -> None:
         self.held = held
 
     def decide(self, now: float, seed: int) -> Any:

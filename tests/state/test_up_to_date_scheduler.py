@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.node import ContainerImage, NodeCondition
 from batchsched.api.decision import to_json
-from batchsched.api.snapshot import Snapshot, WaitingGang
+from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import ClusterState
@@ -187,7 +187,7 @@ def test_a_scheduler_is_rebuilt_after_many_changes_to_release_deleted_objects():
 
 def test_held_gangs_are_passed_to_the_new_scheduler():
     watcher = Watcher(node("n0"))
-    held = (WaitingGang("team/g", "Quota", NOW, ()),)
+    held = (HeldGang("team/g", "Quota", NOW, ()),)
     watcher.feed.updated_scheduler(held)
     assert watcher.made[0].held == held
 

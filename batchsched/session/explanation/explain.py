@@ -20,7 +20,7 @@ from batchsched.session.explanation.gangs_ahead import (
 from batchsched.session.explanation.job_options import gang_change_options
 from batchsched.session.explanation.node_options import node_change_options
 from batchsched.session.explanation.options import ChangeOption
-from batchsched.session.explanation.queue_options import SnapshotRequests, queue_limit_options
+from batchsched.session.explanation.queue_options import TotalPodRequests, queue_limit_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     ExceededLimit,
@@ -162,8 +162,8 @@ class RefusalVerifier:
         return order_positions_by_gang(decided.snapshot, decided.profile, decided.now, self._pause)
 
     @cached_property
-    def _requested(self) -> SnapshotRequests:
-        return SnapshotRequests(self._decided.snapshot)
+    def _requested(self) -> TotalPodRequests:
+        return TotalPodRequests(self._decided.snapshot)
 
     def _tables_after(self, budget: ExplanationBudget) -> SessionTables:
         """Return the tables after the decision.

@@ -25,7 +25,7 @@ from batchsched.session.explanation.options import ChangeOption
 _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
-class SnapshotRequests:
+class TotalPodRequests:
     """The requests of all pods in a Snapshot: for each resource their sum, and the largest unit that divides them all.
 
     Args:
@@ -51,7 +51,7 @@ class SnapshotRequests:
         return math.gcd(*(requests.get(resource, 0) for _, requests in self._requests))
 
 
-def queue_limit_options(view: GangView, requested: SnapshotRequests) -> list[ChangeOption]:
+def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[ChangeOption]:
     """Return options to raise the queue limits that restrict a refused gang, those of its own queue first.
 
     Args:
@@ -79,7 +79,7 @@ def queue_limit_options(view: GangView, requested: SnapshotRequests) -> list[Cha
 
 
 def _amount_options(
-    view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: SnapshotRequests
+    view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: TotalPodRequests
 ) -> Iterator[ChangeOption]:
     spec = queue.spec
     guarantee = parse_amounts(spec.guarantee)
@@ -139,7 +139,7 @@ def _raised_amount(
     )
 
 
-def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> int:
+def _common_unit(view: GangView, requested: TotalPodRequests, resource: str) -> int:
     """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller.
 
     It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
@@ -148,7 +148,7 @@ def _common_unit(view: GangView, requested: SnapshotRequests, resource: str) -> 
     return math.gcd(unit, step, _WHOLE_UNITS.get(resource, 0)) or 1
 
 
-def _most(view: GangView, requested: SnapshotRequests, resource: str) -> int:
+def _most(view: GangView, requested: TotalPodRequests, resource: str) -> int:
     """Return an amount that no usage of a resource exceeds."""
     capacity = int(view.tables.node_table.allocatable[:, view.tables.node_table.column[resource]].sum())
     return max(capacity, requested.total_request(resource))
@@ -174,7 +174,7 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
 
 
 def _lending_options(
-    view: GangView, row: int, queue: Queue, requested: SnapshotRequests
+    view: GangView, row: int, queue: Queue, requested: TotalPodRequests
 ) -> Iterator[ChangeOption]:
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)

@@ -32,7 +32,7 @@ from batchsched.solver.problem import (
     ProblemNodes,
     ProblemQuotas,
     ProblemSubgroups,
-    RunningSlices,
+    RunningSlicePods,
     UsedDomains,
 )
 from batchsched.solver.rank_layout import RankedPodClass
@@ -332,7 +332,7 @@ def formulate_problem(
             level=_ints([entry[2] for entry in used + subs.used]),
             domain=_ints([entry[3] for entry in used + subs.used]),
         ),
-        running_slices=_running_slices(inputs, gangs, choices, subs),
+        running_slice_pods=_running_slices(inputs, gangs, choices, subs),
         quotas=ProblemQuotas(
             covers=inputs.quotas.mask_of_limits_by_gang(
                 tables, [gang.members.queue_and_user for gang in gangs]
@@ -520,7 +520,7 @@ def _running_slices(
     gangs: Sequence[PendingGang],
     choices: Sequence[RequestedLevels],
     subs: _Subgroups,
-) -> RunningSlices:
+) -> RunningSlicePods:
     """The bound pods of gangs and subGroups with slices, by domain; pods that are being deleted do not count."""
     groups = [(number, NONE, choice.slices, "") for number, choice in enumerate(choices)]
     groups += [
@@ -539,7 +539,7 @@ def _running_slices(
         if domain != NONE
     ]
     columns = [_ints(column) for column in zip(*rows, strict=True)]
-    return RunningSlices(*columns) if rows else RunningSlices()
+    return RunningSlicePods(*columns) if rows else RunningSlicePods()
 
 
 def _used_domains(

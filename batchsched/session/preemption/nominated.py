@@ -108,7 +108,7 @@ class NominatedPods:
         ]
 
     @property
-    def pods_not_in_table(self) -> list[tuple[Pod, int]]:
+    def pods_outside_node_table(self) -> list[tuple[Pod, int]]:
         """The nominated pods that the node table does not contain, with their node indexes."""
         return [
             nominee
@@ -121,7 +121,7 @@ class NominatedPods:
         """The identities of the gangs with nominated pods."""
         return self._nominated.keys()
 
-    def is_nominated(self, gang: PendingGang) -> bool:
+    def has_nominated_pods(self, gang: PendingGang) -> bool:
         """Return True if a gang has nominated pods."""
         return gang.members.identity in self._nominated
 
@@ -137,10 +137,10 @@ class NominatedPods:
         for position, gang in enumerate(gangs):
             part.append(gang)
             following = gangs[position + 1] if position + 1 < len(gangs) else None
-            if self.is_nominated(gang) and not (
+            if self.has_nominated_pods(gang) and not (
                 following is not None
                 and following.tier_sort_key == gang.tier_sort_key
-                and self.is_nominated(following)
+                and self.has_nominated_pods(following)
             ):
                 yield part
                 part = []

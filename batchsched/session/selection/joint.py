@@ -36,9 +36,9 @@ class JointSelection:
             gangs = self._admitted(pending)
         self._keys = {gang.members.identity: gang.key for gang in gangs}
         inputs = run.formulation_input()
-        unnominated = [gang for gang in gangs if not nominated.is_nominated(gang)]
+        unnominated = [gang for gang in gangs if not nominated.has_nominated_pods(gang)]
         builder.head = ReservedHead.find_head(
-            inputs, unnominated, builder.placements, run.reservation_rules, nominated.pods_not_in_table
+            inputs, unnominated, builder.placements, run.reservation_rules, nominated.pods_outside_node_table
         )
         for window in self._windows(gangs):
             for part in nominated.split_at_nominations(window):
@@ -70,7 +70,7 @@ class JointSelection:
             run.order.iterate_gangs(pending, admitted, run.now),
             key=lambda gang: (
                 gang.tier_sort_key,
-                gang.behind != "" or not self._nominated.is_nominated(gang),
+                gang.behind != "" or not self._nominated.has_nominated_pods(gang),
             ),
         )
 

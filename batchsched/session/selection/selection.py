@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from batchsched.api.snapshot import WaitingGang
+from batchsched.api.snapshot import HeldGang
 from batchsched.framework.status import Code, Status
 from batchsched.session.preemption.eligibility import EvictionRules
 from batchsched.session.preemption.nominated import NominatedPods
@@ -22,7 +22,7 @@ from batchsched.session.tables.session_tables import SessionTables
 PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
 
 
-def revisit_waiting_gangs(run: SelectionRun, held: Sequence[WaitingGang]) -> frozenset[str]:
+def revisit_waiting_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
     """Call Permit again for gangs that wait at Permit, before any other gang can take their nodes.
 
     Returns:
@@ -42,7 +42,7 @@ def revisit_waiting_gangs(run: SelectionRun, held: Sequence[WaitingGang]) -> fro
     return frozenset(identities)
 
 
-def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
+def _revisit(run: SelectionRun, held: HeldGang) -> GangPlacement | None:
     """Place a waiting gang on its nodes again: allowed, waiting until the first deadline, or refused."""
     tables, statement = run.tables, run.statement
     members = tables.find_gang(held.pod_group)
@@ -66,7 +66,7 @@ def _revisit(run: SelectionRun, held: WaitingGang) -> GangPlacement | None:
     return placement
 
 
-def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: WaitingGang) -> list[PlannedPods]:
+def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: HeldGang) -> list[PlannedPods]:
     """Return the plan to place the pods of a gang where they wait."""
     nodes = {
         held_pod.pod: node

@@ -305,9 +305,9 @@ class PodCountsByGang:
     def gang_counts_of_pod(self, pod: Pod) -> GangPodCounts:
         """Return the pod counts of the gang to which a pod belongs."""
         identity = gang_identity(pod)
-        return self._counts.get(identity) or self.gang_counts(self._gangs[identity])
+        return self._counts.get(identity) or self.pod_counts_of_gang(self._gangs[identity])
 
-    def gang_counts(self, members: PodGroupState) -> GangPodCounts:
+    def pod_counts_of_gang(self, members: PodGroupState) -> GangPodCounts:
         """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:

@@ -179,7 +179,7 @@ def differ_only_in_names(pod: Pod, other: Pod) -> bool:
     )
 
 
-def representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) -> Pod:
+def build_representative_pod(pod: Pod, visible_metadata: tuple[tuple[str, str], ...]) -> Pod:
     """Return a pod without a name, with the fields that all pods of a pod class have in common.
 
     It has no name because the class may outlive the gang of its first pod. It keeps the labels that selectors read, and
@@ -319,7 +319,7 @@ class PodClassTable:
                 or self._pipeline.extenders.is_interested(pod)
                 or bool(pod.spec.resource_claims)
             )
-            example = pod if reads_whole_pod else representative_pod(pod, visible_metadata)
+            example = pod if reads_whole_pod else build_representative_pod(pod, visible_metadata)
             pod_class = PodClass.from_pod(example, requests, info.nonzero, priority)
             if not self._pipeline.reads_priority and not reads_whole_pod:
                 first = self._first_of_kind.setdefault((*kind, own_gang), pod_class)

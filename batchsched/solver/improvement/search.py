@@ -12,9 +12,9 @@ from typing import Final
 from batchsched.ports.workers import SolverWorkers
 from batchsched.solver.completion import place_remaining_gangs
 from batchsched.solver.cpsat import UNITS_PER_PAIR, estimate_solve_work
-from batchsched.solver.improvement.lookahead import ParallelStepSolver, SequentialStepSolver, StepSolver
 from batchsched.solver.improvement.neighbourhood import NeighbourhoodChooser
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
+from batchsched.solver.improvement.step_solver import ParallelStepSolver, SequentialStepSolver, StepSolver
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.tiered.rounding import add_elastic_pods_ejecting_lower_tiers

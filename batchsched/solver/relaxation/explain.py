@@ -314,7 +314,7 @@ class RefusalExplainer:
     def _node_types(self) -> tuple[IntArray, ...]:
         return _group_nodes_by_type(self._problem)
 
-    def explain_gang(self, gang: int) -> RefusalEvidence:
+    def explain_gang_refusal(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
         isolated = self._after.isolate_gang(gang)
         residual = ResidualProblem(isolated.problem, self._budget)

@@ -58,7 +58,7 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
     kept = NominatedPods(tables, frozenset())
     parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
-    nominees = [gang for gang in gangs(tables) if kept.is_nominated(gang)]
+    nominees = [gang for gang in gangs(tables) if kept.has_nominated_pods(gang)]
     with kept:
         assert used(tables) == [0, 0]
         counted = kept.add_unplaced_pods(nominees, [])

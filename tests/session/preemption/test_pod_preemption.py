@@ -14,7 +14,7 @@ from batchsched.api.core.cluster_objects import PriorityClass
 from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.decision import Decision, to_json
-from batchsched.api.snapshot import Snapshot, WaitingGang, WaitingGangPod
+from batchsched.api.snapshot import HeldGang, HeldGangPod, Snapshot
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
@@ -311,7 +311,7 @@ def test_a_victim_that_waits_at_permit_is_rejected_and_not_evicted():
         def permit(self, pod, node, nodes, state):
             return wait("") if pod.name == "low" else PermitAnswer()
 
-    held = WaitingGang("team/low", "Recorder", NOW + 60, (WaitingGangPod("team/low", "n0"),))
+    held = HeldGang("team/low", "Recorder", NOW + 60, (HeldGangPod("team/low", "n0"),))
     low = pod("low", priority=0, gpu=1)
     snapshot = holding(low, pod("high", priority=10, gpu=1), some=nodes(1, gpu=1), held=(held,))
     chosen = profile(plugins={"disabled": ["PrioritySort"]}, solver={"enabled": False})

@@ -45,7 +45,7 @@ def explain(
 ) -> RefusalEvidence:
     """By default, every level has the next wider one before it."""
     wider = range(-1, len(problem.nodes.levels) - 1) if wider is None else wider
-    return RefusalExplainer(problem, solution, wider).explain_gang(gang)
+    return RefusalExplainer(problem, solution, wider).explain_gang_refusal(gang)
 
 
 def evidence(problem: Problem, gang: int) -> RefusalEvidence:

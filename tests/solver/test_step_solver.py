@@ -9,10 +9,10 @@ from typing_extensions import override
 
 from batchsched.ports.workers import PendingResult, SharedInput, SolverWorkers
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.improvement import lookahead
-from batchsched.solver.improvement.lookahead import ParallelStepSolver
+from batchsched.solver.improvement import step_solver
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.improvement.step import SearchStep, SharedSearchInput, StepResult
+from batchsched.solver.improvement.step_solver import ParallelStepSolver
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from bench.solver.instances import generate
 from bench.solver.problems import to_problem
@@ -97,7 +97,7 @@ def test_after_a_lost_process_no_more_steps_are_submitted():
     problem = contended(1)
     improve_solution(problem, solve_greedy(problem), 2.0, SolverBudget(), 0, processes)
     # Those after the first step, and one more when the result of the second one is missing.
-    assert processes.submitted == lookahead.STEPS_PER_PROCESS * processes.process_count_with_session + 1
+    assert processes.submitted == step_solver.STEPS_PER_PROCESS * processes.process_count_with_session + 1
 
 
 def test_a_solution_within_the_accepted_gap_starts_no_process():
@@ -123,7 +123,7 @@ def test_a_step_that_no_process_has_started_is_solved_by_the_session_itself(monk
         solved.append(step.number)
         return StepResult(None, 0.0, False, 0.0, 0, 0)
 
-    monkeypatch.setattr(lookahead, "solve_step", solve)
+    monkeypatch.setattr(step_solver, "solve_step", solve)
     processes = FakeProcesses(2, starts=False)
     ahead = ParallelStepSolver(SharedSearchInput(problem, 0), processes)
     steps = [SearchStep(number, 0, solution, None, SolverBudget()) for number in range(4)]  # type: ignore[arg-type]
