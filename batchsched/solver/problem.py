@@ -4,12 +4,8 @@ The solver sees no pods, PodGroups and plugins, but N nodes with free capacity i
 G gangs that own the classes, S subgroups inside gangs, L topology levels, Q quotas and any number of linear rows. The
 caller that builds a `Problem` keeps the names of the objects.
 
-A `VictimProblem` asks which units to evict for one gang: running gangs, or surplus pods of elastic gangs. The gang that
-needs room is the only gang of an ordinary `Problem`: masks, minimums, domains, rows and quotas mean the same.
-
 Shapes are stated by letter: C classes, G gangs, K kinds (distinct mask and score rows), L levels, N nodes,
-Q quotas, R resources, S subgroups, T tiers, U used domains, P placements (the triples of a solution). Of victims:
-B bonds, F shares of units on nodes, J entries of limits, M limits, U units, V victims.
+Q quotas, R resources, S subgroups, T tiers, U used domains, P placements (the triples of a solution).
 """
 
 from collections.abc import Sequence
@@ -122,6 +118,14 @@ class ProblemTable:
         columns: tuple[str, ...] = self.__slots__
         return type(self)(*[getattr(self, column)[positions] for column in columns])
 
+    def renumber_columns(self, **numbers: IndexArray) -> Self:
+        """Return the table with each value `v` of a given column replaced by `numbers[v]`."""
+        columns: tuple[str, ...] = self.__slots__
+        if not len(getattr(self, columns[0])):
+            return self  # as most tables of a single refused gang are
+        values = {column: getattr(self, column) for column in columns}
+        return type(self)(**values | {column: number[values[column]] for column, number in numbers.items()})
+
     def _fill(self, length: int, **columns: int) -> None:
         """Fill columns that the caller left out with one value each."""
         for column, value in columns.items():
@@ -129,11 +133,13 @@ class ProblemTable:
                 object.__setattr__(self, column, np.full(length, value, np.int32))
 
 
-def _indices() -> IndexArray:
+def empty_indexes() -> IndexArray:
+    """Return an array of no indexes, the default of a column."""
     return np.zeros(0, np.int32)
 
 
-def _amounts() -> IntArray:
+def empty_amounts() -> IntArray:
+    """Return an array of no amounts, the default of a column."""
     return np.zeros(0, np.int64)
 
 
@@ -246,9 +252,9 @@ class ProblemGangs(ProblemTable):
     pinned: IndexArray
     fresh: BoolArray
     allowed: BoolArray
-    min_children: IndexArray = field(default_factory=_indices)
-    slice_level: IndexArray = field(default_factory=_indices)
-    slice_size: IndexArray = field(default_factory=_indices)
+    min_children: IndexArray = field(default_factory=empty_indexes)
+    slice_level: IndexArray = field(default_factory=empty_indexes)
+    slice_size: IndexArray = field(default_factory=empty_indexes)
 
     def __post_init__(self) -> None:
         self._fill(len(self.need), min_children=NONE, slice_level=NONE, slice_size=0)
@@ -274,15 +280,15 @@ class ProblemSubgroups(ProblemTable):
       slice_size: [S] pods in a slice, 0 without slices.
     """
 
-    gang: IndexArray = field(default_factory=_indices)
-    need: IndexArray = field(default_factory=_indices)
-    required: IndexArray = field(default_factory=_indices)
-    preferred: IndexArray = field(default_factory=_indices)
-    pinned: IndexArray = field(default_factory=_indices)
-    parent: IndexArray = field(default_factory=_indices)
-    min_children: IndexArray = field(default_factory=_indices)
-    slice_level: IndexArray = field(default_factory=_indices)
-    slice_size: IndexArray = field(default_factory=_indices)
+    gang: IndexArray = field(default_factory=empty_indexes)
+    need: IndexArray = field(default_factory=empty_indexes)
+    required: IndexArray = field(default_factory=empty_indexes)
+    preferred: IndexArray = field(default_factory=empty_indexes)
+    pinned: IndexArray = field(default_factory=empty_indexes)
+    parent: IndexArray = field(default_factory=empty_indexes)
+    min_children: IndexArray = field(default_factory=empty_indexes)
+    slice_level: IndexArray = field(default_factory=empty_indexes)
+    slice_size: IndexArray = field(default_factory=empty_indexes)
 
     def __post_init__(self) -> None:
         self._fill(len(self.gang), parent=NONE, min_children=NONE, slice_level=NONE, slice_size=0)
@@ -299,10 +305,10 @@ class RunningSlicePods(ProblemTable):
       pods: [V] pods of the gang or subgroup that run there.
     """
 
-    gang: IndexArray = field(default_factory=_indices)
-    subgroup: IndexArray = field(default_factory=_indices)
-    domain: IndexArray = field(default_factory=_indices)
-    pods: IndexArray = field(default_factory=_indices)
+    gang: IndexArray = field(default_factory=empty_indexes)
+    subgroup: IndexArray = field(default_factory=empty_indexes)
+    domain: IndexArray = field(default_factory=empty_indexes)
+    pods: IndexArray = field(default_factory=empty_indexes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,10 +324,10 @@ class UsedDomains(ProblemTable):
       domain: [U] the domain in use.
     """
 
-    gang: IndexArray = field(default_factory=_indices)
-    subgroup: IndexArray = field(default_factory=_indices)
-    level: IndexArray = field(default_factory=_indices)
-    domain: IndexArray = field(default_factory=_indices)
+    gang: IndexArray = field(default_factory=empty_indexes)
+    subgroup: IndexArray = field(default_factory=empty_indexes)
+    level: IndexArray = field(default_factory=empty_indexes)
+    domain: IndexArray = field(default_factory=empty_indexes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -336,7 +342,7 @@ class ProblemQuotas(ProblemTable):
 
     covers: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     free: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    gangs: IntArray = field(default_factory=_amounts)
+    gangs: IntArray = field(default_factory=empty_amounts)
 
     def restrict_to_gangs(self, gangs: Positions) -> "ProblemQuotas":
         """Return the queue limits as they apply to the given gangs only."""
@@ -412,7 +418,7 @@ class Problem:
         running = self.running_slice_pods.select_entries(
             np.flatnonzero(gang[self.running_slice_pods.gang] != NONE)
         )
-        own, parts = self.classes.select_entries(classes), self.subgroups.select_entries(subgroups)
+        own = self.classes.select_entries(classes)
         # Few classes have few kinds: Python sorts them faster than numpy.
         kinds = sorted(set(own.kind.tolist()))
         number = {kind: position for position, kind in enumerate(kinds)}
@@ -426,9 +432,9 @@ class Problem:
                 subgroup=subgroup[own.subgroup],
             ),
             gangs=self.gangs.select_entries(gangs),
-            subgroups=replace(parts, gang=gang[parts.gang], parent=subgroup[parts.parent]),
-            used_domains=replace(used, gang=gang[used.gang], subgroup=subgroup[used.subgroup]),
-            running_slice_pods=replace(running, gang=gang[running.gang], subgroup=subgroup[running.subgroup]),
+            subgroups=self.subgroups.select_entries(subgroups).renumber_columns(gang=gang, parent=subgroup),
+            used_domains=used.renumber_columns(gang=gang, subgroup=subgroup),
+            running_slice_pods=running.renumber_columns(gang=gang, subgroup=subgroup),
             quotas=self.quotas.restrict_to_gangs(gangs),
             rows=(),
             cuts=(),
@@ -522,79 +528,3 @@ class Solution:
         """The relative gap between objective and upper bound: 1 - Σ objective ÷ Σ bound, or 0 if the bound is 0."""
         total = float(self.bound.sum())
         return max(0.0, 1.0 - float(self.objective.sum()) / total) if total > 0 else 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VictimProblem:
-    """A pending gang that lacks capacity, and the running gangs and elastic pods that may be evicted for it.
-
-    Args:
-      pending: the problem of exactly one pending gang. Units are evicted only for its minimum. The free amounts of its
-        nodes and quotas are not read; the fields below replace them.
-      free: [N, R] free amount now; negative on an overcommitted node.
-      cost: [U] cost of evicting a unit, > 0; their sum is below 2^50.
-      unit, node: [F] a unit holds resources on a node; each pair occurs once.
-      freed: [F, R] the amounts that the eviction of the unit frees there.
-      bond_unit, bond_with: [B] the unit may be evicted only with the other one: a gang's minimum after its surplus.
-      limit: [M] how much may be evicted: what disruption budgets and entitlements leave.
-      limit_row, limit_unit, limit_amount: [J] the eviction of a unit uses this amount, > 0, of a limit.
-      quota_left: [Q, R] remaining amounts of the quotas of `pending`; negative if a limit was lowered below the usage.
-      gangs_left: [Q] remaining gangs of the quotas.
-      quota_unit: [Q, U] whether a unit's pods count against a quota.
-      ends: [U] whether the unit's gang stops running with its eviction.
-      cuts: sets of units that do not make room; neither do their subsets.
-    """
-
-    pending: Problem
-    free: IntArray
-    cost: IntArray
-    unit: IndexArray
-    node: IndexArray
-    freed: IntArray
-    bond_unit: IndexArray = field(default_factory=_indices)
-    bond_with: IndexArray = field(default_factory=_indices)
-    limit: IntArray = field(default_factory=_amounts)
-    limit_row: IndexArray = field(default_factory=_indices)
-    limit_unit: IndexArray = field(default_factory=_indices)
-    limit_amount: IntArray = field(default_factory=_amounts)
-    quota_left: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    gangs_left: IntArray = field(default_factory=_amounts)
-    quota_unit: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
-    ends: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
-    cuts: tuple[IndexArray, ...] = ()
-
-    @property
-    def unit_count(self) -> int:
-        """The number U of eviction units: running gangs, and single elastic pods, that may be evicted."""
-        return len(self.cost)
-
-    def freed_by_unit(self) -> IntArray:
-        """Return the resources [U, R] that the eviction of each gang or elastic pod frees, over all nodes."""
-        freed = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
-        np.add.at(freed, self.unit, self.freed)
-        return freed
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VictimSolution:
-    """The running gangs and elastic pods to evict for a pending gang, and the placement of that gang.
-
-    Args:
-      units: [V] ascending; empty if there is room already.
-      cost: Σ of their costs.
-      bound: proved lower bound of the cost of any set.
-      classes, nodes, counts: [P] a placement of the gang's minimum, sorted by class and node.
-      stage: the step that found it: "room", "greedy" or "exact".
-      greedy: cost of the best greedy's set; -1 if no greedy found one.
-      guard: whether the wall-clock guard ended a search.
-    """
-
-    units: IndexArray
-    cost: int
-    bound: int
-    classes: IndexArray
-    nodes: IndexArray
-    counts: IndexArray
-    stage: str = "room"
-    greedy: int = -1
-    guard: bool = False

@@ -23,10 +23,9 @@ from batchsched.solver.problem import (
     Problem,
     Sense,
     Solution,
-    VictimProblem,
-    VictimSolution,
 )
 from batchsched.solver.verify_trees import check_slices, check_trees, mark_gangs_with_trees, subgroups_within
+from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
 _TOLERANCE: Final = 1e-9
 _MAX_FAULTS_PER_CHECK: Final = 20

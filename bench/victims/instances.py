@@ -18,8 +18,8 @@ from batchsched.solver.problem import (
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
-    VictimProblem,
 )
+from batchsched.solver.victims.victim_problem import VictimProblem
 
 GIB: Final = 1 << 30
 NODE: Final = np.array([128_000, 1024 * GIB, 8, 110], np.int64)

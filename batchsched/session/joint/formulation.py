@@ -332,7 +332,7 @@ def formulate_problem(
             level=_ints([entry[2] for entry in used + subs.used]),
             domain=_ints([entry[3] for entry in used + subs.used]),
         ),
-        running_slice_pods=_running_slices(inputs, gangs, choices, subs),
+        running_slice_pods=_running_slice_pods(inputs, gangs, choices, subs),
         quotas=ProblemQuotas(
             covers=inputs.quotas.mask_of_limits_by_gang(
                 tables, [gang.members.queue_and_user for gang in gangs]
@@ -515,7 +515,7 @@ def _slice_size(members: PodGroupState) -> int:
     return spec.slices.slice_size(spec.min_member) if spec is not None and spec.slices is not None else 0
 
 
-def _running_slices(
+def _running_slice_pods(
     inputs: FormulationInput,
     gangs: Sequence[PendingGang],
     choices: Sequence[RequestedLevels],

@@ -8,7 +8,7 @@ import numpy as np
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.session.preemption.eligibility import EvictionRules, EvictionUnit
 from batchsched.session.tables.gang import PendingGang
-from batchsched.solver.problem import VictimProblem
+from batchsched.solver.victims.victim_problem import VictimProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,10 +49,13 @@ from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import IndexArray, VictimProblem, VictimSolution
+from batchsched.solver.problem import (
+    IndexArray,
+)
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from batchsched.solver.victims.relieved_rows import relieved_rows_as_resources
+from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
 MAX_GANGS_PER_SESSION: Final = 32
 """Maximum number of gangs for which a session selects victims; later sessions process the others."""

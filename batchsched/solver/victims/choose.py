@@ -12,9 +12,15 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.objective import count_required_pods
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, VictimProblem, VictimSolution
+from batchsched.solver.problem import (
+    NONE,
+    BoolArray,
+    FloatArray,
+    IntArray,
+)
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.tree_victims import choose_tree_victims
+from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState, place_after_eviction
 
 Greedy = Callable[[VictimSearchInput], VictimState | None]

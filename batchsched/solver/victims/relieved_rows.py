@@ -15,8 +15,8 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     RowRelief,
-    VictimProblem,
 )
+from batchsched.solver.victims.victim_problem import VictimProblem
 
 
 def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:

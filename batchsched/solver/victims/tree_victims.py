@@ -22,9 +22,8 @@ from batchsched.solver.problem import (
     BoolArray,
     IndexArray,
     IntArray,
-    VictimProblem,
-    VictimSolution,
 )
+from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
 MAX_PAIRS: Final = 20_000
 """Maximum pairs of a pod class and a node in the model."""

@@ -18,10 +18,10 @@ from batchsched.solver.problem import (
     IndexArray,
     IntArray,
     Problem,
-    VictimProblem,
     count_pods_that_fit,
     positions_by_group,
 )
+from batchsched.solver.victims.victim_problem import VictimProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)

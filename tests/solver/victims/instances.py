@@ -7,7 +7,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import UNLIMITED, VictimProblem
+from batchsched.solver.problem import (
+    UNLIMITED,
+)
+from batchsched.solver.victims.victim_problem import VictimProblem
 from batchsched.solver.victims.victim_state import quotas_after_eviction
 from tests.solver.instances import problem_of, random_problem
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.problem import VictimProblem
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import (
     GREEDIES,
@@ -19,6 +18,7 @@ from batchsched.solver.victims.choose import (
     split_by_domain,
 )
 from batchsched.solver.victims.model import VictimModel
+from batchsched.solver.victims.victim_problem import VictimProblem
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
 from tests.solver.victims.instances import (
     allowed_sets,

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.solver.problem import VictimProblem
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
+from batchsched.solver.victims.victim_problem import VictimProblem
 from tests.solver.tree_instances import placements, random_tree
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchsched.solver.problem import VictimProblem, VictimSolution
 from batchsched.solver.verify import verify_victims
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
+from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 from tests.solver.victims.instances import victims_of
 
 LEVELS = [[0, 0, 1, 1]]
