@@ -41,7 +41,7 @@ def is_new_pod(pod: Pod) -> bool:
 def create_claims_from_templates(
     pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate], existing: Iterable[str] = ()
 ) -> tuple[tuple[Pod, ...], tuple[ResourceClaim, ...]]:
-    """Create the claims that pods get from templates and lack in their status; return the pods and the new claims.
+    """Build the claims of pods that refer to templates; return the pods, whose status names them, and the new claims.
 
     A pod without a UID gets one, by which its claims name their owner. A claim is not created if its template does not
     exist.

@@ -26,7 +26,7 @@ from batchsched.cli import (
     simulate,
     what_if,
 )
-from batchsched.cli.help import CONTEXT_SETTINGS, Command, CommandGroup
+from batchsched.cli.help import CONTEXT_SETTINGS, PlainHelpCommand, PlainHelpGroup
 from batchsched.cli.terminal import COLOR_OPTION, ColorChoice
 
 
@@ -43,7 +43,7 @@ def _print_group_help(context: typer.Context) -> None:
 
 def _new_group() -> typer.Typer:
     return typer.Typer(
-        cls=CommandGroup,
+        cls=PlainHelpGroup,
         invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -65,7 +65,7 @@ def _add(
 ) -> None:
     group.command(
         name=name,
-        cls=Command,
+        cls=PlainHelpCommand,
         help=help_text(command),
         epilog=examples or None,
         context_settings=CONTEXT_SETTINGS,

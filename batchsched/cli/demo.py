@@ -210,7 +210,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
     from batchsched.cli.outcomes import print_simulation_summary
     from batchsched.cli.printing import console
     from batchsched.lab.definitions import ReportedRunInput
-    from batchsched.lab.report import render_simulation
+    from batchsched.lab.report import render_simulation_report
     from batchsched.lab.simulation import build_outcome
 
     out = console()
@@ -239,7 +239,9 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
         descriptions={item.name: item.description for item in DEMO_POLICIES},
         conclusion=tuple(sentences),
     )
-    html = render_simulation("a generated day of machine-learning jobs", outcomes, cluster.nodes, settings)
+    html = render_simulation_report(
+        "a generated day of machine-learning jobs", outcomes, cluster.nodes, settings
+    )
     report.write_text(html, encoding="utf-8")
     out.print(f"Report: {report.resolve()}", soft_wrap=True)
 

@@ -89,7 +89,7 @@ def _as_typed(line: str, program: str) -> str:
     return re.sub(rf"(?<![\w./-]){PROGRAM}(?= [a-z])", program, line)
 
 
-class Command(TyperCommand):
+class PlainHelpCommand(TyperCommand):
     """A typer command that prints its help as plain text."""
 
     @override
@@ -105,7 +105,7 @@ class Command(TyperCommand):
         _write_epilog(self.epilog, formatter, ctx.find_root().info_name)
 
 
-class CommandGroup(TyperGroup):
+class PlainHelpGroup(TyperGroup):
     """A group of typer commands that prints its help as plain text, also if it is called without a command."""
 
     @override

@@ -285,11 +285,11 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
     """Execute the runs of a scenario that have no result in the folder yet."""
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan_runs
-    from batchsched.lab.results import execute_missing_runs, missing_runs, write_plan
+    from batchsched.lab.results import execute_missing_runs, missing_runs, write_run_plan
     from batchsched.lab.workers import open_workers
 
     runs = plan_runs(scenario)
-    write_plan(folder, scenario, runs, command_line_text())
+    write_run_plan(folder, scenario, runs, command_line_text())
     missing_count = len(missing_runs(runs, folder))
     if not missing_count:
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
@@ -359,11 +359,11 @@ def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcom
       OSError: the file cannot be written.
     """
     from batchsched.lab.definitions import reported_run_input_of_scenario
-    from batchsched.lab.report import render_sweep
+    from batchsched.lab.report import render_sweep_report
     from batchsched.lab.results import write_atomically
 
     settings = reported_run_input_of_scenario(scenario, command_line_text())
-    write_atomically(path, render_sweep(scenario.name, outcomes, settings).encode())
+    write_atomically(path, render_sweep_report(scenario.name, outcomes, settings).encode())
     print(f"report: {path}", file=sys.stderr)
 
 

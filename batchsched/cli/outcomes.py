@@ -110,7 +110,7 @@ def write_simulation_report(
       sequences: the number of simulated sequences of a trace, of which the report draws the first.
     """
     from batchsched.lab.definitions import ReportedRunInput, describe_load
-    from batchsched.lab.report import render_simulation
+    from batchsched.lab.report import render_simulation_report
     from batchsched.lab.simulation import create_workload_of_run
 
     facts = [("Load", describe_load(runs[0].workload))]
@@ -123,7 +123,7 @@ def write_simulation_report(
         profiles={run.policy: run.profile for run in runs},
         queues=workload.cluster.queues,
     )
-    html = render_simulation(workload.name, outcomes, workload.cluster.nodes, settings)
+    html = render_simulation_report(workload.name, outcomes, workload.cluster.nodes, settings)
     path.write_text(html, encoding="utf-8")
 
 

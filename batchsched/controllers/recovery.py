@@ -326,7 +326,7 @@ class RefusedGangClaimController:
     def _release_claims(self, identity: str, pods: tuple[Pod, ...]) -> None:
         """Start to release what the pending pods of a gang hold."""
 
-        def is_unused() -> bool:
+        def has_no_binding_in_flight() -> bool:
             return not self._is_binding(identity)
 
         pending = frozenset(pod.metadata.uid for pod in pods)
@@ -335,7 +335,7 @@ class RefusedGangClaimController:
                 deletion = ExtendedClaimRelease(
                     claim.metadata.namespace, claim.name, _extended_claim_owner(claim)
                 )
-                self._start(claim, self._writer.delete_extended_claim(deletion, is_unused))
+                self._start(claim, self._writer.delete_extended_claim(deletion, has_no_binding_in_flight))
                 continue
             consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
             release = ClaimRelease(
@@ -346,7 +346,7 @@ class RefusedGangClaimController:
                 allocation=claim.status.allocation if _is_held_by(claim, consumers, pending) else None,
             )
             if release.pod_uids or release.allocation is not None:
-                self._start(claim, self._writer.release_claim(release, is_unused))
+                self._start(claim, self._writer.release_claim(release, has_no_binding_in_flight))
 
     def _held_claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:
         """Yield the claims of pods that have devices or reservations, each once."""

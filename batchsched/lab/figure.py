@@ -66,19 +66,29 @@ def time_unit(span: float) -> TimeUnit:
 
 
 def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
-    """Format durations for comparison, all in the unit that suits the longest: 8.6 h, 1.4 h, 0.74 h."""
+    """Format durations for comparison, with the unit and the decimals that suit the longest: 8.56 h, 1.40 h, 0.74 h.
+
+    Durations that have fewer than two significant digits with these decimals get more: 0.074 h.
+    """
     longest = max(map(abs, seconds), default=0.0)
     unit = next((unit for unit in (_DAYS, _HOURS, _MINUTES) if longest >= 2 * unit.seconds), _SECONDS)
-    return tuple(f"{format_number(value / unit.seconds)} {unit.symbol}" for value in seconds)
+    decimals = _decimals(longest / unit.seconds, 3)
+    amounts = (value / unit.seconds for value in seconds)
+    return tuple(
+        f"{amount:,.{max(decimals, _decimals(amount, 2))}f} {unit.symbol}" if amount else f"0 {unit.symbol}"
+        for amount in amounts
+    )
 
 
 def format_number(value: float) -> str:
     """Format a number with three significant digits and without a fraction of zeros: 1,371, 72.3, 4, 0.74."""
-    if not value:
-        return "0"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{decimals}f}"
+    text = f"{value:,.{_decimals(value, 3)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _decimals(value: float, digits: int) -> int:
+    """The decimals with which a number has some significant digits; 0 for the number 0."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
 def format_duration(seconds: float) -> str:

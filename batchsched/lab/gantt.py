@@ -58,7 +58,7 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class NodeLaneCounts:
-    """The numbers of lanes of a node in a Gantt chart: one for each GPU, and for each pod without GPUs at a time."""
+    """The numbers of lanes of a node in a Gantt chart: its GPUs, and the most pods without GPUs that run at once."""
 
     devices: int
     pods: int

@@ -66,7 +66,7 @@ Policies = Mapping[str, Sequence[RunOutcome]]
 # One simulation
 
 
-def render_simulation(
+def render_simulation_report(
     name: str,
     outcomes: Sequence[RunOutcome],
     nodes: Sequence[Node],
@@ -200,7 +200,7 @@ def _amount(resource: str, amount: int) -> str:
 # A sweep
 
 
-def render_sweep(
+def render_sweep_report(
     name: str,
     outcomes: Sequence[RunOutcome],
     settings: ReportedRunInput = NO_SETTINGS,

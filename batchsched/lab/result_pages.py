@@ -11,7 +11,7 @@ from batchsched import __version__
 from batchsched.errors import InvalidInput
 from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.measures import MEASURES, RunOutcome
-from batchsched.lab.report import render_sweep
+from batchsched.lab.report import render_sweep_report
 from batchsched.lab.results import RUNS, planned_result_paths, read_finished_runs, read_outcome, read_plan
 from batchsched.lab.scenario import Scenario
 from batchsched.observability.http.html_page import table_page_values
@@ -48,7 +48,7 @@ class ResultPages:
                 Scenario.model_validate(plan["scenario"]), plan.get("command", "")
             )
             name, planned = plan["scenario"]["name"], len(plan["runs"])
-            self._report = ((plan, outcomes), render_sweep(name, outcomes, settings, LINKS, planned))
+            self._report = ((plan, outcomes), render_sweep_report(name, outcomes, settings, LINKS, planned))
         return self._report[1]
 
     def runs_html(self) -> str:

@@ -271,7 +271,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def write_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun], command: str = "") -> None:
+def write_run_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun], command: str = "") -> None:
     """Write the plan into the result folder: the scenario, its planned runs, and the command that repeats it.
 
     Result files of other scenarios leave `runs/`, as described for `move_unplanned_files_away`.
@@ -483,7 +483,7 @@ def copy_or_execute_missing_runs(
             missing_by_key.setdefault(file.run.key, []).append(file)
     finished = len(files) - sum(map(len, missing_by_key.values()))
 
-    def write_files_of_run(key: str, source: Path | BytesIO) -> None:
+    def write_missing_results_of_key(key: str, source: Path | BytesIO) -> None:
         nonlocal finished
         for file in missing_by_key[key]:
             file.write(source)
@@ -496,9 +496,9 @@ def copy_or_execute_missing_runs(
         if result is None:
             unknown_runs.append(equal_files[0].run)
         else:
-            write_files_of_run(key, result)
+            write_missing_results_of_key(key, result)
     for index, content in map_runs(execute_and_encode_run, unknown_runs, workers):
-        write_files_of_run(unknown_runs[index].key, BytesIO(content))
+        write_missing_results_of_key(unknown_runs[index].key, BytesIO(content))
     return len(unknown_runs)
 
 

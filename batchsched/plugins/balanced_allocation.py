@@ -54,8 +54,8 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the plugin reads nothing of a pod's spec except its requests."""
-        return ()  # pods of one class have equal requests
+        """Return a constant: the plugin reads only a pod's requests, which are equal for all pods of a class."""
+        return ()
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -54,7 +54,7 @@ class AutoOrderScheduler(Scheduler):
         if self.chooser.is_forecast_due(now):
             frozen = self.chooser.take_forecast_input(self.session, self._cluster, now)
             self.choices.append(self.chooser.conclude_forecast(self.chooser.forecast_all(frozen), now))
-        self.session.set_candidate_gang_order(self.chooser.policy)
+        self.session.use_gang_order_candidate(self.chooser.policy)
         self.sessions_by_policy[self.chooser.policy] += 1
         return self.session.decide(now, seed)
 

@@ -110,7 +110,7 @@ class PolicyChooser:
           cluster: returns the cluster; only its queues, PriorityClasses and Namespaces are read.
           now: seconds since 1970.
         """
-        session.set_candidate_gang_order(self.policy)
+        session.use_gang_order_candidate(self.policy)
         session.tables.refresh()
         self.record_arrived_gangs(session, identities)
         if self.due_forecast is None and self.is_forecast_due(now):

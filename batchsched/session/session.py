@@ -68,7 +68,7 @@ class Session:
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
         self._resting = frozenset(snapshot.resting)
         self._policy = make_gang_order_policy(profile.policy.name, profile.policy.args)
-        self.set_candidate_gang_order(snapshot.chosen_policy)
+        self.use_gang_order_candidate(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
         self._gang_eligibility = GangEligibilityCheck.from_tables(self.tables)
 
@@ -113,8 +113,8 @@ class Session:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
 
-    def set_candidate_gang_order(self, label: str) -> None:
-        """Set which candidate gang order the policy `auto` uses; without `auto`, do nothing."""
+    def use_gang_order_candidate(self, label: str) -> None:
+        """Set which of its candidate gang orders the policy `auto` uses; without `auto`, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.use_candidate(label)

@@ -104,7 +104,7 @@ class _Layout:
         self._moved = False
 
     def find_fixed_classes(self) -> frozenset[int]:
-        """Return the pod classes that must not move, because a plugin constraint, a slice or a cut counts them."""
+        """Return the classes whose pods keep their nodes, since a plugin constraint, a slice or a cut counts them."""
         problem, classes = self._problem, self._problem.classes
         inside = classes.subgroup != NONE
         fixed = np.isin(classes.gang, [cut.gang for cut in problem.cuts]) | (

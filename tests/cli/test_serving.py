@@ -15,7 +15,7 @@ import pytest
 from batchsched.cli import run_command
 from batchsched.cli.serving import ResultsAddress
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import execute_missing_runs, write_plan
+from batchsched.lab.results import execute_missing_runs, write_run_plan
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -27,7 +27,7 @@ OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     runs = plan_runs(scenario(seeds=3))
-    write_plan(folder, scenario(seeds=3), runs)
+    write_run_plan(folder, scenario(seeds=3), runs)
     execute_missing_runs(runs, folder, InProcessWorkers())
     return folder
 

@@ -41,8 +41,9 @@ def test_an_axis_of_time_has_a_unit_that_fits_its_span(span, name):
 
 
 def test_durations_that_are_compared_have_one_unit():
-    assert format_durations([30960, 5040, 2670]) == ("8.6 h", "1.4 h", "0.742 h")
-    assert format_durations([12 * DAY, 0]) == ("12 d", "0 d")
+    assert format_durations([30960, 5040, 2670]) == ("8.60 h", "1.40 h", "0.74 h")
+    assert format_durations([30960, 270]) == ("8.60 h", "0.075 h")
+    assert format_durations([12 * DAY, 0]) == ("12.0 d", "0 d")
 
 
 @pytest.mark.parametrize(

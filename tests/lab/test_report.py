@@ -13,7 +13,7 @@ from batchsched.config.schema import Profile
 from batchsched.lab.definitions import ReportedRunInput, reported_run_input_of_scenario
 from batchsched.lab.figure import DARK, LIGHT
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.report import describe_cluster, render_simulation, render_sweep
+from batchsched.lab.report import describe_cluster, render_simulation_report, render_sweep_report
 from batchsched.lab.simulation import build_outcome, simulate_run
 from batchsched.simulator.result import ClusterSeries, RunResult
 from tests.lab import runs
@@ -45,12 +45,12 @@ def swept():
 
 
 def simulation_page(outcomes, settings=None):
-    return render_simulation("a made-up day", outcomes, NODES, settings or SETTINGS)
+    return render_simulation_report("a made-up day", outcomes, NODES, settings or SETTINGS)
 
 
 def sweep_page(outcomes, **more):
     settings = reported_run_input_of_scenario(scenario(), "batchsched lab run small.yaml")
-    return render_sweep("small", outcomes, settings, **more)
+    return render_sweep_report("small", outcomes, settings, **more)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_settings_name_disabled_plugins_and_small_changes_are_not_rounded_to_non
 
 def test_a_sweep_without_significant_differences_states_no_clear_difference(swept):
     same = [swept[0], swept[1], *(outcome.with_names("drawn", "copy") for outcome in swept[:2])]
-    assert "no clear difference between fcfs and copy" in conclusion(render_sweep("small", same))
+    assert "no clear difference between fcfs and copy" in conclusion(render_sweep_report("small", same))
 
 
 def test_a_gain_of_a_sweep_is_stated_only_if_its_interval_confirms_it(swept):
@@ -185,12 +185,12 @@ def test_a_gain_of_a_sweep_is_stated_only_if_its_interval_confirms_it(swept):
 
     base = [with_wait(swept[0], "fcfs", 7200.0), with_wait(swept[1], "fcfs", 7300.0)]
     better = [with_wait(swept[0], "fast", 3600.0), with_wait(swept[1], "fast", 3701.0)]
-    text = conclusion(render_sweep("small", [*base, *better]))
+    text = conclusion(render_sweep_report("small", [*base, *better]))
     assert "fast gains: mean wait" in text
     assert "It costs nothing clear." in text
     unclear = [with_wait(swept[0], "maybe", 3600.0), with_wait(swept[1], "maybe", 7200.0)]
     assert "no clear difference between fcfs and maybe" in conclusion(
-        render_sweep("small", [*base, *unclear])
+        render_sweep_report("small", [*base, *unclear])
     )
 
 
@@ -248,7 +248,7 @@ def test_gangs_that_did_not_finish_are_named(simulated):
         ),
         *result.gangs[1:],
     )
-    page = render_simulation(
+    page = render_simulation_report(
         "d", [replace(simulated[0], result=replace(result, gangs=gangs)), simulated[1]], NODES
     )
     section = text_of("<body>" + page.partition("Gangs that did not finish")[2])
@@ -320,14 +320,14 @@ def test_a_name_with_markup_is_escaped(simulated):
     result = simulated[0].result
     gangs = (replace(result.gangs[0], key=name), *result.gangs[1:])
     hostile = replace(simulated[0], result=replace(result, policy=name, gangs=gangs))
-    page = render_simulation(name, [hostile], NODES)
+    page = render_simulation_report(name, [hostile], NODES)
     assert name not in page
     assert data(page)["figures"]["queue-length"]["data"][0]["name"] == name
 
 
 def test_a_run_without_gangs_makes_a_page():
     empty = RunResult("nothing", "a", (), ClusterSeries((), {}, {}, (), ()), sessions=0)
-    assert "0 nodes" in render_simulation("nothing", [build_outcome(empty, (), 0)], ())
+    assert "0 nodes" in render_simulation_report("nothing", [build_outcome(empty, (), 0)], ())
 
 
 def test_a_cluster_is_described_in_a_line():
@@ -336,14 +336,14 @@ def test_a_cluster_is_described_in_a_line():
 
 def test_several_workloads_have_tables_and_figures_of_their_own(swept):
     other = [outcome.with_names("second", outcome.policy) for outcome in swept]
-    both = render_sweep("small", [*swept, *other])
+    both = render_sweep_report("small", [*swept, *other])
     assert ">drawn</h2>" in both
     assert ">second</h2>" in both
     assert {"fairness-error-0", "fairness-error-1"} <= set(data(both)["figures"])
 
 
 def test_one_policy_and_one_seed_have_no_interval(swept):
-    assert "±" not in json.dumps(data(render_sweep("small", swept[:1]))["figures"])
+    assert "±" not in json.dumps(data(render_sweep_report("small", swept[:1]))["figures"])
 
 
 @pytest.mark.browser

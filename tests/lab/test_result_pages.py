@@ -10,7 +10,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab import result_pages, results
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.result_pages import ResultPages
-from batchsched.lab.results import execute_missing_runs, result_path, write_plan
+from batchsched.lab.results import execute_missing_runs, result_path, write_run_plan
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -20,7 +20,7 @@ def made(tmp_path_factory):
     """A folder with all four runs."""
     folder = tmp_path_factory.mktemp("made")
     runs = plan_runs(scenario())
-    write_plan(folder, scenario(), runs)
+    write_run_plan(folder, scenario(), runs)
     execute_missing_runs(runs, folder, InProcessWorkers())
     return folder
 
@@ -56,7 +56,7 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
 def test_policies_with_equal_settings_have_files_of_their_own_and_make_no_report_partial(tmp_path):
     policies = [{"name": name, "profile": {"policy": {"name": "fcfs"}}} for name in ("one", "two")]
     made = scenario(policies=policies, seeds=1)
-    write_plan(tmp_path, made, plan_runs(made))
+    write_run_plan(tmp_path, made, plan_runs(made))
     assert execute_missing_runs(plan_runs(made), tmp_path, InProcessWorkers()) == 1
     shown = ResultPages(tmp_path)
     key = plan_runs(made)[0].key
@@ -82,7 +82,7 @@ def test_the_list_of_runs_allows_only_its_own_script(folder):
 
 
 def test_the_report_states_the_command_that_the_plan_records(folder):
-    write_plan(folder, scenario(), plan_runs(scenario()), "batchsched lab run small.yaml")
+    write_run_plan(folder, scenario(), plan_runs(scenario()), "batchsched lab run small.yaml")
     assert "<code>batchsched lab run small.yaml</code>" in ResultPages(folder).report_html()
 
 
@@ -112,14 +112,14 @@ def test_a_finished_run_is_in_the_next_response(folder, made, read):
 def test_an_unchanged_report_is_not_rendered_again(folder, monkeypatch):
     shown = ResultPages(folder)
     first = shown.report_html()
-    monkeypatch.setattr(result_pages, "render_sweep", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(result_pages, "render_sweep_report", lambda *_: pytest.fail("made again"))
     assert shown.report_html() is first
 
 
 def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
     with pytest.raises(InvalidInput, match="a folder that `lab run` wrote"):
         ResultPages(tmp_path).runs_html()
-    write_plan(tmp_path, scenario(), plan_runs(scenario()))
+    write_run_plan(tmp_path, scenario(), plan_runs(scenario()))
     for ask in (ResultPages(tmp_path).runs_html, ResultPages(tmp_path).report_html):
         with pytest.raises(InvalidInput, match="none of its 4 runs has finished"):
             ask()

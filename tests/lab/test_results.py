@@ -14,7 +14,7 @@ from batchsched.lab.results import (
     read_plan,
     result_path,
     write_atomically,
-    write_plan,
+    write_run_plan,
 )
 from batchsched.lab.simulation import simulate_run
 from batchsched.simulator.result import QueueSeries
@@ -64,12 +64,12 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
     )
     assert renamed[0].key == run.key
     write_atomically(result_path(tmp_path, run.key), encode_outcome(outcome))
-    write_plan(tmp_path, scenario(), renamed)
+    write_run_plan(tmp_path, scenario(), renamed)
     assert [one.policy for one in read_outcomes(tmp_path)] == ["first"]
 
 
 def test_unfinished_runs_are_omitted(tmp_path, run):
-    write_plan(tmp_path, scenario(), [run])
+    write_run_plan(tmp_path, scenario(), [run])
     assert read_outcomes(tmp_path) == ()
     assert read_plan(tmp_path)["runs"][0]["key"] == run.key
 

@@ -15,7 +15,7 @@ from batchsched.lab.results import (
     missing_runs,
     read_outcomes,
     result_path,
-    write_plan,
+    write_run_plan,
 )
 from batchsched.lab.workers import InProcessWorkers, open_workers
 from tests.lab.scenarios import scenario, written
@@ -25,7 +25,7 @@ PATIENCE = 120
 
 def swept(folder, crew, **more):
     runs = plan_runs(scenario(**more))
-    write_plan(folder, scenario(**more), runs)
+    write_run_plan(folder, scenario(**more), runs)
     made = execute_missing_runs(runs, folder, crew)
     return made, numbers(folder)
 
@@ -116,7 +116,7 @@ def test_a_killed_sweep_that_is_resumed_loses_no_finished_run(tmp_path, alone):
     assert 0 < len(left) < 4
     assert execute_missing_runs(runs, folder, InProcessWorkers()) == len(left)
     assert {one: one.stat().st_mtime_ns for one in finished} == finished
-    write_plan(folder, scenario(), runs)
+    write_run_plan(folder, scenario(), runs)
     assert numbers(folder) == alone
 
 

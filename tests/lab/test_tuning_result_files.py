@@ -6,7 +6,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from batchsched.lab.plan import plan_runs
-from batchsched.lab.results import execute_missing_runs, read_outcomes, write_plan
+from batchsched.lab.results import execute_missing_runs, read_outcomes, write_run_plan
 from batchsched.lab.scenario import TuningParameter
 from batchsched.lab.tuning import TuningResources, tune
 from batchsched.lab.tuning_result_files import parameter_column
@@ -41,7 +41,7 @@ def query(folder, sql):
 
 def sweep(folder, made):
     runs = plan_runs(made)
-    write_plan(folder, made, runs)
+    write_run_plan(folder, made, runs)
     return execute_missing_runs(runs, folder, InProcessWorkers())
 
 

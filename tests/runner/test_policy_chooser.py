@@ -162,7 +162,7 @@ def test_candidate_without_backfill_replaces_the_backfill_of_the_profile():
         rows, profile=AUTO | {"policy": {"name": "auto", "args": {"candidates": candidates}}}
     )
     assert len(session.decide(5.0, 0).assignments) == 3
-    session.set_candidate_gang_order("fcfs (backfill none)")
+    session.use_gang_order_candidate("fcfs (backfill none)")
     assert len(session.decide(5.0, 0).assignments) == 4
-    session.set_candidate_gang_order("fcfs")
+    session.use_gang_order_candidate("fcfs")
     assert len(session.decide(5.0, 0).assignments) == 3

@@ -221,7 +221,7 @@ def _spec(root: TreeGroup, below: Sequence[TreeGroup], children: Children) -> Sp
     return {
         "minSubGroups": _least_groups(root, children),
         "subGroups": parts or None,
-        "topology": convert_topology_constraints(source.topology_keys),
+        "topology": convert_topology_constraints(source.topology_constraint_keys),
         "priorityClassName": source.priority_class_name or None,
         "preemptionPolicy": source.preemption_policy,
         "disruptionMode": "Gang" if whole else "Elastic",
@@ -236,7 +236,7 @@ def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
         parent=None if below_root else subgroup_name(parent, is_composite=True),
         minMember=None if group.is_composite else group.minimum,
         minSubGroups=_least_groups(group, children) if group.is_composite else None,
-        topology=convert_topology_constraints(group.source.spec.topology_keys),
+        topology=convert_topology_constraints(group.source.spec.topology_constraint_keys),
     )
 
 

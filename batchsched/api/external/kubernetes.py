@@ -85,9 +85,9 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
     preemption_policy: str | None = None
 
     @property
-    def topology_keys(self) -> tuple[str, ...]:
+    def topology_constraint_keys(self) -> tuple[str, ...]:
         """The node labels of the topology constraints."""
-        return topology_keys(self.scheduling_constraints)
+        return topology_constraint_keys(self.scheduling_constraints)
 
 
 class UpstreamSpec(_GroupSpec, frozen=True, gc=False):
@@ -131,7 +131,7 @@ def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
-def topology_keys(constraints: UpstreamTopologyConstraints | None) -> tuple[str, ...]:
+def topology_constraint_keys(constraints: UpstreamTopologyConstraints | None) -> tuple[str, ...]:
     """Return the node labels in topology constraints, in their order."""
     return tuple(
         constraint.key for constraint in (constraints or UpstreamTopologyConstraints()).topology or ()
@@ -153,7 +153,7 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
     @override
     def describe_unsupported_field(self) -> str:
         """Return a sentence about the first field that is not supported, such as a second topology key; "" if none."""
-        return describe_unsupported_topology(self.spec.topology_keys)
+        return describe_unsupported_topology(self.spec.topology_constraint_keys)
 
     @property
     @override
@@ -189,7 +189,7 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
         gang = spec.scheduling_policy.gang
         return {
             "minMember": max(1, gang.min_count) if gang is not None else 1,
-            "topology": convert_topology_constraints(spec.topology_keys),
+            "topology": convert_topology_constraints(spec.topology_constraint_keys),
             "priorityClassName": spec.priority_class_name or None,
             "preemptionPolicy": spec.preemption_policy,
             "disruptionMode": "Gang" if spec.is_evicted_as_whole else "Elastic",

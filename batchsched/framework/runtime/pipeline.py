@@ -26,8 +26,8 @@ from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import PluginCallSampler, call_plugin, plugin_name
 from batchsched.framework.runtime.result_cache import (
     CachedVerdict,
-    PluginScorer,
     PodClassResults,
+    PodClassScorer,
     WeightedScorePlugin,
 )
 from batchsched.framework.runtime.stages import PreFilterStage, ScoreStage
@@ -403,9 +403,9 @@ class Pipeline:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        asking = PluginScorer(self.timings, pod, state)
+        pod_scorer = PodClassScorer(self.timings, pod, state)
         total = self._scoring.total_scores(
-            asking, feasible, table, PodClassResults() if results is None else results
+            pod_scorer, feasible, table, PodClassResults() if results is None else results
         )
         if self.extenders:
             total += self.extenders.prioritize(pod.pod, feasible, table)

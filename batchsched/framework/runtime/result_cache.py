@@ -53,7 +53,7 @@ class WeightedScorePlugin:
 
 
 @dataclass(slots=True, eq=False)
-class PluginScorer:
+class PodClassScorer:
     """Calls the Score and NormalizeScore plugins for one pod.
 
     Args:
@@ -237,7 +237,7 @@ class CachedScores:
         """Return True if the cached scores are those of exactly the given Score plugins."""
         return self._scorers == scorers
 
-    def total_scores(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def total_scores(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """Return the sum of weighted scores [n] of each feasible node.
 
         Call plugins only for nodes without a valid score.
@@ -256,13 +256,13 @@ class CachedScores:
                 continue
             scores.has_score[outdated] = False
             unknown = outdated[self._is_feasible[outdated]] if same else feasible[~scores.has_score[feasible]]
-            if self._update(scores, asking, unknown, table):
+            if self._update(scores, pod_scorer, unknown, table):
                 self._normalized = None
             # Outdated nodes that are not feasible stay unknown, so they need no second look. If a plugin raises, this
             # line is not reached, and the next call finds the same nodes outdated.
             scores.since = node_change_generation(scores.scope, table)
         if self._normalized is None:
-            self._normalized = self._normalize(asking, feasible, table)
+            self._normalized = self._normalize(pod_scorer, feasible, table)
         if not same:
             self._feasible = feasible
             self._is_feasible[:] = False
@@ -274,7 +274,7 @@ class CachedScores:
         return total
 
     def _update(
-        self, scores: CachedScopeScores, asking: PluginScorer, nodes: IndexArray, table: NodeTable
+        self, scores: CachedScopeScores, pod_scorer: PodClassScorer, nodes: IndexArray, table: NodeTable
     ) -> bool:
         """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
         if not len(nodes):
@@ -282,7 +282,7 @@ class CachedScores:
         view = table.selected_sorted_nodes_view(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
-            (scorer, asking.raw_scores(scorer, view))
+            (scorer, pod_scorer.raw_scores(scorer, view))
             for scorer in self._scorers
             if scorer.scope is scores.scope
         ]
@@ -300,14 +300,14 @@ class CachedScores:
         scores.has_score[view.where] = True
         return changed
 
-    def _normalize(self, asking: PluginScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
+    def _normalize(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Return the weighted sum of the normalised scores."""
         total = np.zeros(len(feasible), np.int64)
         view = table.selected_sorted_nodes_view(feasible)
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
-                    total += scorer.weight * asking.normalized_scores(
+                    total += scorer.weight * pod_scorer.normalized_scores(
                         scorer, scores.raw[scorer.plugin][feasible], view
                     )
         return total
@@ -395,7 +395,7 @@ class PodClassResults:
     def total_scores(
         self,
         scorers: tuple[WeightedScorePlugin, ...],
-        asking: PluginScorer,
+        pod_scorer: PodClassScorer,
         feasible: IndexArray,
         table: NodeTable,
     ) -> IntArray:
@@ -405,7 +405,7 @@ class PodClassResults:
         """
         if self._scores is None or not self._scores.is_for_scorers(scorers):
             self._scores = CachedScores(scorers, table)
-        return self._scores.total_scores(asking, feasible, table)
+        return self._scores.total_scores(pod_scorer, feasible, table)
 
 
 class ResultCache:

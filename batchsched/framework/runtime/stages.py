@@ -14,7 +14,7 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import PluginCallSampler, plugin_name
-from batchsched.framework.runtime.result_cache import PluginScorer, PodClassResults, WeightedScorePlugin
+from batchsched.framework.runtime.result_cache import PodClassResults, PodClassScorer, WeightedScorePlugin
 from batchsched.framework.status import SUCCESS, BoolArray, Code, IndexArray, IntArray, Status
 from batchsched.framework.traits import ResultScope
 
@@ -135,7 +135,7 @@ class ScoreStage:
         self._scorers = tuple(scorers)
 
     def total_scores(
-        self, asking: PluginScorer, feasible: IndexArray, table: NodeTable, results: PodClassResults
+        self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable, results: PodClassResults
     ) -> IntArray:
         """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
 
@@ -143,32 +143,32 @@ class ScoreStage:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
         nodes = table.selected_sorted_nodes_view(feasible)
-        self._prescore(asking, feasible, nodes, results)
-        skipped = asking.state.skip_score
+        self._prescore(pod_scorer, feasible, nodes, results)
+        skipped = pod_scorer.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]
         near = tuple(one for one in scorers if one.scope is not ResultScope.CLUSTER)
-        total = results.total_scores(near, asking, feasible, table)
+        total = results.total_scores(near, pod_scorer, feasible, table)
         # Results with scope CLUSTER are never cached: a pod on any node may change them.
         for scorer in scorers:
             if scorer.scope is ResultScope.CLUSTER:
-                total += scorer.weight * asking.normalized_scores(
-                    scorer, asking.raw_scores(scorer, nodes), nodes
+                total += scorer.weight * pod_scorer.normalized_scores(
+                    scorer, pod_scorer.raw_scores(scorer, nodes), nodes
                 )
         return total
 
     def _prescore(
-        self, asking: PluginScorer, feasible: IndexArray, nodes: Nodes, results: PodClassResults
+        self, pod_scorer: PodClassScorer, feasible: IndexArray, nodes: Nodes, results: PodClassResults
     ) -> None:
         """Call the PreScores. Those with a valid state or a lasting Skip for these nodes are not called again."""
-        state, stored = asking.state, results.prescore_state(nodes.table, feasible)
+        state, stored = pod_scorer.state, results.prescore_state(nodes.table, feasible)
         if stored is not None:
             state.copy_values_from(stored)
             called_again = [one for one in self._fleeting if one[1] not in stored.skip_score]
-            self._ask(called_again, asking, nodes, state)
+            self._ask(called_again, pod_scorer, nodes, state)
             return
         # The state below lets a PreScore read what PreFilters wrote, without copying it into the cache.
         lasting = CycleState(state)
-        self._ask(self._prescores, asking, nodes, lasting)
+        self._ask(self._prescores, pod_scorer, nodes, lasting)
         state.copy_values_from(lasting)
         # Cache the PreScores' own values only: values from below belong to one pod.
         kept = CycleState()
@@ -178,12 +178,12 @@ class ScoreStage:
     def _ask(
         self,
         prescores: Sequence[tuple[points.PreScorePlugin, str, bool]],
-        asking: PluginScorer,
+        pod_scorer: PodClassScorer,
         nodes: Nodes,
         lasting: CycleState,
     ) -> None:
         for plugin, name, lasts in prescores:
-            state = lasting if lasts else asking.state
-            answer = asking.timings.ask(plugin, "PreScore", plugin.prescore, asking.pod, nodes, state)
+            state = lasting if lasts else pod_scorer.state
+            answer = pod_scorer.timings.ask(plugin, "PreScore", plugin.prescore, pod_scorer.pod, nodes, state)
             if answers.checked_status(plugin, "PreScore", answer).code is Code.SKIP:
                 (lasting if answer.lasting else state).skip_score.add(name)

@@ -397,7 +397,7 @@ class StatusPage:
             version=__version__,
             leads=service.is_leading,
             profiles=", ".join(profile.scheduler_name for profile in service.profiles),
-            now=now.isoformat(sep=" ", timespec="seconds"),
+            now=f"{now:%Y-%m-%d %H:%M:%S} UTC",
             cluster=view_of_cluster,
             refusal_text=refusal_text,
             sessions=observation.sessions.summaries(),

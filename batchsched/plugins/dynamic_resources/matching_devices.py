@@ -171,7 +171,7 @@ class FreedDevices:
             }
         )
 
-    def relief_where_any_device_is_freed(self, amount: int) -> RowRelief:
+    def constant_relief_of_freed_devices(self, amount: int) -> RowRelief:
         """Return `amount` as the relief of each eviction unit on each node where its eviction frees a device."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 

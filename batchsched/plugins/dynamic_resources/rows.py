@@ -277,5 +277,5 @@ def _eviction_rows(
             EVERY_NODE,
             {candidate.index: 1},
             limit,
-            freed.relief_where_any_device_is_freed(candidate.count),
+            freed.constant_relief_of_freed_devices(candidate.count),
         )

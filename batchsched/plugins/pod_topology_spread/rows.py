@@ -88,7 +88,7 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def required_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the number of matching pods that the emptiest domain needs for `pods` more to respect maxSkew.
+        """Return the smallest count in the emptiest domain at which `pods` more pods fit without exceeding maxSkew.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """

@@ -125,7 +125,7 @@ class NominatedPods:
         """Return True if a gang has nominated pods."""
         return gang.members.identity in self._nominated
 
-    def split_at_nominations(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
+    def split_after_nominated_gangs(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
         """Yield gangs in batches that end with nominated gangs, so that their nodes can be reserved in between.
 
         A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.

@@ -41,7 +41,7 @@ class JointSelection:
             inputs, unnominated, builder.placements, run.reservation_rules, nominated.pods_outside_node_table
         )
         for window in self._windows(gangs):
-            for part in nominated.split_at_nominations(window):
+            for part in nominated.split_after_nominated_gangs(window):
                 inputs = self._select_window(inputs, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
                 inputs = inputs.after_placements(nominated.add_unplaced_pods(part, builder.placements))

@@ -111,13 +111,13 @@ class _Schedule:
         return self.step < self.tiers or self.due > 0
 
     def after_step_without_gain(self) -> "_Schedule":
-        """Return the order of turns after a step that did not improve the solution: the next tier has its turn."""
+        """Return the schedule after a step that did not improve the solution: the next step is of the next tier."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
     def after_gain(self) -> "_Schedule":
-        """Return the order of turns after a step that improved the solution: the tiers below its tier come next."""
+        """Return the schedule after a step that improved the solution: the next steps are those of the tiers below."""
         below = range(self.next_tier + 1, self.tiers)
         turns = (*below, *self.after_step_without_gain().turns)
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)

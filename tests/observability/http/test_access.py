@@ -14,6 +14,7 @@ from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
 from batchsched.observability.http.server import HttpServer, self_signed_tls_context
+from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost
 from tests.kube.virtual import Hurried
@@ -75,6 +76,11 @@ def account(plane, namespace):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace.name}
         plane.admin.create(f"{rbac}/clusterrolebindings", name | {"subjects": [subject], "roleRef": role})
         made.append(namespace.name)
+        # The API server authorizes from a cache that follows these objects.
+        user = f"system:serviceaccount:{namespace.name}:prometheus"
+        review = {"spec": {"user": user, "nonResourceAttributes": {"path": path, "verb": "get"}}}
+        reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        eventually(lambda: plane.admin.create(reviews, review)["status"]["allowed"])
 
     yield plane.token_of(namespace.name, "prometheus"), let
     for name in made:

@@ -56,7 +56,7 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
         nominated("g", "n1"), wanting("low", 1, priority=1, **ONE), wanting("top", 1, priority=99, **ONE)
     )
     kept = NominatedPods(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split_after_nominated_gangs(gangs(tables))]
     assert parts == [["team/top", "team/g"], ["team/low"]]
     nominees = [gang for gang in gangs(tables) if kept.has_nominated_pods(gang)]
     with kept:
@@ -72,7 +72,7 @@ def test_nominated_gangs_of_one_tier_form_one_part():
     kept_room = [nominated(name, f"n{at}") for at, name in enumerate("gh")]
     tables = frame_of(*kept_room, wanting("low", 1, priority=1, **ONE))
     kept = NominatedPods(tables, frozenset())
-    parts = [[gang.key for gang in part] for part in kept.split_at_nominations(gangs(tables))]
+    parts = [[gang.key for gang in part] for part in kept.split_after_nominated_gangs(gangs(tables))]
     assert parts == [["team/g", "team/h"], ["team/low"]]
 
 
