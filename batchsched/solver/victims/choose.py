@@ -244,13 +244,21 @@ def choose_victims(
         else [0]
     )
     best = search.best
+    cost = best.cost if best is not None else int(problem.cost.sum()) + 1
+    bound = min([cost, *bounds])
+    if budget.exact and cost - bound > budget.gap * cost:
+        # The packing may miss a placement of several pod classes, and no bound rests on what it misses.
+        cheaper, exact_bound = choose_tree_victims(problem, search.spending, budget.gap, cost)
+        if cheaper is not None:
+            return replace(cheaper, greedy=greedy, guard=search.reached_time_limit)
+        bound = min(cost, max(bound, exact_bound))
     if best is None:
         return None
     packing = _settled(best)
     answer = _victims(problem, best.evicted, packing)
     return replace(
         answer,
-        bound=min([answer.cost, *bounds]),
+        bound=min(answer.cost, bound),
         stage="exact" if greedy < 0 or best.cost < greedy else "greedy",
         greedy=greedy,
         guard=search.reached_time_limit,

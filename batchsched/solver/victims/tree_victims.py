@@ -2,7 +2,7 @@
 
 `VictimModel` counts pods over all nodes, so it cannot know that a subgroup needs a domain of its own. Here the
 node-level model of the gang has a 0/1 variable for each unit that may be evicted, and what a node offers grows with
-the units that leave it.
+the units that leave it. It is also the last resort for other gangs, since the packing may miss their placement.
 
 Shapes: C classes, F shares of units on nodes, N nodes, R resources, U units.
 """
@@ -123,7 +123,7 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Return the cheapest victims for a gang with nested subgroups or slices, and a lower bound of the cost.
+    """Return the cheapest victims for a gang, by its placement on single nodes, and a lower bound of the cost.
 
     The solution is None if there are no cheaper victims, or if the budget ends before any are found.
     """

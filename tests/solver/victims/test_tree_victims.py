@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchsched.solver.verify import verify_victims
@@ -47,6 +47,7 @@ def cheapest(problem: VictimProblem) -> int | None:
     return None
 
 
+@example(8050543)  # one of two classes of a subgroup with a level of its own: the packing takes the other one
 @given(st.integers(0, 2**32 - 1))
 def test_victims_of_a_tree_are_the_cheapest_that_make_room(seed):
     problem = random_problem(seed)
