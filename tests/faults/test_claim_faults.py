@@ -4,12 +4,13 @@ import itertools
 import random
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.controlplane.background import repeating
 from tests.controlplane.devices import RESOURCES, device_class, publish, template, used, with_template
@@ -17,12 +18,15 @@ from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.objects import node
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.proxy import Proxy, delayed
+from tests.e2e.owners import TEMPLATE, job
 from tests.e2e.running import all_bound, bound, pods
+from tests.faults import test_network
 from tests.faults.load import Batch, Load
 from tests.faults.policies import policy_denies
 from tests.faults.replicas import Replica, running
 from tests.faults.test_claims import watched
 from tests.faults.test_nodes import delete_nodes, set_ready
+from tests.faults.test_pods import reject_pods_on, running_indexes
 from tests.faults.witness import Witness
 
 CPUS = 8
@@ -33,6 +37,12 @@ HOUR = 3600.0
 SPAN = 1.0
 NUMBERS = itertools.count(1)
 BINDING = "/binding$"
+NETWORK_FAULTS = (
+    (*test_network.FAULTS, test_network.busy_server)
+    if settings().max_examples >= 500
+    else (test_network.internal_errors, test_network.lost_answers)
+)
+"""All of them in `make test-full`."""
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +73,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with start(home / "plane") as plane:
         plane.start_kwok()
         plane.install_definitions()
-        plane.start_controller_manager("resourceclaim-controller", "garbage-collector-controller")
+        plane.start_controller_manager(
+            "resourceclaim-controller", "garbage-collector-controller", "job-controller"
+        )
         device_class(plane.admin)
         with Proxy(plane.server, plane.certificate, seed=7) as proxy:
             program = (sys.executable, "-m", "tests.faults.skewed", str(clock))
@@ -126,6 +138,18 @@ def nodes_flap(town: Town) -> Iterator[None]:
         time.sleep(3.0)
 
 
+def network_fault(town: Town, fault: Callable[[Proxy], None]) -> AbstractContextManager[None]:
+    """A fault of the network, which lasts until the proxy is calmed at the end of the test."""
+    fault(town.site.proxy)
+    return nullcontext()
+
+
+@pytest.mark.parametrize("fault", NETWORK_FAULTS, ids=lambda fault: fault.__name__)
+def test_gangs_are_bound_with_their_devices_despite(town, fault, record_property):
+    whole_with_devices(town, lambda town: network_fault(town, fault), record_property)
+    assert sum(rule.hits for rule in town.site.proxy.rules) > 0
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -136,6 +160,13 @@ def nodes_flap(town: Town) -> Iterator[None]:
     ],
 )
 def test_gangs_are_bound_with_their_devices_after_a_fault(town, fault, record_property):
+    whole_with_devices(town, fault, record_property)
+
+
+def whole_with_devices(
+    town: Town, fault: Callable[[Town], AbstractContextManager[None]], record_property: Callable[..., None]
+) -> None:
+    """Submit gangs before and after a fault, and wait until each has all its devices."""
     namespace = town.namespace
     load = Load(namespace, random.Random(19), spec=with_template())
     batches: list[Batch] = [load.batch(PODS // 2), load.batch(PODS // 2)]
@@ -198,3 +229,19 @@ def test_devices_of_a_gang_that_terminates_with_its_namespace_are_free_for_other
         town.namespace.gang("next", total - 4, cpu=1, spec=with_template())
         all_bound(town.namespace, "next", total - 4, 60)
         eventually(lambda: len(set(used(town.namespace))) == total)
+
+
+def test_gang_of_a_job_has_its_devices_after_the_kubelet_rejects_its_first_pods(town):
+    """The devices of a failed pod are released; the pod that the Job controller creates for it gets others."""
+    namespace = town.namespace
+    town.site.proxy.on(delayed(1.0), path=BINDING, skip=1, count=3)
+    rejected: list[str] = []
+
+    def reject_first_pods() -> None:
+        for name in town.nodes:
+            reject_pods_on(namespace, name, rejected, 2)
+
+    with watched(namespace), repeating(reject_first_pods, seconds=0.05):
+        job(namespace, "train", 4, backoffLimit=6, template={"spec": TEMPLATE["spec"] | with_template()})
+        eventually(lambda: running_indexes(namespace) == ["0", "1", "2", "3"] and len(rejected) == 2, 60)
+        eventually(lambda: len(used(namespace)) == 4)

@@ -1,6 +1,7 @@
 """kill -9 at any moment while devices are allocated: each bound pod has its claim, and no device is given out twice."""
 
 import os
+import random
 import threading
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.controlplane.devices import (
     claims,
@@ -24,10 +26,12 @@ from tests.controlplane.fixtures import Namespace, eventually, start
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.process import Terms
 from tests.controlplane.proxy import Proxy, lost, status
-from tests.e2e.running import bound
+from tests.e2e.running import bound, pods
 from tests.faults.kills import CPUS, Rounds, table
+from tests.faults.load import Load
 from tests.faults.replicas import Replica, pair, running
-from tests.faults.test_partition import Apart, cut_off
+from tests.faults.test_control_plane import pause_etcd, recovered, restart_api_server
+from tests.faults.test_partition import Apart, cut_off, lose_responses, silence_watch_of_pods
 from tests.faults.witness import Witness
 
 WRITE_FAULTS = (
@@ -37,6 +41,10 @@ WRITE_FAULTS = (
     ("every write fails, so that PreBind is undone", status(500), 60),
 )
 """What happens to writes of claims, and to how many of them."""
+FULL = settings().max_examples >= 500
+"""`make test-full` repeats every fault with claims."""
+CONTROL_PLANE_FAULTS = (restart_api_server, pause_etcd) if FULL else (restart_api_server,)
+LEADER_FAULTS = (cut_off, lose_responses, silence_watch_of_pods) if FULL else (cut_off,)
 KILLS = int(os.environ.get("BATCHSCHED_CLAIM_KILLS", "3"))
 PODS = 32
 
@@ -67,12 +75,22 @@ def publish_on_all_nodes(cluster: ControlPlane) -> None:
         publish(cluster.admin, node["metadata"]["name"], CPUS)
 
 
+def unfinished(namespace: Namespace) -> dict[str, str]:
+    """The bound pods with their nodes, without finished ones, whose claims a controller releases."""
+    there = pods(namespace)
+    return {
+        name: node
+        for name, node in bound(namespace).items()
+        if name in there and there[name]["status"].get("phase") not in {"Succeeded", "Failed"}
+    }
+
+
 def faults(namespace: Namespace) -> list[str]:
     """Pods that are bound without a claim that is reserved for them, and devices with several claims."""
-    places = bound(namespace)
+    places = unfinished(namespace)
     there = claims(namespace)
     reserved = {name for one in there if devices_of(one) for name in consumers(one)}
-    gone = places.keys() - bound(namespace).keys()
+    gone = places.keys() - unfinished(namespace).keys()
     found = [f"{name} is bound without its devices" for name in places.keys() - reserved - gone]
     taken = Counter(device for one in there for device in devices_of(one))
     found += [f"{device} has {times} claims" for device, times in taken.items() if times > 1]
@@ -123,8 +141,9 @@ def test_claims_and_pods_of_gangs_are_complete_whenever_leaders_are_killed(
 
 
 @pytest.mark.slow
-def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(
-    cluster, namespace, record_property
+@pytest.mark.parametrize("fault", LEADER_FAULTS, ids=lambda fault: fault.__name__)
+def test_devices_are_given_out_once_if_the_network_of_the_leader_or_the_standby_fails(
+    cluster, namespace, fault
 ):
     with (
         Proxy(cluster.server, cluster.certificate) as left,
@@ -134,9 +153,30 @@ def test_devices_are_given_out_once_if_the_leader_is_cut_off_from_the_network(
         apart = Apart(cluster, namespace, (left, right), witness, with_template())
         publish_on_all_nodes(cluster)
         with running(*apart.pair), watched(namespace):
-            _, taken = cut_off(apart, *apart.led())
-            record_property("recovery_seconds", taken)
+            fault(apart, *apart.led())
             eventually(lambda: len(used(namespace)) == len(bound(namespace)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", CONTROL_PLANE_FAULTS, ids=lambda fault: fault.__name__)
+def test_gangs_have_their_devices_after_a_fault_of_the_control_plane(
+    cluster, namespace, record_property, fault
+):
+    namespace.nodes(2 * PODS // CPUS + 1, cpu=CPUS)
+    publish_on_all_nodes(cluster)
+    load = Load(namespace, random.Random(8), spec=with_template())
+    with (
+        Witness(cluster.admin, CPUS).watching() as witness,
+        running(*pair(cluster, "broken")) as replicas,
+    ):
+        replicas.ready()
+        first, second = load.batch(PODS), load.batch(PODS)
+        load.submit(first)
+        eventually(lambda: witness.bound(namespace.name, first.pods))
+        fault(cluster, namespace)
+        with watched(namespace):
+            recovered(replicas, load, witness, [first, second], record_property)
+            eventually(lambda: len(used(namespace)) == len(bound(namespace)) == 2 * PODS)
 
 
 @pytest.mark.slow

@@ -53,10 +53,7 @@ def test_all_gangs_are_bound_completely_after_a_restart_of_the_api_server(broken
     first, second = load.batch(PODS), load.batch(PODS)
     load.submit(first)
     eventually(lambda: witness.bound(load.namespace.name, first.pods), TAKES)
-    broken.kill("kube-apiserver", signal.SIGKILL)
-    time.sleep(1)
-    broken.start_apiserver()
-    eventually(lambda: serves(broken, load.namespace.path("podgroups", group=GROUPS)), TAKES)
+    restart_api_server(broken, load.namespace)
     recovered(replicas, load, witness, [first, second], record_property)
 
 
@@ -67,10 +64,24 @@ def test_all_gangs_are_bound_completely_after_a_pause_of_etcd(broken, busy, reco
     led = lease_holder(broken)
     load.submit(first)
     eventually(lambda: witness.bound(load.namespace.name, first.pods), TAKES)
-    with broken.paused("etcd"):
-        time.sleep(PAUSE)
+    pause_etcd(broken, load.namespace)
     recovered(replicas, load, witness, [first, second], record_property)
     print(f"led by {led}, then by {lease_holder(broken)}")
+
+
+def restart_api_server(plane: ControlPlane, namespace: Namespace) -> None:
+    """Kill the API server, start it again, and wait until it serves custom resources."""
+    plane.kill("kube-apiserver", signal.SIGKILL)
+    time.sleep(1)
+    plane.start_apiserver()
+    eventually(lambda: serves(plane, namespace.path("podgroups", group=GROUPS)), TAKES)
+
+
+def pause_etcd(plane: ControlPlane, namespace: Namespace) -> None:
+    """Pause etcd for longer than a Lease lasts, and wait until the API server answers."""
+    with plane.paused("etcd"):
+        time.sleep(PAUSE)
+    eventually(lambda: serves(plane, namespace.path("podgroups", group=GROUPS)), TAKES)
 
 
 def recovered(replicas, load, witness, batches, record_property):

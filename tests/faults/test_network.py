@@ -19,6 +19,8 @@ from tests.faults.witness import Witness
 CPUS = 16
 PODS = 60
 BINDING = "/binding$"
+FOLLOWED = "/(pods|nodes|podgroups|resourceclaims|resourceslices)"
+"""Paths of the watches and lists that are disturbed."""
 GONE = {"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired", "message": "too old"}
 NOTHING = nullcontext()
 TAKES = 120.0
@@ -69,8 +71,8 @@ def scene(plane: ControlPlane) -> Iterator[Scene]:
 
 
 def gone_watches(proxy: Proxy) -> None:
-    proxy.on(says({"type": "ERROR", "object": GONE}), watch=True, path="/(pods|nodes|podgroups)", count=6)
-    proxy.on(status(410, "Expired"), watch=True, path="/(pods|nodes|podgroups)", count=3)
+    proxy.on(says({"type": "ERROR", "object": GONE}), watch=True, path=FOLLOWED, count=6)
+    proxy.on(status(410, "Expired"), watch=True, path=FOLLOWED, count=3)
     proxy.sever()
 
 
@@ -89,15 +91,15 @@ def internal_errors(proxy: Proxy) -> None:
 
 def resets(proxy: Proxy) -> None:
     for after in (0, 100, 700, 2000, 5000):
-        proxy.on(cut(after), watch=True, path="/(pods|nodes|podgroups)", count=3)
+        proxy.on(cut(after), watch=True, path=FOLLOWED, count=3)
     proxy.on(refused(), method="POST", path=BINDING, chance=0.2)
     proxy.sever()
 
 
 def truncated_lines(proxy: Proxy) -> None:
     for after in (100, 333, 1500, 4000):
-        proxy.on(cut(after, Ending.END), watch=True, path="/(pods|nodes|podgroups)", count=3)
-    proxy.on(cut(50, Ending.END), method="GET", watch=False, path="/(pods|nodes|podgroups)", count=3)
+        proxy.on(cut(after, Ending.END), watch=True, path=FOLLOWED, count=3)
+    proxy.on(cut(50, Ending.END), method="GET", watch=False, path=FOLLOWED, count=3)
     proxy.sever()
 
 
@@ -110,25 +112,28 @@ def hung_requests(proxy: Proxy) -> None:
     proxy.on(lost(Ending.STALL), method="POST", path=BINDING, count=3)
 
 
+def busy_server(proxy: Proxy) -> None:
+    proxy.on(status(429, "TooManyRequests", retry_after=2), method="POST", path=BINDING, count=25)
+
+
 def slow_requests(proxy: Proxy) -> None:
     proxy.on(delayed(0.7))
     proxy.sever()
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        gone_watches,
-        gone_pages,
-        internal_errors,
-        resets,
-        truncated_lines,
-        lost_answers,
-        hung_requests,
-        slow_requests,
-    ],
-    ids=lambda fault: fault.__name__,
+FAULTS = (
+    gone_watches,
+    gone_pages,
+    internal_errors,
+    resets,
+    truncated_lines,
+    lost_answers,
+    hung_requests,
+    slow_requests,
 )
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_every_gang_is_bound_completely_and_once_despite(scene, namespace, record_property, fault):
     fault(scene.proxy)
     record_property("recovery_seconds", scene.survives(namespace))
@@ -136,7 +141,7 @@ def test_every_gang_is_bound_completely_and_once_despite(scene, namespace, recor
 
 def test_no_request_is_sent_to_a_busy_server_before_retry_after(scene, namespace, record_property):
     since = len(scene.proxy.seen)
-    scene.proxy.on(status(429, "TooManyRequests", retry_after=2), method="POST", path=BINDING, count=25)
+    busy_server(scene.proxy)
     record_property("recovery_seconds", scene.survives(namespace))
     binds: dict[str, list[float]] = {}
     for one in scene.proxy.seen[since:]:

@@ -102,7 +102,11 @@ def cut_off(apart: Apart, own: Proxy, other: Proxy) -> tuple[float, float]:
 
 def test_replica_without_responses_stops_before_the_other_leads(apart, record_property):
     """Its binds are carried out for a while, and it cannot know which."""
-    own, other = apart.led()
+    record_property("recovery_seconds", lose_responses(apart, *apart.led()))
+
+
+def lose_responses(apart: Apart, own: Proxy, other: Proxy) -> float:
+    """Lose all responses to the leader; return the seconds until a batch is bound and a replica leads."""
     batch = apart.load.batch(PODS)
     with apart.load.submitting(batch, 1.0):
         eventually(lambda: binds(own, 0.0), TAKES)
@@ -111,20 +115,23 @@ def test_replica_without_responses_stops_before_the_other_leads(apart, record_pr
         eventually(lambda: apart.whole(batch), TAKES)
     eventually(lambda: apart.replicas.tend() and apart.replicas.leader() in apart.pair, TAKES)
     taken = time.monotonic() - begun
-    record_property("recovery_seconds", taken)
     print(f"all bound {taken:.2f} s after the answers ceased, {len(binds(own, begun))} of them unheard")
     later = binds(other, begun)
     assert not later or binds(own, later[0].at) == []
     apart.load.check([batch], apart.witness)
+    return taken
 
 
 def test_new_leader_knows_binds_that_its_watch_never_reported_and_assigns_no_room_twice(apart):
-    """It has pending pods without a PodGroup in its cache, and has not received the binds since then."""
+    silence_watch_of_pods(apart, *apart.led())
+
+
+def silence_watch_of_pods(apart: Apart, own: Proxy, other: Proxy) -> None:
+    """Let the standby take over with pending pods without a PodGroup in its cache, and without the binds since then."""
     half = NODES * CPUS // 2
-    own, other = apart.led()
     lead, waiting = apart.pair if own is apart.proxies[0] else reversed(apart.pair)
     namespace, late = apart.load.namespace, Job("late", half, half)
-    namespace.pods(half, prefix="late", gang="late", cpu="1")
+    namespace.pods(half, prefix="late", gang="late", cpu="1", spec=apart.load.spec)
     silent = other.on(cut(0, Ending.STALL), watch=True, path=r"/api/v1/pods\?", count=1)
     waiting.end(signal.SIGKILL)
     apart.replicas.ready()

@@ -24,7 +24,7 @@ from tests.session.explanation.varied_documents import (
 )
 
 pytestmark = pytest.mark.properties
-SHARDS, SEEDS_PER_SHARD = (4, 125) if settings().max_examples >= 500 else (2, 3)
+SHARDS, SEEDS_PER_SHARD = (10, 50) if settings().max_examples >= 500 else (2, 3)
 GENERATORS = {
     "simple": lambda seed: (random_documents(seed), Profile()),
     "varied": varied_documents,
