@@ -174,7 +174,7 @@ class SolverSettings(StrictModel):
     """Number of processes that compute the improvement after the rounds, together with the process of the session.
 
     The scheduler starts one process less than this number, when a session first needs them. The decision is the same
-    for every number. Replays and simulations use one process.
+    for every number, unless `guardSeconds` cuts it off. Replays and simulations use one process.
     """
 
 

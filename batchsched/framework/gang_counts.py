@@ -59,7 +59,11 @@ class GangPodCounts:
         )
 
     def lacking_subgroup_with_minimum(self) -> tuple[str, int]:
-        """Return the name and the minimum of the first subGroup that has fewer existing pods than this minimum."""
+        """Return the name and the minimum of the first subGroup that has fewer existing pods than this minimum.
+
+        Raises:
+          StopIteration: no subGroup lacks pods.
+        """
         return next(
             (name, least)
             for name, least in self.sub_minimum.items()
