@@ -19,7 +19,7 @@ batchsched convert -f kai-queues.yaml -f topologies.yaml -o json
 """
 
 
-class ManifestFormat(StrEnum):
+class ManifestOutputFormat(StrEnum):
     """The formats in which converted objects are printed."""
 
     YAML = "yaml"
@@ -39,8 +39,9 @@ def convert(
         ),
     ],
     output: Annotated[
-        ManifestFormat, typer.Option("--output", "-o", metavar="FORMAT", help="yaml, or json: one List.")
-    ] = ManifestFormat.YAML,
+        ManifestOutputFormat,
+        typer.Option("--output", "-o", metavar="FORMAT", help="yaml, or json: one List."),
+    ] = ManifestOutputFormat.YAML,
 ) -> None:
     """Convert queues and topologies of Volcano, KAI-Scheduler and Kueue to Queues and Topologies.
 
@@ -66,8 +67,8 @@ def convert(
     sys.stdout.write(_printed(conversion.objects, output))
 
 
-def _printed(objects: tuple[dict[str, Any], ...], output: ManifestFormat) -> str:
-    if output is ManifestFormat.JSON:
+def _printed(objects: tuple[dict[str, Any], ...], output: ManifestOutputFormat) -> str:
+    if output is ManifestOutputFormat.JSON:
         import json
 
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2) + "\n"

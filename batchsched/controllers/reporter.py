@@ -23,7 +23,7 @@ from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHisto
 from batchsched.controllers.scheduler_names import SchedulerNameLeases
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
-from batchsched.controllers.workload_status import DisruptionTargetWriter
+from batchsched.controllers.workload_status import GroupDisruptionWriter
 from batchsched.kube.connection import POD_GROUP_RESOURCE, Connection
 from batchsched.kube.connection import POD_RESOURCE as RESOURCE
 from batchsched.kube.reflector import Reflector
@@ -73,7 +73,7 @@ class Reporter:
         self._set_aside: SetAsideEventReporter | None = None
         self._write_delay = write_delay = WriteDelay(clock, busy)
         self.recorder = EventRecorder(events, clock, write_delay, name, f"{name}-{socket.gethostname()}")
-        self._disruptions = DisruptionTargetWriter(cache, writer, clock)
+        self._disruptions = GroupDisruptionWriter(cache, writer, clock)
         self.status = StatusController(
             cache, self._refusals, writer, self.recorder, write_delay, clock, profile
         )

@@ -157,7 +157,7 @@ class DisruptedGroup:
     generation: int
 
 
-class DisruptionTargetWriter:
+class GroupDisruptionWriter:
     """Writes the condition `DisruptionTarget` to groups of Kubernetes that fall below their minimum by evictions.
 
     Evictions of pods beyond the minimum change nothing. The condition is written once for each group and set of pods.

@@ -443,7 +443,7 @@ class Reflector:
         _compare_versions(self._version, version)
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._deliver(self._handler.on_change, raw)
+                self._deliver(self._handler.on_add_or_update, raw)
             case "DELETED":
                 self._deliver(self._handler.on_delete, raw)
             case "BOOKMARK":
@@ -459,7 +459,7 @@ class Reflector:
 
     def handle_json(self, raw: bytes) -> None:
         """Add or update an object in the handler from JSON that another component has read from the API server."""
-        self._deliver(self._handler.on_change, raw)
+        self._deliver(self._handler.on_add_or_update, raw)
 
     def _deliver(self, deliver: Callable[[Any], None], raw: bytes) -> None:
         decoded, error = self._read(raw)
@@ -481,7 +481,7 @@ class Reflector:
         usable: list[Any] = []
         unusable: list[tuple[Any, Exception]] = []
         for item in objects:
-            error = _failure_of(self._handler.on_change, item)
+            error = _failure_of(self._handler.on_add_or_update, item)
             if error is None:
                 usable.append(item)
             else:

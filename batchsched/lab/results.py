@@ -71,7 +71,7 @@ _FAIRNESS: Final = {
 }
 
 
-def encode_outcome(outcome: RunOutcome) -> bytes:
+def encode_outcome_as_parquet(outcome: RunOutcome) -> bytes:
     """Return the outcome of a run as the content of a Parquet file."""
     result, series = outcome.result, outcome.result.series
     moments = {"time": series.times, "waiting": series.waiting, "running": series.running}
@@ -508,4 +508,4 @@ def execute_and_encode_run(run: PlannedRun) -> bytes:
     Raises:
       InvalidInput: As for `simulate_run`.
     """
-    return encode_outcome(simulate_run(run))
+    return encode_outcome_as_parquet(simulate_run(run))

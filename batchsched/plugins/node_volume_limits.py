@@ -39,7 +39,7 @@ from batchsched.framework.plugin_support.csi_migration import (
 from batchsched.framework.plugin_support.volume_listers import (
     VolumeLister,
     is_new_or_rebound,
-    may_be_claimed_by,
+    may_be_claimed_by_pod,
     not_owner_reason,
     storage_objects,
     uses_volume_claim,
@@ -312,7 +312,7 @@ def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolum
     """Return QUEUE if the driver of a volume changed that counts for the pod."""
     if old is not None and old.spec == new.spec:
         return Hint.SKIP
-    return Hint.queue_if(may_be_claimed_by(new, pod))
+    return Hint.queue_if(may_be_claimed_by_pod(new, pod))
 
 
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:

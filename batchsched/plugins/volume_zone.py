@@ -24,7 +24,7 @@ from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
     is_new_or_rebound,
-    may_be_claimed_by,
+    may_be_claimed_by_pod,
     storage_objects,
     volume_claim_names,
     volume_claim_storage_class,
@@ -138,7 +138,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
     if old is not None and _requirements(old) == _requirements(new):
         return Hint.SKIP
-    return Hint.queue_if(may_be_claimed_by(new, pod))
+    return Hint.queue_if(may_be_claimed_by_pod(new, pod))
 
 
 def _volume_of(

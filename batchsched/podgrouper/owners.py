@@ -433,7 +433,7 @@ class OwnerHandler:
         self.set_aside_objects.clear()
         self._changed()
 
-    def on_change(self, item: Owner) -> None:
+    def on_add_or_update(self, item: Owner) -> None:
         """Add or update an owner of pods, such as a Job, after a watch event."""
         self._uids.add(item.ref.uid)
         self._put_owner(item)

@@ -17,7 +17,7 @@ from batchsched.podgrouper.pod_group_index import EXTERNAL, PodGroupIndex
 from batchsched.state.group_trees import GroupTrees, TreeChange
 
 
-class PodStore(Protocol):
+class PodHandler(Protocol):
     """The interface of a store that receives pods after `TreePodStore` has added their gang labels."""
 
     def put(self, pod: Pod, /) -> None:
@@ -42,7 +42,7 @@ class TreePodStore:
       scheduler_names: pods with these scheduler names get labels.
     """
 
-    def __init__(self, trees: GroupTrees, store: PodStore, scheduler_names: Collection[str]) -> None:
+    def __init__(self, trees: GroupTrees, store: PodHandler, scheduler_names: Collection[str]) -> None:
         self._trees = trees
         self._store = store
         self._names = frozenset(scheduler_names)

@@ -66,7 +66,7 @@ class ObjectHandler(Protocol[T_contra]):
         """Replace all known objects by a complete list. An object that is not in the list was deleted."""
         ...
 
-    def on_change(self, item: T_contra) -> None:
+    def on_add_or_update(self, item: T_contra) -> None:
         """Add an object, or update the object of the same name."""
         ...
 

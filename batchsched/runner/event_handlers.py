@@ -127,7 +127,7 @@ class EventHandler:
 
     def handle_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and add it to the store or update it there."""
-        self.on_change(self.decode(raw))
+        self.on_add_or_update(self.decode(raw))
 
     def on_replace(self, objects: Sequence[Any]) -> None:
         """Replace all objects of this kind in the store by a complete list."""
@@ -141,7 +141,7 @@ class EventHandler:
         )
         self._changed()
 
-    def on_change(self, changed_object: Any) -> None:
+    def on_add_or_update(self, changed_object: Any) -> None:
         """Add or update an object in the store. An object that becomes invalid counts as deleted."""
         if isinstance(changed_object, InvalidObject):
             self._put_aside(changed_object, self.set_aside_objects)
@@ -172,7 +172,7 @@ class EventHandler:
             meta = read_identity(item)
         else:
             meta = ObjectIdentity(item.metadata.name, item.metadata.namespace, item.metadata.uid)
-        self.on_change(self._unusable(meta, problem))
+        self.on_add_or_update(self._unusable(meta, problem))
 
     def _unusable(self, meta: ObjectIdentity, first: FieldError, *further: FieldError) -> InvalidObject:
         """Return the record of an invalid object: its first invalid field, and any further ones in the message."""

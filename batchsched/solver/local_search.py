@@ -241,7 +241,7 @@ class RelocationNeighbourhood:
             if nodes is None
             else nodes[counts[nodes] >= move.pods_per_node]
         )
-        sources = sources[room.nodes_passing_filters(class_index)[sources]]
+        sources = sources[room.permitted_nodes(class_index)[sources]]
         demand = room.slots.demand[class_index]
         gain = room.slots.demand[move.class_index] * move.pods_per_node
         for resource, amount in room.slots.needs[class_index]:
@@ -275,7 +275,7 @@ class ClearingNeighbourhood:
             return
         self._placed.refresh()
         goal = request.missing_pods - _admitted(self._packing, request)
-        usable = room.nodes_passing_filters(class_index)
+        usable = room.permitted_nodes(class_index)
         if request.nodes is not None:
             usable = usable & np.isin(np.arange(len(problem.nodes.free)), request.nodes)
         nodes = np.flatnonzero(usable)
@@ -372,7 +372,7 @@ class SwapNeighbourhood:
         """Yield exchanges of nodes between pairs of pods with different requests, in several passes over all pairs."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
-        usable = room.nodes_passing_filters(class_index)
+        usable = room.permitted_nodes(class_index)
         nodes = np.flatnonzero(usable) if request.nodes is None else request.nodes[usable[request.nodes]]
         for partial in PASSES:
             mark = room.checkpoint()
@@ -407,7 +407,7 @@ class SwapNeighbourhood:
         targets = self._givers((leaving, entering), gain)
         if not targets.size:
             return None
-        sources = sources[room.nodes_passing_filters(int(placed.members[entering][0]))[sources]]
+        sources = sources[room.permitted_nodes(int(placed.members[entering][0]))[sources]]
         self._marked[sources] = True
         targets = targets[~self._marked[targets]]
         self._marked[sources] = False
@@ -487,7 +487,7 @@ class SwapNeighbourhood:
     def _able(self, pair: tuple[int, int], gain: IntArray, nodes: IntArray) -> IntArray:
         """Those of `nodes`, holders of the second group, that have room for a pod of the first in its place."""
         room = self._packing.room
-        nodes = nodes[room.nodes_passing_filters(int(self._placed.members[pair[0]][0]))[nodes]]
+        nodes = nodes[room.permitted_nodes(int(self._placed.members[pair[0]][0]))[nodes]]
         for resource in np.flatnonzero(gain > 0).tolist():
             nodes = nodes[room.free[resource][nodes] >= gain[resource]]
         return nodes

@@ -90,7 +90,7 @@ class RepackingSearch:
         if nodes is not None and len(nodes) <= MAX_WINDOW_NODES:
             return nodes
         room = self._packing.room
-        usable = np.flatnonzero(room.nodes_passing_filters(class_index))
+        usable = np.flatnonzero(room.permitted_nodes(class_index))
         usable = usable if nodes is None else np.intersect1d(usable, nodes, assume_unique=True)
         lack = np.zeros(len(usable))
         movable_demand = room.slots.demand[self._movable].T
@@ -149,7 +149,7 @@ class RepackingSearch:
     def _upper(self, class_index: int, window: IntArray, free: IntArray) -> IntArray:
         """Pods [W] of a class that fit on each node of the window if all movable pods have left it."""
         packing = self._packing
-        allowed: BoolArray = packing.room.nodes_passing_filters(class_index)[window]
+        allowed: BoolArray = packing.room.permitted_nodes(class_index)[window]
         problem = packing.problem
         gang, subgroup = int(problem.classes.gang[class_index]), int(problem.classes.subgroup[class_index])
         if problem.gangs.required[gang] != NONE or (

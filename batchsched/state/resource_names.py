@@ -73,7 +73,7 @@ class ResourceNames:
             self.kept_spec_bytes += len(msgspec.json.encode(pod.spec))
         return is_covered
 
-    def record_removed_pod(self, pod: Pod) -> None:
+    def count_large_spec_of_removed_pod(self, pod: Pod) -> None:
         """Count the spec of a removed pod if it is large, since the tables may have it from the Snapshot."""
         size = len(msgspec.json.encode(pod.spec))
         if size >= LARGE_SPEC_BYTES:

@@ -94,7 +94,7 @@ class UpToDateScheduler:
             self._followed += len(changes)
             for change in changes:
                 if change.field == PODS and change.before is not None and change.after is None:
-                    self._resources.record_removed_pod(change.before)
+                    self._resources.count_large_spec_of_removed_pod(change.before)
         self._scheduler.set_waiting_gangs(held)
         return self._scheduler
 

@@ -95,9 +95,9 @@ class BindWatch:
 
     def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
-            self.on_change(raw)
+            self.on_add_or_update(raw)
 
-    def on_change(self, raw: bytes) -> None:
+    def on_add_or_update(self, raw: bytes) -> None:
         seen = msgspec.json.decode(raw, type=_Pod)
         one = self.wanted(seen.metadata["name"])
         if seen.spec.get("nodeName") and not one.done():

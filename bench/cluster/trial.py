@@ -160,9 +160,9 @@ class _Watch:
 
     def on_replace(self, objects: Sequence[bytes]) -> None:
         for raw in objects:
-            self.on_change(raw)
+            self.on_add_or_update(raw)
 
-    def on_change(self, raw: bytes) -> None:
+    def on_add_or_update(self, raw: bytes) -> None:
         pod = msgspec.json.decode(raw, type=_Pod)
         if pod.spec.node_name and pod.metadata.name not in self.bound:
             self.bound[pod.metadata.name] = time.monotonic()

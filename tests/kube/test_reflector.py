@@ -46,7 +46,7 @@ class Mirror:
         self.there = dict(map(self._read, objects))
         self.lists += 1
 
-    def on_change(self, raw):
+    def on_add_or_update(self, raw):
         name, version = self._read(raw)
         if self.there.get(name) == version:
             self.wrong.append(f"{name} {version} was passed twice")

@@ -95,7 +95,7 @@ class Names:
     def on_replace(self, objects: Any) -> None:
         self.there = set(map(self._name, objects))
 
-    def on_change(self, raw: bytes) -> None:
+    def on_add_or_update(self, raw: bytes) -> None:
         self.there.add(self._name(raw))
 
     def on_delete(self, raw: bytes) -> None:

@@ -8,7 +8,7 @@ from batchsched.errors import InvalidInput
 from batchsched.lab import results
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import (
-    encode_outcome,
+    encode_outcome_as_parquet,
     read_outcome,
     read_outcomes,
     read_plan,
@@ -32,7 +32,7 @@ def outcome(run):
 
 
 def test_an_outcome_is_read_back_unchanged(tmp_path, outcome):
-    write_atomically(tmp_path / "x.parquet", encode_outcome(outcome))
+    write_atomically(tmp_path / "x.parquet", encode_outcome_as_parquet(outcome))
     read = read_outcome(tmp_path / "x.parquet")
     gangs = tuple(replace(gang, placements=()) for gang in outcome.result.gangs)
     stored = replace(outcome, result=replace(outcome.result, gangs=gangs, queues=QueueSeries()))
@@ -44,15 +44,15 @@ def test_an_outcome_is_read_back_unchanged(tmp_path, outcome):
 
 def test_a_long_run_is_stored_with_fewer_points(tmp_path, outcome, monkeypatch):
     monkeypatch.setattr(results, "MAX_FAIRNESS_ROWS", len(outcome.fairness.times))
-    write_atomically(tmp_path / "x.parquet", encode_outcome(outcome))
+    write_atomically(tmp_path / "x.parquet", encode_outcome_as_parquet(outcome))
     assert (
         read_outcome(tmp_path / "x.parquet").fairness.times.tolist() == outcome.fairness.times[::2].tolist()
     )
 
 
 def test_a_folder_of_results_is_a_table_with_a_row_for_each_run(tmp_path, outcome):
-    write_atomically(result_path(tmp_path, "k1"), encode_outcome(outcome))
-    write_atomically(result_path(tmp_path, "k2"), encode_outcome(replace(outcome, seed=1)))
+    write_atomically(result_path(tmp_path, "k1"), encode_outcome_as_parquet(outcome))
+    write_atomically(result_path(tmp_path, "k2"), encode_outcome_as_parquet(replace(outcome, seed=1)))
     table = ds.dataset(tmp_path / "runs").to_table(columns=["policy", "seed", "meanWait"])
     assert sorted(table.column("seed").to_pylist()) == [0, 1]
     assert set(table.column("meanWait").to_pylist()) == {outcome.measures["meanWait"]}
@@ -63,7 +63,7 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
         scenario(seeds=1, policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
     )
     assert renamed[0].key == run.key
-    write_atomically(result_path(tmp_path, run.key), encode_outcome(outcome))
+    write_atomically(result_path(tmp_path, run.key), encode_outcome_as_parquet(outcome))
     write_run_plan(tmp_path, scenario(), renamed)
     assert [one.policy for one in read_outcomes(tmp_path)] == ["first"]
 

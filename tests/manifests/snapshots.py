@@ -3,13 +3,13 @@
 from hypothesis import strategies as st
 
 from batchsched.api.core.cluster_objects import (
-    LabelSelectorSpec,
     Namespace,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PriorityClass,
     ReplicaSet,
     Service,
+    SpecWithLabelSelector,
     StatefulSet,
 )
 from batchsched.api.core.metadata import ObjectMeta
@@ -170,7 +170,7 @@ SNAPSHOTS = st.builds(
     ),
     namespaces=distinct(st.builds(Namespace, metadata=metas(False, DNS_LABELS))),
     services=plain(Service),
-    replica_sets=plain(ReplicaSet, spec=st.builds(LabelSelectorSpec, selector=SELECTORS)),
+    replica_sets=plain(ReplicaSet, spec=st.builds(SpecWithLabelSelector, selector=SELECTORS)),
     stateful_sets=plain(StatefulSet),
     persistent_volumes=plain(PersistentVolume, namespaced=False),
     persistent_volume_claims=plain(PersistentVolumeClaim),

@@ -55,7 +55,7 @@ class World:
     def own(self, *owners):
         for one in owners:
             key = (one["kind"], API[one["kind"]])
-            self.handlers[key].on_change(seen(one))
+            self.handlers[key].on_add_or_update(seen(one))
 
     def disown(self, one):
         key = (one["kind"], API[one["kind"]])

@@ -58,15 +58,15 @@ EACH = [
 @pytest.mark.parametrize("kind, manifest", EACH)
 def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
     desk = Desk(kind)
-    desk.intake.on_change(desk.read(manifest))
+    desk.intake.on_add_or_update(desk.read(manifest))
     assert desk.keys == ["one"]
-    desk.intake.on_change(desk.read(broken(manifest)))
+    desk.intake.on_add_or_update(desk.read(broken(manifest)))
     assert desk.keys == []
     (item,) = desk.intake.set_aside_objects.values()
     assert item.name == "one"
     assert item.why.object.startswith(kind)
     assert item.why.field
-    desk.intake.on_change(desk.read(manifest))
+    desk.intake.on_add_or_update(desk.read(manifest))
     assert (desk.keys, desk.intake.set_aside_objects) == (["one"], {})
     assert desk.changes >= 3
 
@@ -74,7 +74,7 @@ def test_object_that_becomes_invalid_is_removed_and_set_aside(kind, manifest):
 @pytest.mark.parametrize("kind, manifest", EACH)
 def test_deleted_invalid_object_is_no_longer_set_aside(kind, manifest):
     desk = Desk(kind)
-    desk.intake.on_change(desk.read(manifest))
+    desk.intake.on_add_or_update(desk.read(manifest))
     desk.intake.on_delete(desk.read(broken(manifest)))
     assert (desk.keys, desk.intake.set_aside_objects) == ([], {})
 
@@ -93,7 +93,7 @@ def test_list_replaces_the_invalid_objects(kind, manifest):
 
 def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
     desk = Desk("Pod")
-    desk.intake.on_change(desk.read(pod("one"), "young"))
+    desk.intake.on_add_or_update(desk.read(pod("one"), "young"))
     desk.intake.on_delete(desk.read(broken(pod("one")), "old"))
     assert desk.keys == ["one"]
 
@@ -101,7 +101,7 @@ def test_younger_pod_of_the_same_name_stays_if_the_deleted_one_is_invalid():
 def test_record_of_an_invalid_object_has_its_first_field_once_and_names_further_ones():
     desk = Desk("PodGroup")
     spec = {"minMember": "many", "queue": 7}
-    desk.intake.on_change(desk.read({**pod_group("one", 2), "spec": spec}))
+    desk.intake.on_add_or_update(desk.read({**pod_group("one", 2), "spec": spec}))
     (item,) = desk.intake.set_aside_objects.values()
     assert item.why.field == "spec.minMember"
     assert item.why.message == ("expected a whole number, found 'many'; spec.queue: expected text, found 7")
@@ -153,9 +153,9 @@ def test_heartbeat_of_a_kubelet_changes_nothing():
         }
         return {**one, "metadata": meta, "status": {**one["status"], "conditions": [ready]}}
 
-    desk.intake.on_change(desk.read(beat("2026-01-01T00:00:00Z")))
+    desk.intake.on_add_or_update(desk.read(beat("2026-01-01T00:00:00Z")))
     before = desk.cache.generation
-    desk.intake.on_change(desk.read(beat("2026-01-01T00:05:00Z")))
+    desk.intake.on_add_or_update(desk.read(beat("2026-01-01T00:05:00Z")))
     assert desk.cache.generation == before
 
 

@@ -388,7 +388,7 @@ def test_pods_of_a_gang_get_the_same_devices_at_once_as_one_by_one(monkeypatch, 
     )
     at_once = schedule(state, TOGETHER)
     assert len(at_once.assignments) > 3
-    monkeypatch.setattr(plugin, "nodes_have_devices_for_pods", lambda *_: False)
+    monkeypatch.setattr(plugin, "nodes_surely_have_devices", lambda *_: False)
     assert without_telemetry(schedule(state, TOGETHER)) == without_telemetry(at_once)
 
 

@@ -66,7 +66,7 @@ class Namespace(KubernetesObject, frozen=True, gc=False):
     """A Namespace, reduced to its metadata. Scheduling reads only its labels."""
 
 
-class EqualitySelectorSpec(KubernetesValue, frozen=True, gc=False):
+class SpecWithEqualitySelector(KubernetesValue, frozen=True, gc=False):
     """The spec of a Service or a ReplicationController, reduced to the labels of the pods that it selects."""
 
     selector: dict[str, str] | None = None
@@ -75,16 +75,16 @@ class EqualitySelectorSpec(KubernetesValue, frozen=True, gc=False):
 class Service(KubernetesObject, frozen=True, gc=False):
     """A Service, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: EqualitySelectorSpec = EqualitySelectorSpec()
+    spec: SpecWithEqualitySelector = SpecWithEqualitySelector()
 
 
 class ReplicationController(KubernetesObject, frozen=True, gc=False):
     """A ReplicationController, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: EqualitySelectorSpec = EqualitySelectorSpec()
+    spec: SpecWithEqualitySelector = SpecWithEqualitySelector()
 
 
-class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
+class SpecWithLabelSelector(KubernetesValue, frozen=True, gc=False):
     """The spec of a ReplicaSet or a StatefulSet, reduced to the selector of its pods."""
 
     selector: LabelSelector | None = None
@@ -93,10 +93,10 @@ class LabelSelectorSpec(KubernetesValue, frozen=True, gc=False):
 class ReplicaSet(KubernetesObject, frozen=True, gc=False):
     """A ReplicaSet, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: LabelSelectorSpec = LabelSelectorSpec()
+    spec: SpecWithLabelSelector = SpecWithLabelSelector()
 
 
 class StatefulSet(KubernetesObject, frozen=True, gc=False):
     """A StatefulSet, reduced to its pod selector, which is all that scheduling reads."""
 
-    spec: LabelSelectorSpec = LabelSelectorSpec()
+    spec: SpecWithLabelSelector = SpecWithLabelSelector()

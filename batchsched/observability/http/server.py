@@ -36,7 +36,7 @@ from batchsched.ports.cluster import Clock
 _LOG: Final = logging.getLogger(__name__)
 
 
-class RequestAccess(Protocol):
+class RequestAccessCheck(Protocol):
     """Access control for the requests of an HTTP server."""
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -56,7 +56,7 @@ class HttpServer:
       limits: The limits of connections.
     """
 
-    access: RequestAccess
+    access: RequestAccessCheck
     routes: Iterable[web.RouteDef]
     address: str
     port: int

@@ -73,8 +73,8 @@ from batchsched.plugins.dynamic_resources.reservation import (
     claims_of_pod_class,
     find_devices_to_reserve,
     may_use_devices,
-    nodes_have_devices_for_pods,
     nodes_reaching_allocated_devices,
+    nodes_surely_have_devices,
     nodes_without_resources,
     preference_score,
 )
@@ -184,7 +184,7 @@ class DynamicResources(
     ) -> bool:
         """Return True if each of `nodes` has devices for its pods; False also if pods must be judged one by one."""
         try:
-            return nodes_have_devices_for_pods(pod.pod, table, nodes, counts)
+            return nodes_surely_have_devices(pod.pod, table, nodes, counts)
         except (ResourceClaimRefused, NodeRefused, AllocationError):
             return False  # the Filter states the reason, or the failure
 

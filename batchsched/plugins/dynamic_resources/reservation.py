@@ -116,7 +116,7 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
     return PodClassClaims(claims, served, other_resources)
 
 
-def nodes_have_devices_for_pods(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
+def nodes_surely_have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
     """Return True if each of `nodes` has devices for as many pods equal to the given pod as `counts` states.
 
     The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.

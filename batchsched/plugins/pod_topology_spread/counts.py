@@ -65,7 +65,7 @@ class SpreadCounts:
         return replace(self, counts=self.counts.copy())
 
 
-def eligible_nodes(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> BoolArray:
+def nodes_included_by_policies(table: NodeTable, pod: Pod, constraint: SpreadConstraint) -> BoolArray:
     """Return a mask [N] of the nodes that a spread constraint's nodeAffinityPolicy and nodeTaintsPolicy include.
 
     Topology keys do not matter here.
@@ -112,7 +112,7 @@ def count_matching_pods_by_domain(
     spreads = []
     for constraint in constraints:
         codes, values = table.label_indexes_and_values(constraint.topology_key)
-        eligible = labelled & eligible_nodes(table, pod, constraint)
+        eligible = labelled & nodes_included_by_policies(table, pod, constraint)
         seen = np.zeros(len(values), np.bool_)
         seen[codes[eligible]] = True
         counts = sum_by_domain(
@@ -180,7 +180,7 @@ def _preference(
         missing = values.index("") if "" in values else len(values)
         filled = np.where(codes < 0, missing, codes)
         size = len(np.unique(filled[fitting]))
-        counted = labelled & eligible_nodes(table, pod, constraint)
+        counted = labelled & nodes_included_by_policies(table, pod, constraint)
         counts = sum_by_domain(filled, np.where(counted, matching, 0), len(values))[filled]
     weight = math.log(size + 2)
     cost = counts.astype(np.float64) * weight + (constraint.max_skew - 1)

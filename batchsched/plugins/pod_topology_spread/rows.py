@@ -31,8 +31,8 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     constraints_of,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
-    eligible_nodes,
     matching_pod_counts,
+    nodes_included_by_policies,
     nodes_with_topology_keys,
 )
 from batchsched.solver.problem import UNLIMITED
@@ -166,7 +166,7 @@ def _families(
             # An empty selector counts no pod, so the skew never exceeds 1.
             if constraint.selection.matches_any_labels or labelled is None:
                 continue
-            eligible = labelled & eligible_nodes(table, pod, constraint)
+            eligible = labelled & nodes_included_by_policies(table, pod, constraint)
             itself = constraint.selection.matches_labels(pod.labels)
             identity = (
                 constraint.selection.selector_key,

@@ -44,7 +44,7 @@ class FreeCapacity:
         self._kind: list[int] = problem.classes.kind.tolist()
         self.banned = _banned(problem)
 
-    def nodes_passing_filters(self, class_index: int) -> BoolArray:
+    def permitted_nodes(self, class_index: int) -> BoolArray:
         """Return a mask [N] of the nodes that pass the filters of a pod class and have not refused its pods later."""
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
@@ -54,7 +54,7 @@ class FreeCapacity:
 
         The result is [N], or [M] for given nodes.
         """
-        mask = self.nodes_passing_filters(class_index)
+        mask = self.permitted_nodes(class_index)
         if nodes is not None:
             mask = mask[nodes]
         fit: IntArray | None = None
@@ -170,7 +170,7 @@ class FreeCapacity:
 
         Usually these are few.
         """
-        usable = self.nodes_passing_filters(class_index)
+        usable = self.permitted_nodes(class_index)
         takes = usable if nodes is None else usable[nodes]
         for r, amount in self.slots.needs[class_index]:
             free = self.free[r] if nodes is None else self.free[r][nodes]

@@ -103,7 +103,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
             class_index
         ]:  # pods that take nothing: as many as there are of the largest class
             most = problem.classes.count[inverse.reshape(-1) == row].max()
-            fit[row] = np.where(room.nodes_passing_filters(class_index), most, 0)
+            fit[row] = np.where(room.permitted_nodes(class_index), most, 0)
     return inverse.reshape(-1).astype(np.int64), fit
 
 

@@ -136,7 +136,7 @@ class EjectingPlacer:
         resource = _scarce_resource(packing, classes[0])
         usable = np.zeros(len(problem.nodes.free), np.bool_)
         for class_index in classes:
-            usable |= packing.room.nodes_passing_filters(class_index)
+            usable |= packing.room.permitted_nodes(class_index)
         if nodes is not None:
             inside = np.zeros(len(usable), np.bool_)
             inside[nodes] = True

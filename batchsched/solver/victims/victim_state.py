@@ -166,7 +166,7 @@ class VictimState:
                 stack += self._needs[unit]
         return list(closure)
 
-    def evict_units(self, units: Iterable[int]) -> bool:
+    def try_evict_units(self, units: Iterable[int]) -> bool:
         """Mark victims, and those that must be evicted with them, as evicted, unless a limit forbids it.
 
         Returns:
@@ -187,7 +187,7 @@ class VictimState:
         """Undo the eviction of one gang or elastic pod. No other evicted unit may require its eviction."""
         self._move(unit, -1)
 
-    def is_required(self, unit: int) -> bool:
+    def is_required_by_evicted_unit(self, unit: int) -> bool:
         """Tell whether another evicted victim requires the eviction of this one, so that it must stay evicted."""
         return any(self.evicted[other] for other in self._upon[unit])
 
