@@ -24,7 +24,7 @@ from tests.session.explanation.varied_documents import (
 )
 
 pytestmark = pytest.mark.properties
-SHARDS, SEEDS_PER_SHARD = (10, 50) if settings().max_examples >= 500 else (2, 3)
+SHARDS, SEEDS_PER_SHARD = (4, 125) if settings().max_examples >= 500 else (2, 3)
 GENERATORS = {
     "simple": lambda seed: (random_documents(seed), Profile()),
     "varied": varied_documents,
@@ -62,6 +62,7 @@ class Cluster:
         return all(self.accepts(documents) and self.places(key, documents) for documents in changed)
 
 
+@pytest.mark.timeout(3600)  # 125 clusters take up to ten minutes of a core
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_changes_of_refusals_are_enough_smallest_and_of_the_first_kind(generator, shard, tmp_path):
