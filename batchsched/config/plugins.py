@@ -190,7 +190,7 @@ class Plugins(NullTolerantModel):
                 places.append((f"{field.alias}.enabled", [plugin.name for plugin in plugin_set.enabled]))
         return tuple(places)
 
-    def list_plugin_fields(self) -> tuple[tuple[str, str], ...]:
+    def list_named_plugins_with_paths(self) -> tuple[tuple[str, str], ...]:
         """Return each plugin that is enabled or disabled, as a pair of its field path below `plugins` and its name."""
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.list_enabled_plugins():

@@ -158,7 +158,7 @@ def desired_group_status(
         succeeded=max(counts.succeeded, written.get("succeeded") or 0),
         failed=max(counts.failed, written.get("failed") or 0),
     )
-    gang_phase = next_phase(_phase_of(written), group.min_member, counts, record)
+    gang_phase = next_phase(_phase_of(written), group.effective_min_member, counts, record)
     waits = gang_phase in (GangPhase.PENDING, GangPhase.HELD)
     scheduled = _condition(
         _scheduled(group, gang_phase, counts, record), before, group.metadata.generation, now
@@ -192,7 +192,7 @@ def _scheduled(
     group: PodGroup, gang_phase: GangPhase, counts: GangStatusInput, record: GangStatusRecord
 ) -> tuple[bool, str, str]:
     """Return the condition Scheduled: whether it is True, its reason and its message."""
-    minimum = group.min_member
+    minimum = group.effective_min_member
     if gang_phase not in (GangPhase.PENDING, GangPhase.HELD):
         return True, SCHEDULED, f"its minimum of {minimum} has its places"
     if record.waiting is not None:
@@ -228,12 +228,12 @@ def desired_upstream_condition(
       before: The conditions that it has.
       now: Seconds since 1970.
     """
-    gang_phase = observed_phase(group.min_member, counts, record)
+    gang_phase = observed_phase(group.effective_min_member, counts, record)
     true, reason, message = _scheduled(group, gang_phase, counts, record)
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (record.refusal is None or present.get("status") == "True"):
         return None
-    if true and not counts.was_whole and counts.succeeded < group.min_member:
+    if true and not counts.was_whole and counts.succeeded < group.effective_min_member:
         # A later leader takes the condition for a gang that was whole, but these bindings may still fail.
         return None
     if not true:

@@ -100,7 +100,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangController:
-    """Detects stale gangs, which are partially bound for too long, and rolls them back: evicts their bound pods.
+    """Detects stale gangs, which have been partially bound for too long, and rolls them back: evicts their bound pods.
 
     It is a `loop.PeriodicTask`.
 
@@ -172,7 +172,7 @@ class StaleGangController:
         )
 
     def run_once(self, now: float) -> None:
-        """Check changed gangs for missing pods, and start to roll back those that are partially bound for too long."""
+        """Check changed gangs for missing pods, and start to roll back those partially bound for too long."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             try:
@@ -231,7 +231,12 @@ class StaleGangController:
         """Set the time at which a partially bound gang is rolled back."""
         identity = gang.identity
         if identity not in self._rollback_times:
-            _LOG.info("%s is partially bound: %d of %d", identity, len(self._placed(gang)), group.min_member)
+            _LOG.info(
+                "%s is partially bound: %d of %d",
+                identity,
+                len(self._placed(gang)),
+                group.effective_min_member,
+            )
         if self._was_whole(gang, group):
             self._cache.gangs.record_partially_bound(identity, None)
             self._rollback_times[identity] = float("inf")
@@ -270,8 +275,8 @@ class StaleGangController:
                     self._cache.gangs.record_minimum_was_bound(identity)
                 return
             message = (
-                f"only {len(placed)} of the {group.min_member} pods of PodGroup {identity} that minMember asks for are "
-                f"bound, and the others could not be (strandedPolicy {group.spec.stranded_policy}, "
+                f"only {len(placed)} of the {group.effective_min_member} pods of PodGroup {identity} that minMember "
+                f"asks for are bound, and the others could not be (strandedPolicy {group.spec.stranded_policy}, "
                 f"scheduleTimeoutSeconds {group.spec.schedule_timeout_seconds})"
             )
             _LOG.warning("%s is rolled back: %s", identity, message)

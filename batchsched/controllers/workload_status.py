@@ -216,7 +216,7 @@ class GroupDisruptionWriter:
         tree = trees.groups_of_tree(group.key)
         if not tree:
             version, uid = external_api_version_and_uid(group)
-            if version in UPSTREAM_CONDITIONS and len(remaining) < group.min_member:
+            if version in UPSTREAM_CONDITIONS and len(remaining) < group.effective_min_member:
                 resource = ApiResource(version, _PLURALS["PodGroup"], "PodGroup", namespaced=True)
                 yield DisruptedGroup(resource, group.namespace, group.name, uid, group.metadata.generation)
             return

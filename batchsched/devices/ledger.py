@@ -551,7 +551,7 @@ def _are_equal_uses(allocation: AllocationResult, other: AllocationResult) -> bo
 def devices_used_by_allocation(
     allocation: AllocationResult,
 ) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
-    """Yield each device that an allocation uses, the capacity that it consumes of it, and whether others may share it.
+    """Yield each device of an allocation, the capacity consumed on the device, and whether others may share the device.
 
     A device with admin access is left out: it is not used up.
 

@@ -59,7 +59,7 @@ class SignaturePlugin(Protocol):
 
 @runtime_checkable
 class SelectorLabelKeysPlugin(Protocol):
-    """A plugin that declares which pod labels the selectors in a pod's spec read.
+    """A plugin that declares the keys of the pod labels that are read by selectors in a pod's spec.
 
     Other labels do not separate pods into classes.
     """

@@ -51,7 +51,7 @@ def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def draw_utilisation(runs: Sequence[RunColumns], resource: str) -> Figure:
-    """Draw the utilization of a resource over time, one line for each policy."""
+    """Draw the utilisation of a resource over time, one line for each policy."""
     label, several = short_resource_name(resource), short_resource_name(resource, plural=True)
     return _lines(
         runs,

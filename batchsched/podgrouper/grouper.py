@@ -25,6 +25,7 @@ from batchsched.kube.connection import ApiResource, Connection, api_resource, pl
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.kubernetes_groups import KubernetesGroupStore, TreePodStore
 from batchsched.podgrouper.owners import (
     Owner,
     OwnerHandler,
@@ -37,7 +38,6 @@ from batchsched.podgrouper.owners import (
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, OwnerKinds, PodGroupTemplate
 from batchsched.podgrouper.topologies import TopologyIndex
-from batchsched.podgrouper.trees import KubernetesGroupStore, TreePodStore
 from batchsched.ports.cluster import Clock
 from batchsched.runner.event_handlers import EventHandler, ObjectStore
 from batchsched.state.cluster_state import ClusterState

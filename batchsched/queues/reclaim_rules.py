@@ -59,7 +59,9 @@ def may_reclaim(
     return policies[parent].may_reclaim(sibling_queues_below(shares, entitled, parent), claim)
 
 
-def is_within_guarantee(shares: QueueTable, entitled: Entitlements, request: ReclaimRequest) -> bool:
+def reclaimer_stays_within_guarantee(
+    shares: QueueTable, entitled: Entitlements, request: ReclaimRequest
+) -> bool:
     """Return whether the reclaiming queue stays within its guarantee even with the pending gang.
 
     The guarantee is compared at the child of the lowest common ancestor of both queues.

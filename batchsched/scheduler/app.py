@@ -241,13 +241,13 @@ class SchedulerApp:
                 profile_schedulers, cycles, self.wakeup, self.clock, on_decision, [stale_gangs, assumed_pods]
             )
             self.loop.is_cache_outdated = self._is_cache_outdated
-            self.loop.start_forecasts(reporter.recorder.record_without_series, self.on_forecast)
+            self.loop.start_policy_forecasts(reporter.recorder.record_without_series, self.on_forecast)
             await self.loop.run()
         finally:
             group_writing.cancel()
             explaining.stop()
             if self.loop is not None:
-                self.loop.stop_forecasts()
+                self.loop.stop_policy_forecasts()
             # Order matters: binding cycles report to the reporter, so it settles after they have ended.
             await cycles.wait_until_idle()
             await reporter.write_queued_status()

@@ -130,7 +130,7 @@ class SchedulerLoop:
         self._tasks_done_at = float("-inf")
         self._forecasting: PolicyWorker | None = None
 
-    def start_forecasts(
+    def start_policy_forecasts(
         self, record_event: Callable[[PendingEvent], None], on_forecast: ForecastCallback
     ) -> None:
         """Start the forecasts of the policy `auto`.
@@ -149,7 +149,7 @@ class SchedulerLoop:
         )
         self._forecasting.start()
 
-    def stop_forecasts(self) -> None:
+    def stop_policy_forecasts(self) -> None:
         """Stop the forecasts of the policy `auto`."""
         if self._forecasting is not None:
             self._forecasting.stop()

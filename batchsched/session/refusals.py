@@ -309,7 +309,7 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_refused_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang with its reason, computed as if all other gangs stayed as they are."""
+    """Return the refusal of one gang with its reason, computed with all other gangs unchanged."""
 
     def refusal_from_greedy_solution() -> Refusal:
         formulation = formulate_problem(inputs, [gang], gang.created)

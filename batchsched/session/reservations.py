@@ -282,7 +282,7 @@ class ReservationRules:
         """Return True if an earlier decision stated a reserved start for the gang that must not be delayed."""
         return self.slowdown is not None and members.key in self.before
 
-    def put_reserved_gangs_first(
+    def put_reserved_gangs_first_in_tier(
         self,
         line: OrderedGangs,
         turns: Iterator[int],

@@ -69,7 +69,7 @@ class GangArrival:
     @property
     def min_member(self) -> int:
         """The number of pods that must be bound before the gang runs."""
-        return self.group.min_member if self.group is not None else 1
+        return self.group.effective_min_member if self.group is not None else 1
 
 
 @dataclass(frozen=True, slots=True)

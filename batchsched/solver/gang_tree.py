@@ -91,18 +91,18 @@ class SubgroupTreeNode:
             yield from child.iterate_subtree()
 
     @property
-    def started_slice_counts(self) -> dict[int, int]:
+    def running_slices_by_domain(self) -> dict[int, int]:
         """The number of topology slices with running pods in each domain, also of incomplete slices."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
-    def missing_slice_pod_counts(self) -> dict[int, int]:
+    def missing_slice_pods_by_domain(self) -> dict[int, int]:
         """The number of pods by topology domain that are missing in partly running topology slices."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def pods_to_complete_slices(self, pods: int) -> int:
         """Return the smallest number of pods, at least `pods`, that leaves no topology slice incomplete."""
-        missing = sum(self.missing_slice_pod_counts.values())
+        missing = sum(self.missing_slice_pods_by_domain.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 
 

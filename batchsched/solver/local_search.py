@@ -49,7 +49,7 @@ class CapacityRequest:
 class Neighbourhood(Protocol[Move]):
     """One kind of move of the local search: it frees capacity for a pod by moving other pods of the session.
 
-    `LocalSearch` draws moves from `propose_moves`, calls `apply_move` for each, and undoes those that fail.
+    `LocalSearch` draws moves from `propose_moves`, calls `try_move` for each, and undoes those that fail.
     """
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[Move]:
@@ -59,7 +59,7 @@ class Neighbourhood(Protocol[Move]):
         """
         ...
 
-    def apply_move(self, request: CapacityRequest, move: Move) -> int | None:
+    def try_move(self, request: CapacityRequest, move: Move) -> int | None:
         """Make one move of the local search, and place requested pods in the capacity that it frees.
 
         Returns:
@@ -184,7 +184,7 @@ class RelocationNeighbourhood:
             for other in self._movable(request.class_index)[:MAX_CLASSES]:
                 yield RelocationMove(other, pods_per_node)
 
-    def apply_move(self, request: CapacityRequest, move: RelocationMove) -> int | None:
+    def try_move(self, request: CapacityRequest, move: RelocationMove) -> int | None:
         """Relocate pods away from as many nodes as needed, and place one requested pod on each of these nodes."""
         packing, room = self._packing, self._packing.room
         other, each = move
@@ -293,7 +293,7 @@ class ClearingNeighbourhood:
                 return
             yield ClearingMove(int(nodes[column]), pods[:, column])
 
-    def apply_move(self, request: CapacityRequest, move: ClearingMove) -> int | None:
+    def try_move(self, request: CapacityRequest, move: ClearingMove) -> int | None:
         """Place the requested pod on the node if all pods of this session on it find other nodes."""
         room, class_index = self._packing.room, request.class_index
         node = np.array([move.node])
@@ -399,7 +399,7 @@ class SwapNeighbourhood:
                     helped = self._helped(demand, leaving, sources, partial)
                     promising = [p for p in np.flatnonzero(helped.any(axis=1)).tolist() if p > partner]
 
-    def apply_move(self, request: CapacityRequest, move: SwapMove) -> int | None:
+    def try_move(self, request: CapacityRequest, move: SwapMove) -> int | None:
         """Exchange as many pairs of pods as needed, then place the requested pods on the nodes where they fit."""
         room, placed, class_index = self._packing.room, self._placed, request.class_index
         leaving, entering, sources = move
@@ -519,7 +519,7 @@ class RepackingNeighbourhood:
         if move is not None:
             yield move
 
-    def apply_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
+    def try_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
         """Replace the placements on the nodes of the move."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
@@ -583,7 +583,7 @@ class LocalSearch:
         for move in neighbourhood.propose_moves(request):
             self._remaining_moves -= 1
             mark = room.checkpoint()
-            placed = neighbourhood.apply_move(request, move)
+            placed = neighbourhood.try_move(request, move)
             if placed is None:
                 room.roll_back_to(mark)
             else:

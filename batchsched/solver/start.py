@@ -35,7 +35,7 @@ class SlotPrice:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPrices:
-    """The prices of slots on node pools that result from one Benders cut of the tiered model (its dual values)."""
+    """The dual values of one Benders cut of the tiered model: a price of each kind of slot on each pool of nodes."""
 
     slots: tuple[SlotPrice, ...]
 

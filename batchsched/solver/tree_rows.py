@@ -135,7 +135,7 @@ class TreeRows:
         model, size = self._model, node.slice_size
         columns = self._columns_of(node.classes)
         place = self._problem.nodes.levels[node.slice_level][self._nodes[columns]]
-        started, gaps = node.started_slice_counts, node.missing_slice_pod_counts
+        started, gaps = node.running_slices_by_domain, node.missing_slice_pods_by_domain
         domains = np.unique(np.concatenate([place, list(started)])).astype(np.int64)
         most = sum(node.counts) // size
         room = np.array([int(self._upper[columns[place == d]].sum()) // size for d in domains], np.int64)
@@ -173,7 +173,7 @@ class TreeRows:
 
     def _completion_switch(self, node: SubgroupTreeNode, switch: int) -> int:
         """The variable that is 1 if slices that run in part are completed: whenever a pod is placed."""
-        if not node.missing_slice_pod_counts:
+        if not node.missing_slice_pods_by_domain:
             return switch
         completed = int(self._model.add_booleans(1)[0])
         self._open.append((node, completed))
@@ -215,7 +215,7 @@ class TreeRows:
     def _set_slices(self, part: SliceColumns, values: IntArray) -> None:
         columns = self._columns_of(part.node.classes)
         place = self._problem.nodes.levels[part.node.slice_level][self._nodes[columns]]
-        started, gaps = part.node.started_slice_counts, part.node.missing_slice_pod_counts
+        started, gaps = part.node.running_slices_by_domain, part.node.missing_slice_pods_by_domain
         completed = values[columns].sum() > 0
         heights = []
         for d, count, flag in zip(

@@ -64,7 +64,7 @@ class GangPods:
     @property
     def minimum(self) -> int:
         """The number of pods that must be placed together: minMember, or 1 without a PodGroup."""
-        return self.group.min_member if self.group is not None else 1
+        return self.group.effective_min_member if self.group is not None else 1
 
     @property
     def stated_queue(self) -> str:
@@ -106,7 +106,7 @@ def count_missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
 
 def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
     """As `count_missing_pods`, for the number of placed pods by subGroup."""
-    missing = max(0, (group.min_member if group is not None else 1) - sum(placed.values()))
+    missing = max(0, (group.effective_min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing
     return max(missing, group.spec.subgroup_tree.count_missing_pods(placed))

@@ -31,7 +31,7 @@ def test_a_pod_group_of_coscheduling_keeps_its_minimum_its_resources_and_its_tim
     group = translated(
         "scheduling.x-k8s.io/v1alpha1", minMember=4, minResources={"cpu": 8}, scheduleTimeoutSeconds=30
     )
-    assert (group.key, group.min_member) == ("team-a/bert", 4)
+    assert (group.key, group.effective_min_member) == ("team-a/bert", 4)
     assert group.spec.min_resources == {"cpu": "8"}
     assert group.spec.schedule_timeout_seconds == 30
 
@@ -45,7 +45,7 @@ def test_a_pod_group_of_kubernetes_keeps_its_policy_its_topology_and_its_disrupt
         disruptionMode="PodGroup" if version == "v1alpha2" else {"all": {}},
         priorityClassName="high",
     )
-    assert group.min_member == 3
+    assert group.effective_min_member == 3
     assert group.spec.topology.required == "example.com/rack"
     assert group.spec.disruption_mode == "Gang"
     assert group.spec.priority_class_name == "high"
@@ -53,7 +53,7 @@ def test_a_pod_group_of_kubernetes_keeps_its_policy_its_topology_and_its_disrupt
     elastic = translated(
         f"scheduling.k8s.io/{version}", schedulingPolicy={"basic": {}}, disruptionMode=single
     )
-    assert (elastic.min_member, elastic.spec.disruption_mode) == (1, "Elastic")
+    assert (elastic.effective_min_member, elastic.spec.disruption_mode) == (1, "Elastic")
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
@@ -69,7 +69,7 @@ def test_the_tasks_of_volcano_are_subgroups():
         minTaskMember={"worker": 2, "master": 1},
         queue="research",
     )
-    assert group.min_member == 3
+    assert group.effective_min_member == 3
     assert [(sub.name, sub.min_member) for sub in group.spec.sub_groups] == [("master", 1), ("worker", 2)]
     assert group.spec.queue == "research"
 
@@ -93,7 +93,7 @@ def test_the_innermost_subgroups_of_kai_are_subgroups():
         ],
     )
     assert [(sub.name, sub.min_member) for sub in group.spec.sub_groups] == [("leader", 1), ("workers", 3)]
-    assert (group.min_member, group.spec.queue, group.spec.preemptible) == (5, "research", False)
+    assert (group.effective_min_member, group.spec.queue, group.spec.preemptible) == (5, "research", False)
     assert (group.spec.topology.name, group.spec.topology.required) == ("racks", "example.com/block")
     assert group.spec.sub_groups[1].topology.required == "example.com/rack"
 
@@ -101,7 +101,7 @@ def test_the_innermost_subgroups_of_kai_are_subgroups():
 @pytest.mark.parametrize("version", TYPES)
 def test_an_empty_spec_is_a_gang_of_one_pod_that_names_its_origin(version):
     group = translated(version)
-    assert group.min_member == 1
+    assert group.effective_min_member == 1
     assert is_external(group)
     assert group.metadata.annotations[SOURCE] == version
     assert group.metadata.uid == ""

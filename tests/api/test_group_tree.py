@@ -56,7 +56,7 @@ def shape(gang):
 
 def test_a_composite_pod_group_and_its_pod_groups_are_one_gang_with_subgroups():
     gang = assembled(composite("train", groups=2), pods("driver", "train"), pods("workers", "train", 4))
-    assert (gang.key, gang.min_member) == ("team-a/train", 5)
+    assert (gang.key, gang.effective_min_member) == ("team-a/train", 5)
     assert shape(gang) == [("driver", None, 1), ("workers", None, 4)]
     assert gang.spec.min_sub_groups is None
     marks = gang.metadata.annotations
@@ -79,7 +79,7 @@ def test_a_tree_of_four_levels_keeps_its_parents_and_minimums():
         ("a", "composite/block", 2),
         ("b", "composite/block", 3),
     ]
-    assert gang.min_member == 6
+    assert gang.effective_min_member == 6
     assert UNSUPPORTED_FIELD not in gang.metadata.annotations
 
 
@@ -99,7 +99,7 @@ def test_pods_belong_to_the_gang_of_the_root():
 def test_a_tree_without_enough_groups_lacks_pods():
     gang = assembled(composite("train", groups=3), pods("workers", "train", 4))
     assert shape(gang) == [("workers", None, 4), ("train/missing", None, 2)]
-    assert gang.min_member == 6
+    assert gang.effective_min_member == 6
 
 
 def test_a_composite_pod_group_without_groups_lacks_pods():
@@ -109,7 +109,7 @@ def test_a_composite_pod_group_without_groups_lacks_pods():
 
 def test_groups_beyond_the_minimum_are_optional():
     gang = assembled(composite("train", groups=1), pods("a", "train", 4), pods("b", "train", 2))
-    assert (gang.spec.min_sub_groups, gang.min_member) == (1, 2)
+    assert (gang.spec.min_sub_groups, gang.effective_min_member) == (1, 2)
 
 
 def test_the_policy_basic_needs_one_pod_and_one_group():

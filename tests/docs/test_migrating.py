@@ -382,7 +382,7 @@ def test_three_of_four_subgroups_of_kai_are_enough(tmp_path):
         tmp_path, KAI_REPLICAS, *nodes(racks=3, per_rack=2), *members, scheduler="kai-scheduler"
     )
     (group,) = snapshot.pod_groups
-    assert (group.spec.min_sub_groups, group.min_member) == (3, 24)
+    assert (group.spec.min_sub_groups, group.effective_min_member) == (3, 24)
     assert len(decision.assignments) == 24
 
 

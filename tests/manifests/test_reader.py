@@ -361,7 +361,7 @@ def test_null_means_not_stated_in_custom_resources_too(reading):
     group["metadata"]["labels"] = None
     found = reading(group)
     assert found.set_aside_objects == ()
-    assert found.snapshot.pod_groups[0].min_member == 2
+    assert found.snapshot.pod_groups[0].effective_min_member == 2
 
 
 def test_empty_list_is_an_empty_cluster(reading):
@@ -616,7 +616,7 @@ def test_pods_of_a_pod_group_of_coscheduling_join_a_gang_unless_another_schedule
     pods += [pod(f"far-{number}", schedulerName="other", nodeName="n") for number in range(2)]
     group = custom("PodGroup", "bert", minMember=2) | {"apiVersion": "scheduling.x-k8s.io/v1alpha1"}
     snapshot = reading([group, *(one | {"metadata": one["metadata"] | label} for one in pods)]).snapshot
-    assert [(one.key, one.min_member) for one in snapshot.pod_groups] == [("team-a/bert", 2)]
+    assert [(one.key, one.effective_min_member) for one in snapshot.pod_groups] == [("team-a/bert", 2)]
     joined = [one.name for one in snapshot.pods if one.labels.get(POD_GROUP_LABEL)]
     assert joined == ["near-0", "near-1"]
 

@@ -98,7 +98,7 @@ def test_a_pod_whose_owner_is_known_joins_its_gang(world):
     world.pod(owned_by=job(4))
     name, _ = world.of()
     assert name.startswith("job-train-")
-    assert world.group().min_member == 4
+    assert world.group().effective_min_member == 4
     assert world.group().metadata.creation_timestamp == "2026-01-01T00:00:00Z"
 
 
@@ -108,7 +108,7 @@ def test_a_pod_added_before_its_owner_is_held_until_the_owner_is_known(world):
     assert held
     assert world.group() is None
     world.own(job(4))
-    assert world.group().min_member == 4
+    assert world.group().effective_min_member == 4
     world.pod("alone-0", owned_by=owner("Job", name="alone"))
     assert world.group("alone-0") is None
     world.own(owner("Job", name="alone", parallelism=1, template=TEMPLATE))
@@ -125,7 +125,7 @@ def test_a_pod_of_a_jobs_jobset_is_never_a_member_of_the_job(world):
     world.own(whole)
     assert world.of()[0].startswith("jobset-train-")
     assert world.of()[1] == "workers"
-    assert world.group().min_member == 9
+    assert world.group().effective_min_member == 9
     assert len(world.all_groups) == 1
 
 
@@ -154,7 +154,7 @@ def test_workload_of_an_owner_of_an_unknown_kind_is_a_gang_of_its_own(world, abo
     world.own(below)
     world.pod(owned_by=below)
     assert world.of()[0].startswith(prefix)
-    assert world.group().min_member == 3
+    assert world.group().effective_min_member == 3
 
 
 QUEUE = "scheduling.batchsched.dev/queue"
@@ -177,9 +177,9 @@ def test_labels_of_an_owner_without_a_gang_apply_to_the_gang_below_it(world, kin
     assert world.group() is None
     world.own(whole)
     assert world.of()[0].startswith(prefix)
-    assert (world.group().spec.queue, world.group().min_member) == ("research", 2)
+    assert (world.group().spec.queue, world.group().effective_min_member) == ("research", 2)
     world.own(owner(kind, labels={QUEUE: "serving"}))
-    assert (world.group().spec.queue, world.group().min_member) == ("serving", 3)
+    assert (world.group().spec.queue, world.group().effective_min_member) == ("serving", 3)
 
 
 def test_what_the_owner_of_a_gang_states_itself_precedes_the_labels_above_it(world):
@@ -217,7 +217,7 @@ def test_pods_of_all_replica_sets_of_a_deployment_are_one_gang_if_it_asks_for_on
     assert world.of("old-0") == world.of("new-0") == (None, None)
     world.own(owner("Deployment", replicas=3, template=TEMPLATE, annotations={MIN_MEMBER: "2"}))
     assert world.of("old-0") == world.of("new-0")
-    assert world.group("old-0").min_member == 2
+    assert world.group("old-0").effective_min_member == 2
     world.own(whole)
     assert world.of("old-0") == (None, None)
     assert world.all_groups == []
@@ -233,7 +233,7 @@ def test_pods_of_several_components_of_an_app_wrapper_are_one_gang(world):
     world.pod("train-0", owned_by=train)
     world.pod("serve-0", owned_by=replica_set)
     assert world.of("train-0") == world.of("serve-0")
-    assert world.group().min_member == 3
+    assert world.group().effective_min_member == 3
 
 
 def spark_pod(world, name, role, owned_by, application=""):
@@ -251,7 +251,7 @@ def test_driver_and_executors_of_a_spark_application_are_one_gang(world):
     world.own(whole)
     assert world.of("pi-driver") == (world.of("pi-exec-1")[0], "driver")
     assert world.of("pi-exec-1")[1] == "executor"
-    assert world.group("pi-driver").min_member == 1
+    assert world.group("pi-driver").effective_min_member == 1
 
 
 def test_a_driver_of_spark_submit_and_its_executors_are_one_gang_that_ends_with_the_driver(world):
@@ -300,7 +300,10 @@ def test_pods_of_grove_form_the_gangs_of_its_pod_gangs(world):
     last = grove_pod(world, "worker-1", "llm-0-decode-0", "llm-0-decode-1-worker", **further)
     assert world.of("front-0") == (world.of("worker-0")[0], "front")
     assert world.of("worker-0")[1] == "decode-0-worker"
-    assert (world.group("front-0").min_member, world.group("worker-1").min_member) == (4, 3)
+    assert (world.group("front-0").effective_min_member, world.group("worker-1").effective_min_member) == (
+        4,
+        3,
+    )
     assert world.of("worker-1")[1] == "worker"
     world.pods.remove(last)
     assert len(world.all_groups) == 1
@@ -315,7 +318,7 @@ def test_the_pod_that_submits_a_ray_job_is_a_member_beyond_the_minimum(world):
     world.pod("submit-0", owned_by=submitter)
     assert world.of("worker-0") == (world.of("submit-0")[0], "gpu")
     assert world.of("submit-0")[1] is None
-    assert world.group("submit-0").min_member == 3
+    assert world.group("submit-0").effective_min_member == 3
 
 
 def test_each_group_of_a_leader_worker_set_is_a_gang_and_goes_with_its_last_pod(world):
@@ -361,9 +364,9 @@ def test_scaling_an_owner_changes_its_pod_group(world):
     world.own(job(4))
     world.pod(owned_by=job(4))
     world.own(job(6))
-    assert world.group().min_member == 6
+    assert world.group().effective_min_member == 6
     world.own(job(6, 6, status={"succeeded": 5}))
-    assert world.group().min_member == 1
+    assert world.group().effective_min_member == 1
 
 
 def test_a_suspended_owner_has_no_gang_and_a_resumed_one_has_it_again(world):
@@ -373,7 +376,7 @@ def test_a_suspended_owner_has_no_gang_and_a_resumed_one_has_it_again(world):
     assert world.all_groups == []
     assert world.of() == (None, None)
     world.own(job(5))
-    assert world.group().min_member == 5
+    assert world.group().effective_min_member == 5
 
 
 def test_the_last_pod_of_a_shrunk_owner_is_a_single_pod_whatever_its_label(world):
@@ -400,7 +403,7 @@ def test_an_assumed_pod_keeps_its_node_when_its_owner_is_added_later(world):
     assert world.cache.assume("team/train-0", "n", 0.0)
     world.own(job(4))
     assert world.cache.get("pods", "team/train-0").node == "n"
-    assert world.group().min_member == 4
+    assert world.group().effective_min_member == 4
 
 
 def test_labels_are_missing_until_the_api_server_has_them(world):
@@ -420,13 +423,13 @@ def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world
     meta = {"name": name, "namespace": "team", "uid": "in-the-api", "labels": {OWNER_LABEL: "some"}}
     stale = PodGroup.model_validate({"metadata": meta, "spec": {"minMember": 2}})
     world.groups.put(stale)
-    assert (world.group().min_member, world.group().metadata.uid) == (4, "in-the-api")
+    assert (world.group().effective_min_member, world.group().metadata.uid) == (4, "in-the-api")
     taken_over = PodGroup.model_validate({"metadata": meta | {"labels": {}}, "spec": {"minMember": 3}})
     world.groups.put(taken_over)
-    assert world.group().min_member == 3
+    assert world.group().effective_min_member == 3
     assert world.grouper.groups.groups_of_origin(WRITTEN) == {}
     world.groups.remove(taken_over)
-    assert (world.group().min_member, world.group().metadata.uid) == (4, "")
+    assert (world.group().effective_min_member, world.group().metadata.uid) == (4, "")
 
 
 def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
@@ -443,14 +446,14 @@ def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_schedu
         for number in numbers:
             PodGroupStore(world.grouper.groups, number).put(theirs)
         world.groups.put(ours)
-        assert world.cache.get("pod_groups", "team/g").min_member == 3
+        assert world.cache.get("pod_groups", "team/g").effective_min_member == 3
         world.groups.remove(ours)
-        assert world.cache.get("pod_groups", "team/g").min_member == 2
+        assert world.cache.get("pod_groups", "team/g").effective_min_member == 2
     for number in range(len(EXTERNAL_KINDS)):
         PodGroupStore(world.grouper.groups, number).replace(PodGroup, [])
     assert world.cache.get("pod_groups", "team/g") is None
     first.replace(PodGroup, [theirs])
-    assert world.cache.get("pod_groups", "team/g").min_member == 2
+    assert world.cache.get("pod_groups", "team/g").effective_min_member == 2
 
 
 def test_a_fresh_list_of_owners_removes_those_that_are_missing(world):
@@ -464,7 +467,7 @@ def test_a_fresh_list_of_pods_removes_those_that_are_missing(world):
     world.own(job(4))
     one = world.pod(owned_by=job(4))
     world.pods.replace(Pod, [one])
-    assert world.group().min_member == 4
+    assert world.group().effective_min_member == 4
     world.pods.replace(Pod, [])
     assert world.grouper.members.labels == {}
     assert world.cache.get("pods", "team/train-0") is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.queues.entitlements import sibling_queues_below
 from batchsched.queues.gang_order import POLICIES
-from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
+from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all, reclaimer_stays_within_guarantee
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import Case, case, cluster, queue, shares_of, trees
@@ -81,7 +81,7 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
             if row not in shares.row_and_ancestors_without_root(wish.reclaimer)
         ]
         assert (shares.usage[path] > found.entitled.guarantee[path]).any(axis=1).all()
-        if is_within_guarantee(shares, found.entitled, wish):
+        if reclaimer_stays_within_guarantee(shares, found.entitled, wish):
             continue
         for row in path[
             :-1

@@ -50,7 +50,7 @@ class EndlessMoves:
         while True:
             yield None
 
-    def apply_move(self, request, move):
+    def try_move(self, request, move):
         self.tried += 1
 
 

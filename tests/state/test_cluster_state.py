@@ -140,10 +140,10 @@ def test_the_same_addition_twice_counts_once():
 
 def test_objects_without_a_resource_version_are_known_by_their_last_event():
     cache = cache_of(group("g", 1), group("g", 2))
-    assert cache.snapshot().pod_groups[0].min_member == 2
+    assert cache.snapshot().pod_groups[0].effective_min_member == 2
     cache.put(group("g", 3), version="9")
     cache.put(group("g", 4), version="8")
-    assert cache.snapshot().pod_groups[0].min_member == 3
+    assert cache.snapshot().pod_groups[0].effective_min_member == 3
 
 
 def test_update_after_the_deletion_is_ignored():

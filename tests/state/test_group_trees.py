@@ -70,14 +70,14 @@ def test_a_pod_group_moves_when_the_parents_above_it_arrive():
     seen.put(composite("rack", "train"))
     assert (seen.gangs, seen.places) == ({}, {"team/workers": ("train", "workers")})
     seen.put(composite("train"))
-    assert [gang.min_member for gang in seen.gangs.values()] == [4]
+    assert [gang.effective_min_member for gang in seen.gangs.values()] == [4]
 
 
 def test_a_changed_minimum_changes_the_gang():
     seen = Trees()
     seen.put(composite("train"), group("workers", "train", 4))
     change = seen.trees.put(0, group("workers", "train", 2))
-    assert [gang.min_member for gang in change.gangs.values() if gang] == [2]
+    assert [gang.effective_min_member for gang in change.gangs.values() if gang] == [2]
     assert change.pod_groups == frozenset()
 
 
@@ -86,9 +86,9 @@ def test_the_first_origin_of_a_group_counts():
     seen.put(composite("train"))
     seen.put(group("workers", "train", 4), origin=1)
     seen.put(group("workers", "train", 2), origin=2)
-    assert seen.gangs["team/train"].min_member == 4
+    assert seen.gangs["team/train"].effective_min_member == 4
     seen.remove(group("workers", "train"), origin=1)
-    assert seen.gangs["team/train"].min_member == 2
+    assert seen.gangs["team/train"].effective_min_member == 2
 
 
 def test_the_groups_of_a_tree_are_listed_from_the_root():

@@ -427,7 +427,7 @@ class PodGroup(StrictModel):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def min_member(self) -> int:
+    def effective_min_member(self) -> int:
         """The number of pods that must be placed together: minMember, or the minimum of the subGroups if larger."""
         spec = self.spec
         return (

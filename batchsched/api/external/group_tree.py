@@ -150,7 +150,7 @@ class TreeRootIndex:
         """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
 
     def root_key_of(self, group: TreeGroup) -> str:
-        """Return the `namespace/name` of the topmost CompositePodGroup above a group; it may not exist yet.
+        """Return the `namespace/name` of the topmost CompositePodGroup above a group, which may not exist yet.
 
         Parents that form a cycle have no top; the first of them by name counts as the root.
         """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a method of a plugin and return its answer; an exception becomes a `PluginError`.
+    """Call code on behalf of a plugin and return its answer; an exception becomes a `PluginError`.
 
     Raises:
       PluginError: the plugin raised an exception, which is chained.

@@ -236,7 +236,7 @@ class Registry:
 
 def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
     return (
-        *((f"plugins.{place}", name) for place, name in profile.plugins.list_plugin_fields()),
+        *((f"plugins.{place}", name) for place, name in profile.plugins.list_named_plugins_with_paths()),
         *_configured(profile),
     )
 

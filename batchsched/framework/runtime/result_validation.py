@@ -196,6 +196,8 @@ def checked_constraint_rows(
     """Check that linear constraints of a plugin refer only to known classes, gangs and domains, and return them."""
     if not isinstance(answer, Sequence):
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
+    if not answer:  # as from most plugins for most batches
+        return ()
     bounds = _Bounds.from_batch(batch, nodes)
     for row in answer:
         if not isinstance(row, ConstraintRow):

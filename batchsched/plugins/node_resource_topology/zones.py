@@ -145,7 +145,7 @@ class ZoneTable:
         widest = max((len(node.zones) for node in nodes if node is not None), default=0)
         return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
 
-    def can_store_zones_of(self, node: NumaNode | None) -> bool:
+    def has_room_for_zones_of(self, node: NumaNode | None) -> bool:
         """Return whether the arrays are large enough for a node: one entry for each of its zones and resources."""
         return node is None or (
             len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
@@ -254,7 +254,7 @@ class _ZoneReader:
     def _amend(self, zones: ZoneTable, names: Sequence[str], table: NodeTable) -> bool:
         """Update the zones of some nodes; return False if the arrays need another size."""
         changed = {table.index[name]: self._find_numa_node(name) for name in names if name in table.index}
-        if not all(zones.can_store_zones_of(node) for node in changed.values()):
+        if not all(zones.has_room_for_zones_of(node) for node in changed.values()):
             return False
         for index, node in changed.items():
             zones.replace_node(index, node)

@@ -90,7 +90,10 @@ class GuaranteedRatio(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its largest ratio of usage to guarantee over all considered resources."""
+        """Return for each sibling queue [S] its largest ratio of usage to guarantee over all considered resources.
+
+        Without a guarantee of a resource, its limit counts instead, or the capacity of the cluster.
+        """
         parts = capacity_shares(siblings.usage, _denominator(siblings), siblings.weighed)
         share: FloatArray = parts.max(axis=1, initial=0.0)
         return share

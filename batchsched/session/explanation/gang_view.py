@@ -141,7 +141,7 @@ class GangView:
         return None if index is None else specs[0].levels[index]
 
     @cached_property
-    def limits(self) -> QueueLimits:
+    def queue_limits(self) -> QueueLimits:
         """The limits of all queues, with the amounts that each limit still allows."""
         return compute_remaining_limits(self.tables, self.scheduler_name)
 
@@ -150,7 +150,7 @@ class GangView:
         """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []
-        return self.limits.finder.indexes_of_limits_that_may_refuse(
+        return self.queue_limits.finder.indexes_of_limits_that_may_refuse(
             self.tables, self.gang.members.queue_and_user
         )
 
@@ -168,7 +168,7 @@ class GangView:
         column = self.tables.node_table.column.get(resource)
         if column is None:
             return None
-        amount = int(self.limits.remaining[row, column])
+        amount = int(self.queue_limits.remaining[row, column])
         return None if amount >= UNLIMITED else amount
 
     def limit_name(self, limit: QueueLimit) -> str:

@@ -117,9 +117,10 @@ def _queues_inside_limits(view: GangView) -> set[str]:
     """Return the queues with usage that counts against the limits that the gang exceeds."""
     tables = view.tables
     exceeded = {
-        view.limits.limits[row].name
+        view.queue_limits.limits[row].name
         for row in view.queue_limit_indexes
-        if (view.limits.remaining[row] < view.gang.needs).any() or view.limits.remaining_gangs[row] < 1
+        if (view.queue_limits.remaining[row] < view.gang.needs).any()
+        or view.queue_limits.remaining_gangs[row] < 1
     }
     return {
         name

@@ -26,7 +26,7 @@ _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
 
 
 class TotalPodRequests:
-    """The requests of all pods in a Snapshot: for each resource their sum, and the largest unit that divides them all.
+    """The requests of all pods in a Snapshot: for each resource their sum, and their greatest common divisor.
 
     Args:
       snapshot: the input of the session.
@@ -63,11 +63,13 @@ def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[Cha
     chain = view.tables.queues.queue_and_ancestors(view.gang.queue)
     rows = sorted(
         view.queue_limit_indexes,
-        key=lambda row: chain.index(name) if (name := view.limits.limits[row].name) in chain else len(chain),
+        key=lambda row: (
+            chain.index(name) if (name := view.queue_limits.limits[row].name) in chain else len(chain)
+        ),
     )
     options: list[ChangeOption] = []
     for row in rows:
-        limit = view.limits.limits[row]
+        limit = view.queue_limits.limits[row]
         if limit.kept:
             for name in limit.kept:
                 options += _lending_options(view, row, queues[name], requested)
@@ -162,8 +164,8 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
         return (InputChange(set=target, path=path, value=allowed + steps),)
 
     most = len(snapshot.pod_groups) + len(snapshot.pods)
-    guess = max(1, 1 - int(view.limits.remaining_gangs[row]))
-    binding = view.gang.has_no_bound_pod and int(view.limits.remaining_gangs[row]) < 1
+    guess = max(1, 1 - int(view.queue_limits.remaining_gangs[row]))
+    binding = view.gang.has_no_bound_pod and int(view.queue_limits.remaining_gangs[row]) < 1
     return ChangeOption(
         changes_that_raise_max_pod_groups,
         most=most,

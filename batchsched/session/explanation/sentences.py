@@ -65,7 +65,7 @@ def find_limit_exceeded_in_empty_cluster(view: GangView) -> ExceededLimit | None
 
 def _exceeded_queue_limit(view: GangView) -> str:
     for row in view.queue_limit_indexes:
-        limit = view.limits.limits[row]
+        limit = view.queue_limits.limits[row]
         for resource, needed in view.minimum_requests.items():
             remaining = view.remaining_amount(row, resource)
             if remaining is None or needed <= remaining:
@@ -81,7 +81,7 @@ def _exceeded_queue_limit(view: GangView) -> str:
             return f"asks for {amount} {resource}, the {setting} of {view.limit_name(limit)} is {maximum}"
         if (
             limit.pod_groups is not None
-            and view.limits.remaining_gangs[row] < 1
+            and view.queue_limits.remaining_gangs[row] < 1
             and view.gang.has_no_bound_pod
         ):
             most = format_count(limit.pod_groups, "PodGroup", separator="")

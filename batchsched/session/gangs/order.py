@@ -216,7 +216,7 @@ class GangOrder:
 
     @property
     def ignored_queue_fields(self) -> tuple[SetAside, ...]:
-        """The fields of Queues that are ignored: resources that no node offers, too large guarantees, bad policies."""
+        """The ignored fields of Queues: resources that no node offers, excessive guarantees, invalid policies."""
         return self._misfits + (self.policies.invalid_policies if self.policies is not None else ())
 
     def update_decayed_usage(self, now: float) -> Usage:

@@ -97,9 +97,9 @@ class QueueLimits:
         )
 
     def after_evictions(self, tables: SessionTables, owner: Owner, freed: IntArray, gangs: int) -> Self:
-        """Return the queue limits, raised by the requests of evicted pods of one user in one queue.
+        """Return the queue limits as they are after pods of one user in one queue are evicted.
 
-        That frees `freed` [R] and ends `gangs` gangs.
+        Each limit that applies to these pods then allows `freed` [R] and `gangs` gangs more.
         """
         if not self.limits:
             return self

@@ -24,7 +24,7 @@ from batchsched.api.priority import SYSTEM_CRITICAL_PRIORITY
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.preemption import PREEMPT_NEVER, may_preempt
 from batchsched.framework.status import IntArray
-from batchsched.queues.reclaim_rules import is_within_guarantee, may_reclaim, may_reclaim_all
+from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all, reclaimer_stays_within_guarantee
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.fair_share_order import SessionQueues
@@ -474,7 +474,7 @@ class EvictionRules:
         return unit.members.identity in self._protected
 
     def may_evict_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
-        """Return True if a pending gang may evict all of the given eviction units, also considered together.
+        """Return True if a pending gang may evict all of the given eviction units together.
 
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
@@ -515,7 +515,9 @@ class EvictionRules:
             above = (
                 remaining[queue] + amount > session_queues.entitled.guarantee[row]
             ) & request.affected_resources
-            if not above.any() or not is_within_guarantee(shares, session_queues.entitled, request):
+            if not above.any() or not reclaimer_stays_within_guarantee(
+                shares, session_queues.entitled, request
+            ):
                 return False
         return True
 

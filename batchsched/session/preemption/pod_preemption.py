@@ -161,7 +161,7 @@ class PodPreemption:
             self._remove_victims(gang, answer)
         return answer
 
-    def drop_nominations(self, gang: PendingGang) -> None:
+    def drop_nominations_of_gang(self, gang: PendingGang) -> None:
         """Drop the nominations of a gang that was refused for another reason than too few free resources.
 
         They would block nodes.

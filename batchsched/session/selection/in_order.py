@@ -91,7 +91,7 @@ class InOrderSelection:
         turns = run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
-        pending, turns = self._reservation_rules.put_reserved_gangs_first(
+        pending, turns = self._reservation_rules.put_reserved_gangs_first_in_tier(
             pending, turns, run.tables, self._nominated.gang_identities, shared=shared
         )
         self._may_evict = run.eviction_may_help(pending)

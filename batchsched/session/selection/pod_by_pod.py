@@ -203,7 +203,7 @@ class PodByPodPlacer:
             return _refusal(gang, trial, "")
         if trial.failure is not None or trial.placement.final:
             # It was not for lack of room that the gang was refused: nominated nodes do not help it.
-            preemption.drop_nominations(gang)
+            preemption.drop_nominations_of_gang(gang)
         elif stuck is not None and gang.need == 1 and not trial.queue:
             try:
                 return _refusal(gang, trial, self._make_room(preemption, gang, stuck))

@@ -163,7 +163,7 @@ class PodGroupState:
     @property
     def minimum(self) -> int:
         """The number of the gang's pods that must be placed together: minMember, or 1 for a single pod."""
-        return self.group.min_member if self.group is not None else 1
+        return self.group.effective_min_member if self.group is not None else 1
 
     @property
     def bound_pods(self) -> list[Pod]:

@@ -3,7 +3,7 @@
 Source: `preferredWaitSeconds` of a PodGroup and of its subGroups.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from batchsched.api.core.metadata import format_timestamp
@@ -65,19 +65,21 @@ class PreferredLevelWaits:
         )
         return required is None or preferred is None or required >= preferred
 
-    def update_required_levels(self, now: float) -> Iterator[PodGroup]:
-        """Update which preferred levels are required at the time `now`, and yield each PodGroup that this changes.
+    def update_required_levels(self, now: float) -> list[PodGroup]:
+        """Update which preferred levels are required at the time `now`, and return the PodGroups that this changes.
 
         Args:
           now: seconds since 1970.
 
-        Yields: each PodGroup as a session at `now` reads it: where a wait lasts, `required` is the preferred level.
+        Returns: the PodGroups as a session at `now` reads them: where a wait lasts, `required` is the preferred level.
         """
-        for key, waiting in list(self._waiting.items()):
+        changed = []
+        for key, waiting in self._waiting.items():
             required = tuple(now < end for end in waiting.ends)
             if required != waiting.required:
                 self._waiting[key] = _WaitingGroup(waiting.group, waiting.ends, required)
-                yield _with_required_levels(waiting.group, required)
+                changed.append(_with_required_levels(waiting.group, required))
+        return changed
 
     def wait_sentence(self, key: str) -> str:
         """Return a sentence that states how long a PodGroup waits for a preferred level; "" if it does not wait."""

@@ -43,7 +43,7 @@ class NeighbourhoodChooser:
         """Return the size of a neighbourhood: the number of pod classes of its gangs times the number of nodes."""
         return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
 
-    def gangs_without_domain(self) -> GangNeighbourhood:
+    def gangs_without_required_level(self) -> GangNeighbourhood:
         """Return all gangs of the problem that require no topology level.
 
         The rounds planned them before the gangs with a domain had their nodes.

@@ -178,7 +178,7 @@ class _Search:
 
     def _first_step(self) -> SearchStep | None:
         """The step for all gangs that choose no domain."""
-        neighbourhood = self._selection.gangs_without_domain()
+        neighbourhood = self._selection.gangs_without_required_level()
         if self.solution.gap <= self._budget.gap or self.solution.taken[neighbourhood.gangs].all():
             return None
         budget = replace(self._budget, deterministic=FIRST_STEP_EFFORT, rounds=STEP_ROUNDS)

@@ -22,7 +22,7 @@ class StepSolver(Protocol):
     """Solves the steps of the solver's improvement, each of which places a subset of the gangs again."""
 
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step of the improvement, and perhaps begin to solve the steps ahead.
+        """Solve a step of the improvement, and perhaps begin to solve later steps in advance.
 
         Args:
           step: the step.
@@ -66,7 +66,7 @@ class ParallelStepSolver(StepSolver):
 
     @override
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step of the improvement; meanwhile, let the other processes solve steps ahead."""
+        """Solve a step of the improvement, while the other processes solve later steps in advance."""
         ahead = (
             []
             if self._lost

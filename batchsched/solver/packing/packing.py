@@ -16,7 +16,7 @@ from batchsched.solver.problem import NONE, IntArray, Problem, Solution, positio
 
 @dataclass(frozen=True, slots=True)
 class SubgroupPodClasses:
-    """The pod classes of one subgroup of a gang; index -1 stands for pods that belong to no subgroup."""
+    """The pod classes of one subgroup of a gang; `index` is -1 for the pods that belong to no subgroup."""
 
     index: int
     need: int

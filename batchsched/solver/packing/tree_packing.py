@@ -228,15 +228,15 @@ class TreePlacer:
         """Place a number of pods of a group with slices, or fail."""
         packing = self._packing
         classes = self._order(node.classes)
-        for domain, missing in node.missing_slice_pod_counts.items():
+        for domain, missing in node.missing_slice_pods_by_domain.items():
             nodes = packing.nodes_in_domains(node.slice_level, [domain], cell)
             if packing.place_pods_of_any_class(classes, missing, nodes) < missing:
                 return False
-        slices = (pods - sum(node.missing_slice_pod_counts.values())) // node.slice_size
+        slices = (pods - sum(node.missing_slice_pods_by_domain.values())) // node.slice_size
         if slices <= 0:
             return True
         division = distribute_slices_over_domains(
-            slices, self._slices_that_fit(node, slices, cell), node.started_slice_counts
+            slices, self._slices_that_fit(node, slices, cell), node.running_slices_by_domain
         )
         if division is None:
             return False
@@ -345,7 +345,7 @@ class TreePlacer:
         room, placed = self._packing.room, self._placed(node)
         waiting = sum(room.waiting[c] for c in node.classes)
         target = placed + min(most, waiting)
-        gaps = sum(node.missing_slice_pod_counts.values())
+        gaps = sum(node.missing_slice_pods_by_domain.values())
         target = gaps + max(0, target - gaps) // node.slice_size * node.slice_size
         if target <= placed or not waiting:
             return 0

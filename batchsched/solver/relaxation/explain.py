@@ -194,8 +194,11 @@ class GangProblemIsolator:
         )
         rows = [number for number, row in enumerate(problem.rows) if _concerns(row, classes, gang)]
         number = np.array([gang])
+        # Selection in order formulates a problem for each gang. It contains nothing to leave out.
+        is_alone = len(problem.gangs.need) == 1
         single = replace(
-            self._unscored.restrict_to_gangs(number, classes, subgroups),
+            self._unscored if is_alone else self._unscored.restrict_to_gangs(number, classes, subgroups),
+            cuts=(),
             quotas=problem.quotas.select_entries(quotas).restrict_to_gangs(number),
             rows=tuple(_own_terms(problem.rows[number], classes, gang) for number in rows),
         )
@@ -299,6 +302,7 @@ class RefusalExplainer:
         self._solution = solution
         self._wider = wider
         self._budget = budget or ExplanationBudget()
+        self._last_isolated: IsolatedGangProblem | None = None
 
     # Most sessions refuse no gang. What all explanations share is computed for the first of them.
 
@@ -314,9 +318,16 @@ class RefusalExplainer:
     def _node_types(self) -> tuple[IntArray, ...]:
         return _group_nodes_by_type(self._problem)
 
+    def _isolate_gang(self, gang: int) -> IsolatedGangProblem:
+        """The problem of one gang alone after the placements, kept until another gang is explained."""
+        isolated = self._last_isolated
+        if isolated is None or isolated.gang != gang:
+            isolated = self._last_isolated = self._after.isolate_gang(gang)
+        return isolated
+
     def explain_gang_refusal(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
-        isolated = self._after.isolate_gang(gang)
+        isolated = self._isolate_gang(gang)
         residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
@@ -343,7 +354,7 @@ class RefusalExplainer:
         It suffices for a gang with one pod class and no plugin constraints. For a gang without a tree of subgroups and
         without levels of these, return None also if the search proves nothing.
         """
-        isolated = self._after.isolate_gang(gang)
+        isolated = self._isolate_gang(gang)
         problem = isolated.problem
         is_tree = bool(mask_gangs_needing_exact_search(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
@@ -366,7 +377,7 @@ class RefusalExplainer:
 
     def fits_without_plugins_and_level(self, gang: int) -> bool:
         """Tell whether a refused gang fits if plugin constraints and its required level are ignored."""
-        problem = self._after.isolate_gang(gang).problem
+        problem = self._isolate_gang(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
         return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()
 
@@ -473,6 +484,10 @@ def _first_row(change: Relaxation | None) -> int:
 
 def _group_nodes_by_type(problem: Problem) -> tuple[IntArray, ...]:
     """The nodes of each capacity, the most frequent capacities first."""
-    _, node_type, counts = np.unique(problem.nodes.capacity, axis=0, return_inverse=True, return_counts=True)
+    capacity = problem.nodes.capacity
+    # Selection in order explains each gang by itself, and sorting the nodes would take a tenth of that.
+    if len(capacity) and np.all(capacity == capacity[0]):
+        return (np.arange(len(capacity)),)
+    _, node_type, counts = np.unique(capacity, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_MAX_NODE_TYPES]
     return tuple(np.flatnonzero(node_type.ravel() == number) for number in order.tolist())

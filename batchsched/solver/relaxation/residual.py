@@ -299,9 +299,12 @@ class ResidualProblem:
             return False
         return (self.counting_suffices and self._is_placeable) or before._is_placeable
 
-    @property
+    @cached_property
     def counting_suffices(self) -> bool:
-        """Whether it is enough to count fitting pods: no constraint of plugins, tree rule or subgroup level applies."""
+        """Whether the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
+
+        Then the number of pods that fit may decide whether the gang fits.
+        """
         return (
             not self.problem.rows
             and not mask_gangs_with_tree_rules(self.problem)[0]

@@ -419,7 +419,7 @@ def _evenly_spaced(values: Sequence[int], most: int) -> list[int]:
     return [values[position] for position in np.linspace(0, len(values) - 1, most).astype(np.int64).tolist()]
 
 
-def pools_by_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
+def pools_by_row_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """Return the node pools in each domain of a plugin constraint; None if a pool extends over several domains."""
     if index not in pools.along:
         return None

@@ -29,7 +29,7 @@ from batchsched.solver.problem import (
     positions_by_group,
 )
 from batchsched.solver.tiered.model import OPEN, TieredModel
-from batchsched.solver.tiered.node_pools import pools_by_domain
+from batchsched.solver.tiered.node_pools import pools_by_row_domain
 
 _MIN_SHORTAGE = 1e-6
 """A shortage below this is a rounding error."""
@@ -188,7 +188,7 @@ class PoolTransport:
             of_lot = factor[self._first][self.lot]
             concerned = of_lot != 0
             sign = 1 if row.sense is Sense.AT_MOST else -1
-            for d, pools in pools_by_domain(ledger, aggregate.pools, i) or ():
+            for d, pools in pools_by_row_domain(ledger, aggregate.pools, i) or ():
                 right = int(ledger.right[i][d])
                 if abs(right) >= UNLIMITED:
                     continue

@@ -55,7 +55,7 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
-        price = np.maximum(price, eviction_cost_bounds_by_node(search_input, c))
+        price = np.maximum(price, cost_lower_bounds_per_pod_by_site(search_input, c))
     gaining = np.flatnonzero(gain > 0)
     order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
     return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
@@ -114,7 +114,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
     return units
 
 
-def eviction_cost_bounds_by_node(search_input: VictimSearchInput, class_index: int) -> FloatArray:
+def cost_lower_bounds_per_pod_by_site(search_input: VictimSearchInput, class_index: int) -> FloatArray:
     """Return for each node [S] a lower bound of the cost of evictions after which one more pod of a class fits there.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
@@ -144,7 +144,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
     lacking = int(search_input.count[class_index] - search_input.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = eviction_cost_bounds_by_node(search_input, class_index)
+    price = cost_lower_bounds_per_pod_by_site(search_input, class_index)
     # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])

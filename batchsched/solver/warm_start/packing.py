@@ -49,7 +49,7 @@ class WarmStartPlacements:
         """
         return _PlanPlacement(self._problem, self, planned_pods).place_plan(moving=moving)
 
-    def first_node_of_classes(self, classes: tuple[int, ...]) -> int:
+    def first_planned_node_of_classes(self, classes: tuple[int, ...]) -> int:
         """Return the index of the first node on which the start places pods of these classes; -1 if there is none."""
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
@@ -146,7 +146,7 @@ class _PlanPlacement:
                     packing.domain_of_subgroup[part.index] = domain
 
     def _domain(self, level: int, pinned: int, classes: tuple[int, ...]) -> int:
-        node = self._start.first_node_of_classes(classes)
+        node = self._start.first_planned_node_of_classes(classes)
         return int(self._problem.nodes.levels[level, node]) if pinned == NONE and node != NONE else pinned
 
     def _place_class(self, class_index: int) -> None:

@@ -47,16 +47,19 @@ def test_every_field_of_the_public_surface_is_read():
         ],
     )
     assert full.key == "team-a/bert"
-    assert full.min_member == 9
+    assert full.effective_min_member == 9
     assert full.spec.sub_groups[1].topology.required == "rack"
 
 
 def test_min_member_left_out_is_the_sum_of_the_subgroups():
-    assert group(subGroups=[{"name": "a", "minMember": 2}, {"name": "b", "minMember": 3}]).min_member == 5
+    assert (
+        group(subGroups=[{"name": "a", "minMember": 2}, {"name": "b", "minMember": 3}]).effective_min_member
+        == 5
+    )
 
 
 def test_min_member_may_exceed_the_sum_of_the_subgroups():
-    assert group(minMember=7, subGroups=[{"name": "a", "minMember": 2}]).min_member == 7
+    assert group(minMember=7, subGroups=[{"name": "a", "minMember": 2}]).effective_min_member == 7
 
 
 def test_min_member_below_the_sum_of_the_subgroups_is_refused_with_the_sum():
@@ -131,9 +134,9 @@ def test_every_field_of_trees_and_slices_is_read():
 
 def test_minimum_of_a_tree_is_that_of_the_cheapest_children_that_must_run():
     parts = [{"name": name, "minMember": pods} for name, pods in (("a", 5), ("b", 2), ("c", 4))]
-    assert group(subGroups=parts, minSubGroups=2).min_member == 6
-    assert group(subGroups=parts, minSubGroups=1, minMember=9).min_member == 9
-    assert group(**tree_of("r", "a<r", "b<r", "c<b", "d<b")).min_member == 3
+    assert group(subGroups=parts, minSubGroups=2).effective_min_member == 6
+    assert group(subGroups=parts, minSubGroups=1, minMember=9).effective_min_member == 9
+    assert group(**tree_of("r", "a<r", "b<r", "c<b", "d<b")).effective_min_member == 3
 
 
 def test_missing_pods_of_a_tree_are_counted_where_the_fewest_are_missing():

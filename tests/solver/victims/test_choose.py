@@ -13,7 +13,7 @@ from batchsched.solver.victims.choose import (
     VictimSearchLimits,
     choose_victims,
     cost_lower_bound,
-    eviction_cost_bounds_by_node,
+    cost_lower_bounds_per_pod_by_site,
     restore_unneeded_victims,
     split_by_domain,
 )
@@ -227,7 +227,7 @@ def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
         [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
     )
     search_input = next(split_by_domain(problem))
-    assert eviction_cost_bounds_by_node(search_input, 0).tolist() == [4, 3, 3]
+    assert cost_lower_bounds_per_pod_by_site(search_input, 0).tolist() == [4, 3, 3]
     assert cost_lower_bound(search_input) == 6
 
 

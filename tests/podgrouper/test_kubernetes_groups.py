@@ -70,7 +70,7 @@ class World:
 
     @property
     def gangs(self):
-        return {gang.name: gang.min_member for gang in self.cache.snapshot().pod_groups}
+        return {gang.name: gang.effective_min_member for gang in self.cache.snapshot().pod_groups}
 
 
 @pytest.fixture
