@@ -247,7 +247,7 @@ class Profile(StrictModel):
     plugin_deadline_seconds: float = Field(default=10.0, gt=0, le=3600)
     """Deadline in seconds of one call of a plugin from another package.
 
-    If a call exceeds it, its pod is refused and the plugin is disabled until the next start.
+    If a call exceeds it, its pod is refused and the plugin is disabled until the next start or a changed configuration.
     """
     extenders: tuple[Extender, ...] = ()
     """Scheduler extenders, called after the plugins in this order, ignorable extenders last."""

@@ -49,7 +49,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     if not any(gang.group is not None for gang in pending):
         return {}
     tree, _ = queue_tree_and_misplaced_queues(all_queues_by_name(state))
-    policies = QueuePolicies.from_profile(tree, profile)
+    policies = QueuePolicies.from_queue_policy(tree, profile.queue_policy)
     orders_by_queue: Mapping[str, GangOrderPolicy | None] = {}
     if policies is not None:
         table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
@@ -226,9 +226,12 @@ def _fits(requests: Mapping[str, int], limit: Mapping[str, int], used: Mapping[s
 def _fair_shares(
     state: ClusterState, tree: QueueTree, queue_policy: PolicySettings | None
 ) -> Mapping[str, Mapping[str, int]]:
-    """Return the fair share of each queue; empty if a policy reads past usage, which only sessions have."""
-    policies = QueuePolicies(tree, queue_policy)
-    if policies.reads_past_usage:
+    """Return the fair share of each queue.
+
+    It is empty if queues do not divide the cluster, or if a policy reads past usage, which only sessions have.
+    """
+    policies = QueuePolicies.from_queue_policy(tree, queue_policy)
+    if policies is None or policies.reads_past_usage:
         return {}
     resources, table = resources_and_queue_table(state, tree)
     fair = compute_entitlements(table, policies.policies_by_table_row(table)).fair

@@ -242,7 +242,7 @@ class Metrics:
         )
         self.overdue_plugins = self._gauge(
             "batchsched_plugins_left_out",
-            "Plugins that exceeded their deadline and are disabled until the next start.",
+            "Plugins that exceeded their deadline and are disabled until the next start or a changed configuration.",
             "profile",
         )
 

@@ -65,7 +65,7 @@ class StandbyUsageRecorder:
             queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated_by_queue.items()
         }
         for profile in self._profiles():
-            policies = QueuePolicies.from_profile(tree, profile)
+            policies = QueuePolicies.from_queue_policy(tree, profile.queue_policy)
             if policies is not None and policies.reads_past_usage:
                 history = self.usage_history(profile)
                 history.advance(now, allocated)

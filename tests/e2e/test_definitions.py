@@ -2,6 +2,8 @@
 
 import pytest
 
+from batchsched.api.crd.queue import Queue
+from batchsched.queues.tree import QueueTree
 from tests.controlplane.objects import custom
 from tests.controlplane.plane import ApiFault
 
@@ -36,6 +38,13 @@ def test_defaults_are_filled_in(namespace):
     assert spec["scheduleTimeoutSeconds"] > 0
     assert spec["strandedPolicy"] == "Complete"
     assert "queue" not in spec
+
+
+def test_a_queue_gets_no_default_by_which_it_would_divide_the_cluster(namespace):
+    spec = put(namespace, "Queue", {"limit": {"cpu": "4"}})["spec"]
+    queue = Queue.model_validate({"metadata": {"name": "q"}, "spec": spec})
+    assert (queue.spec.weight, queue.spec.priority) == (1, 0)
+    assert not QueueTree([queue]).divides_capacity
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def promises(plugin: object) -> tuple[bool, ...]:
         pipeline.reads_priority,
         pipeline.preenqueue_reads_spec_only,
         pipeline.permit_is_per_gang,
-        bool(pipeline.never_reopening),
+        bool(pipeline.never_reopening_filters),
         pipeline.ignores_resource("example.com/ignored"),
         pipeline.ignores_resource("cpu"),
         bool(pipeline.stateful_reserve_plugins(class_of(made, pod()), made)),

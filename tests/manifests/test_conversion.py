@@ -418,6 +418,12 @@ spec:
 """
 
 
+def test_levels_have_the_names_of_tiers_as_if_the_hyper_nodes_were_read():
+    conversion = converted(HYPER_NODES.replace("tier: 2", "tier: 2\n  tierName: block"))
+    levels = specs(conversion, "Topology")["volcano"]["levels"]
+    assert [level["name"] for level in levels] == ["block", "tier-1"]
+
+
 def test_tiers_of_hyper_nodes_become_levels_and_labels_of_the_nodes_that_they_name():
     conversion = converted(HYPER_NODES)
     label = "hypernode.batchsched.dev/tier-"

@@ -20,6 +20,14 @@ GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
+def without_schema_default(schema: dict[str, Any]) -> None:
+    """Remove the default from the schema of a field, so that the API server does not set it.
+
+    For fields with a default that depends on other fields, and for fields that mean more when they are stated.
+    """
+    del schema["default"]
+
+
 def without_nulls(value: Any) -> Any:
     """Return a plain document without its nulls: Kubernetes treats null like an absent field."""
     if isinstance(value, dict):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -17,6 +17,7 @@ from batchsched.api.crd.base import (
     StrictModel,
     validation_rule,
     validation_rules,
+    without_schema_default,
 )
 from batchsched.api.crd.subgroup_tree import SubgroupTree
 
@@ -32,11 +33,6 @@ MOST_SUBGROUP_LEVELS: Final = 4
 Phase = Literal["Pending", "Held", "Scheduled", "Running", "Succeeded", "Failed"]
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Seconds = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
-
-
-def _without_default(schema: dict[str, Any]) -> None:
-    """Remove a default that depends on other fields from the schema, so that the API server does not set it."""
-    del schema["default"]
 
 
 class TopologySlices(StrictModel):
@@ -152,7 +148,7 @@ class SubGroup(StrictModel):
     parent: str | None = Field(default=None, min_length=1, max_length=LONGEST_LABEL)
     """Name of the subgroup that this one is a part of. At most 4 levels of subgroups can be nested."""
     min_member: int = Field(
-        default=1, ge=0, le=LARGEST_INT32, strict=True, json_schema_extra=_without_default
+        default=1, ge=0, le=LARGEST_INT32, strict=True, json_schema_extra=without_schema_default
     )
     """Number of pods of the subgroup that must run for the subgroup to run, 1 by default.
 
@@ -221,7 +217,7 @@ class PodGroupSpec(StrictModel):
     )
 
     min_member: int = Field(
-        default=1, ge=1, le=LARGEST_INT32, strict=True, json_schema_extra=_without_default
+        default=1, ge=1, le=LARGEST_INT32, strict=True, json_schema_extra=without_schema_default
     )
     """Number of pods that must run for the gang to run.
 

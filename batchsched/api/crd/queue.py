@@ -20,6 +20,7 @@ from batchsched.api.crd.base import (
     parse_amounts,
     validation_rule,
     validation_rules,
+    without_schema_default,
 )
 
 LONGEST_LABEL_KEY: Final = 317
@@ -129,10 +130,19 @@ class QueueSpec(StrictModel):
 
     parent: str | None = Field(default=None, max_length=LONGEST_NAME)
     """Name of the parent queue. Default: a child of the root."""
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, strict=True)
-    """Weight of the queue when surplus is divided among siblings."""
-    priority: int = Field(default=0, ge=-LARGEST_INT32 - 1, le=LARGEST_INT32, strict=True)
-    """Siblings with a higher priority are served first."""
+    # A Queue that states one of these fields divides the cluster (`queues.tree.ENTITLING`). The API server must not.
+    weight: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, strict=True, json_schema_extra=without_schema_default
+    )
+    """Weight of the queue when surplus is divided among siblings; 1 by default."""
+    priority: int = Field(
+        default=0,
+        ge=-LARGEST_INT32 - 1,
+        le=LARGEST_INT32,
+        strict=True,
+        json_schema_extra=without_schema_default,
+    )
+    """Siblings with a higher priority are served first; 0 by default."""
     guarantee: Resources | None = None
     """Resources that the queue is always entitled to."""
     limit: Resources | None = None

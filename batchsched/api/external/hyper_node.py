@@ -7,7 +7,7 @@ contains it.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -212,6 +212,25 @@ def _literal_prefix(pattern: str) -> str:
     return prefix[1] if prefix is not None and "|" not in pattern else ""
 
 
+def tier_levels(tiers: Sequence[int], tier_names: Mapping[int, str]) -> list[dict[str, str]]:
+    """Return the levels of a Topology for the tiers of HyperNodes, in the given order.
+
+    A level has the name of its tier, if a level can have it and no other level has it, or else `tier-N`.
+
+    Args:
+      tiers: the tiers.
+      tier_names: the `tierName` of each tier that has one.
+    """
+    names = [name for tier, name in tier_names.items() if tier in tiers]
+    taken = [*names, *(f"tier-{tier}" for tier in tiers)]
+    levels = []
+    for tier in tiers:
+        name = tier_names.get(tier, "")
+        usable = bool(name) and taken.count(name) == 1 and len(name) <= LONGEST_NAME
+        levels.append({"name": name if usable else f"tier-{tier}", "nodeLabel": f"{TIER_LABEL}{tier}"})
+    return levels
+
+
 @dataclass(frozen=True)
 class HyperNodeTree:
     """All HyperNodes of Volcano in a cluster, as a tree.
@@ -287,18 +306,7 @@ class HyperNodeTree:
         """
         if not self.hyper_nodes:
             return None
-        names = {
-            hyper_node.spec.tier: hyper_node.spec.tier_name
-            for hyper_node in self.hyper_nodes
-            if hyper_node.spec.tier_name and hyper_node.spec.tier in self._tiers
-        }
-        taken = [*names.values(), *(f"tier-{tier}" for tier in self._tiers)]
-        names = {
-            tier: name for tier, name in names.items() if taken.count(name) == 1 and len(name) <= LONGEST_NAME
-        }
-        levels = [
-            {"name": names.get(tier, f"tier-{tier}"), "nodeLabel": f"{TIER_LABEL}{tier}"}
-            for tier in self._tiers
-        ]
+        names = {one.spec.tier: one.spec.tier_name for one in self.hyper_nodes if one.spec.tier_name}
+        levels = tier_levels(self._tiers, names)
         meta = {"name": HYPER_NODE_TOPOLOGY, "annotations": {SOURCE: _VERSION}}
         return Topology.model_validate({"metadata": meta, "spec": {"levels": levels}})

@@ -150,13 +150,16 @@ class Pipeline:
         self._bulk: dict[object, points.BulkFilterPlugin] = {
             plugin: plugin for plugin in self.moving if isinstance(plugin, points.BulkFilterPlugin)
         }
-        monotone = (PlacementEffect.NONE, PlacementEffect.TIGHTENS)
-        self.steady = tuple(plugin for plugin in self.filters if effect[plugin] in monotone)
-        """Filters that keep their refusals after any placement: the solver's masks consist of them."""
-        self.never_reopening = tuple(
-            plugin for plugin in self.filters if effect[plugin] is not PlacementEffect.ANY
-        )
-        """Filters that keep refusing a node whatever is placed: `steady` and those that check capacity."""
+
+        def filters_with(*effects: PlacementEffect) -> frozenset[str]:
+            return frozenset(plugin_name(plugin) for plugin in self.filters if effect[plugin] in effects)
+
+        self.unaffected_filters = filters_with(PlacementEffect.NONE)
+        """Names of the filters that no pod on any node affects."""
+        self.steady_filters = filters_with(PlacementEffect.NONE, PlacementEffect.TIGHTENS)
+        """Names of the filters that keep their refusals after any placement: the solver's masks consist of them."""
+        self.never_reopening_filters = filters_with(*set(PlacementEffect) - {PlacementEffect.ANY})
+        """Names of the filters that keep refusing a node whatever is placed: these, and those that check capacity."""
         self._counting = tuple(
             plugin for plugin in self.filters if effect[plugin] is PlacementEffect.USES_CAPACITY
         )

@@ -243,7 +243,7 @@ def _warn_of_rules(queue: SourceObject) -> None:
     if spec.get("queueingStrategy") == "StrictFIFO":
         queue.warn(
             "spec.queueingStrategy",
-            "set selection: ordered, blocking: true and policy: {name: fcfs} in the profile",
+            "set policy: {name: strict-fifo} in the Queue",
         )
     if spec.get("stopPolicy") == "HoldAndDrain":
         queue.warn("spec.stopPolicy", "the Queue starts no gang, and does not evict running ones")

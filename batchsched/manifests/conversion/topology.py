@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL
+from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL, tier_levels
 from batchsched.manifests.conversion.converted import (
     SourceObject,
     as_mapping,
@@ -34,7 +34,8 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
     if not hyper_nodes:
         return []
     tiers = sorted({_tier(node) for node in hyper_nodes}, reverse=True)
-    levels = [{"name": f"tier-{tier}", "nodeLabel": f"{TIER_LABEL}{tier}"} for tier in tiers]
+    tier_names = {_tier(node): str(name) for node in hyper_nodes if (name := node.spec.get("tierName"))}
+    levels = tier_levels(tiers, tier_names)
     by_name = {node.name: node for node in hyper_nodes}
     labels: dict[str, dict[str, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):

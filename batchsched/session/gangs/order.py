@@ -75,14 +75,20 @@ class QueuePolicies:
                 self.invalid_policies += (SetAside("", f"Queue {name}", field, error.message),)
 
     @classmethod
-    def from_profile(cls, tree: QueueTree, profile: Profile) -> "QueuePolicies | None":
-        """Return the sharing policies of the queues, by default the profile's; None if no queue has an entitlement.
+    def from_queue_policy(
+        cls, tree: QueueTree, queue_policy: PolicySettings | None
+    ) -> "QueuePolicies | None":
+        """Return the sharing policies of the queues; None if the queues do not divide the cluster.
+
+        Args:
+          tree: the queues.
+          queue_policy: the `queuePolicy` of the profile, or None. With it, the queues divide the cluster in any case.
 
         Raises:
           InvalidInput: the profile's policy cannot be made.
         """
-        entitles = tree.divides_capacity or profile.queue_policy is not None
-        return cls(tree, profile.queue_policy) if entitles else None
+        divides = tree.divides_capacity or queue_policy is not None
+        return cls(tree, queue_policy) if divides else None
 
     @property
     def reads_past_usage(self) -> bool:
@@ -196,7 +202,7 @@ class GangOrder:
         self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        self.policies = QueuePolicies.from_profile(tables.queues, profile)
+        self.policies = QueuePolicies.from_queue_policy(tables.queues, profile.queue_policy)
         self.record_inconsistent_queue_settings()
         self._past = past or UsageHistory(
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds

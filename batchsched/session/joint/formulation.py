@@ -12,7 +12,6 @@ from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
@@ -78,12 +77,6 @@ class FeasibleNodesByPodClass:
     def __init__(self, tables: SessionTables, *, scores: bool = True) -> None:
         self._tables = tables
         self._scores = scores
-        pipeline = tables.pipeline
-        self._steady_filters = frozenset(plugin_name(plugin) for plugin in pipeline.steady)
-        """Filters that keep refusing a node whatever pod lands; capacity is not among them."""
-        self._lasting_filters = self._steady_filters - {plugin_name(plugin) for plugin in pipeline.moving}
-        """Filters that no pod on any node affects."""
-        self._shrinking_filters = frozenset(plugin_name(plugin) for plugin in pipeline.never_reopening)
         # The class is part of the value: its id may be used again once it is gone.
         self._feasible_nodes: dict[int, tuple[PodClass, FeasibleNodes]] = {}
 
@@ -118,13 +111,13 @@ class FeasibleNodesByPodClass:
             for plugin, verdict in zip(scan.plugins, scan.verdicts, strict=True):
                 if not verdict.reasons:
                     continue  # it accepts every node
-                if plugin in self._lasting_filters:
+                if plugin in pipeline.unaffected_filters:
                     lasting &= verdict.feasible_mask
-                if plugin in self._steady_filters:
+                if plugin in pipeline.steady_filters:
                     mask &= verdict.feasible_mask
             asks_extender = pipeline.extenders.is_interested(pod_class.pod)
-            steady = self._lasting_filters.issuperset(scan.narrowed_by) and not asks_extender
-            shrinking = self._shrinking_filters.issuperset(scan.plugins)
+            steady = pipeline.unaffected_filters.issuperset(scan.narrowed_by) and not asks_extender
+            shrinking = pipeline.never_reopening_filters.issuperset(scan.plugins)
             # An extender is asked once for the class, so about every node that a pod of it may get.
             for url, verdict in pipeline.extenders.filter(pod_class.pod, mask, tables.node_table):
                 scan = scan.with_refusals(((url, verdict),))
