@@ -145,3 +145,10 @@ def phase_changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChan
             reached.add(end)
             paths.append((end, (*changes, change)))
     raise IllegalStateChange(f"a gang that is {phase} cannot become {later}")
+
+
+def missing_pods_text(existing: int, minimum: int, field: str) -> str:
+    """Return the message of a gang with fewer pods than a field, such as `minMember`, asks for."""
+    if minimum == 1:
+        return f"{existing} of 1 pod that {field} asks for exists; create it"
+    return f"{existing} of the {minimum} pods that {field} asks for exist; create the others"

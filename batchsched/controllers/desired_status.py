@@ -10,7 +10,7 @@ from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import refusal_text
-from batchsched.api.gang import TERMINAL_PHASES, GangPhase, phase_changes_between
+from batchsched.api.gang import TERMINAL_PHASES, GangPhase, missing_pods_text, phase_changes_between
 from batchsched.controllers.refusal_history import GangStatusRecord
 
 Json = dict[str, Any]
@@ -199,7 +199,7 @@ def _scheduled(
         return False, "Held", f"plugin {record.waiting.plugin} holds it, until {record.waiting.until}"
     existing = counts.pending + counts.placed + counts.succeeded
     if existing < minimum:
-        return False, "NotEnoughPods", f"{existing} of the {minimum} pods that it needs exist"
+        return False, "NotEnoughPods", missing_pods_text(existing, minimum, "minMember")
     if record.refusal is not None:
         return False, record.refusal.reason, refusal_text(record.refusal)
     return False, "Pending", CONDITION_REASONS["Pending"][1]

@@ -78,7 +78,10 @@ def test_status_of_a_refused_gang_has_reason_shortage_and_relaxation():
 
 def test_status_of_an_incomplete_gang_counts_its_existing_pods():
     found = condition(GangStatusInput(pending=1, placed=1), REFUSED)
-    assert (found["reason"], found["message"]) == ("NotEnoughPods", "2 of the 3 pods that it needs exist")
+    assert (found["reason"], found["message"]) == (
+        "NotEnoughPods",
+        "2 of the 3 pods that minMember asks for exist; create the others",
+    )
 
 
 def test_condition_of_a_held_gang_names_the_permit_plugin():

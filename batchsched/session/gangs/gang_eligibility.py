@@ -14,6 +14,7 @@ from typing import Any
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
+from batchsched.api.gang import missing_pods_text
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, describe_unsupported_pod_annotation
 from batchsched.errors import PluginError
@@ -245,17 +246,7 @@ def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
 def _not_enough(members: PodGroupState) -> str:
     count = members.to_pod_counts()
     if count.existing < count.minimum:
-        sentence, absent = _existing_text(count.existing, count.minimum, "minMember")
-        return f"{sentence}; create {absent}"
+        return missing_pods_text(count.existing, count.minimum, "minMember")
     name = next(name for name, least in count.sub_minimum.items() if count.sub_existing.get(name, 0) < least)
-    sentence, absent = _existing_text(
-        count.sub_existing.get(name, 0), count.sub_minimum[name], f"subGroup {name}"
-    )
-    return f"{sentence}; create {absent}, or correct the sub-group label"
-
-
-def _existing_text(existing: int, minimum: int, field: str) -> tuple[str, str]:
-    """Return how many of the pods that a field asks for exist, and how the text names the absent pods."""
-    if minimum == 1:
-        return f"{existing} of 1 pod that {field} asks for exists", "it"
-    return f"{existing} of the {minimum} pods that {field} asks for exist", "the others"
+    text = missing_pods_text(count.sub_existing.get(name, 0), count.sub_minimum[name], f"subGroup {name}")
+    return f"{text}, or correct the sub-group label"
