@@ -7,6 +7,7 @@ It is the last of the three places with a broad catch.
 May import: every floor.
 """
 
+import gc
 import os
 import sys
 import traceback
@@ -41,12 +42,18 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+COLLECT_AFTER_OBJECTS: Final = 50_000
+"""Number of new objects after which the garbage collector runs; by default 700.
+
+Imports and sessions create objects that stay, and the collector would scan them again and again.
+"""
 _KUBECTL_PLUGIN: Final = "kubectl-"
 """Prefix of the names by which kubectl finds its plugins."""
 
 
 def main() -> None:
     """Run the command that the command line names, and exit the process with its exit code."""
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])  # before the imports below
     from batchsched.cli.terminal import prepare_streams
 
     prepare_streams()
