@@ -27,7 +27,7 @@ _GANGS = """## Between PodGroups
 Set `profiles[].policy`, or use `--policy` in a simulation. A policy computes a key for each pending gang. The gang with
 the smallest key is next; equal keys are ordered by submission time, then by `namespace/name`.
 With `selection: weight`, the default, the policy determines which gangs are inside the entitlement of their queue, and
-the order in which windows are filled. Without entitlements, commands warn that sessions do not read the policy.
+which gangs a session with `sessionWindow` considers. Without entitlements, commands warn that sessions do not read the policy.
 With `selection: ordered` the order is strict: `blocking` makes the first gang that does not fit block all gangs behind
 it, and `backfill: easy` gives that gang a reservation around which other gangs may start."""
 _OURS = "batchsched."
