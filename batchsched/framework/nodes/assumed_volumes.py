@@ -25,7 +25,7 @@ class ReservedPodVolumes:
 
 
 _NO_CLUSTER: Final = Snapshot()
-"""The cluster of copies for single pods. Each binding cycle makes one."""
+"""The cluster of a copy that needs none. Each binding cycle makes such a copy, so they share this one."""
 
 
 class AssumedVolumes:

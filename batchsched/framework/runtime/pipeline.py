@@ -158,8 +158,10 @@ class Pipeline:
         """Names of the filters that no pod on any node affects."""
         self.steady_filters = filters_with(PlacementEffect.NONE, PlacementEffect.TIGHTENS)
         """Names of the filters that keep their refusals after any placement: the solver's masks consist of them."""
-        self.never_reopening_filters = filters_with(*set(PlacementEffect) - {PlacementEffect.ANY})
-        """Names of the filters that keep refusing a node whatever is placed: these, and those that check capacity."""
+        self.never_reopening_filters = filters_with(
+            PlacementEffect.NONE, PlacementEffect.TIGHTENS, PlacementEffect.USES_CAPACITY
+        )
+        """Names of the filters that keep refusing a node whatever is placed: the steady ones and those of capacity."""
         self._counting = tuple(
             plugin for plugin in self.filters if effect[plugin] is PlacementEffect.USES_CAPACITY
         )
