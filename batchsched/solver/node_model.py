@@ -200,11 +200,18 @@ class NodeModel(LinearModel):
     def _share(self) -> None:
         """On every node the pods request at most what is free."""
         problem = self.problem
-        for node, columns in enumerate(positions_by_group(self.nodes, len(problem.nodes.free))):
+        total_demand = np.zeros(problem.nodes.free.shape, np.int64)
+        np.add.at(total_demand, self.nodes, problem.classes.demand[self.classes] * self.upper[:, None])
+        # Resources that all pods together do not exhaust need no row.
+        tight = total_demand > problem.nodes.free
+        exhausted = np.flatnonzero(tight.any(axis=1)).tolist()
+        if not exhausted:
+            return
+        columns_of_node = positions_by_group(self.nodes, len(problem.nodes.free))
+        for node in exhausted:
+            columns = columns_of_node[node]
             asks = problem.classes.demand[self.classes[columns]]
-            # Resources that all pods together do not exhaust need no row.
-            tight = asks.T @ self.upper[columns] > problem.nodes.free[node]
-            for resource in np.flatnonzero(tight).tolist():
+            for resource in np.flatnonzero(tight[node]).tolist():
                 self._weigh(columns, asks[:, resource], int(problem.nodes.free[node, resource]))
 
     def _limit(self) -> None:

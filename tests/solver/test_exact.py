@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.exact import add_packing_objective, add_preference_objective, solve_exact
+from batchsched.solver.cpsat import SolveLimits, maximise
+from batchsched.solver.exact import (
+    add_packing_objective,
+    add_preference_objective,
+    pack_onto_one_node,
+    solve_exact,
+)
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import NodeModel, count_fitting_pods
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
@@ -216,6 +222,52 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
         assert len(objective) == model.variable_count
     if list_topology_preferences(problem) and seen[0][:2] != seen[1][:2]:
         assert (seen[0][:2] < seen[1][:2]) == (seen[0][2] < seen[1][2])
+
+
+def with_free_capacity_and_without_preferences(problem: Problem) -> Problem:
+    free, none = problem.nodes.free * 4, np.int32(-1)
+    return replace(
+        problem,
+        nodes=replace(problem.nodes, free=free, capacity=np.maximum(free, 48)),
+        gangs=replace(problem.gangs, preferred=np.full_like(problem.gangs.preferred, none)),
+        subgroups=replace(problem.subgroups, preferred=np.full_like(problem.subgroups.preferred, none)),
+        spread=False,
+    )
+
+
+@pytest.mark.properties
+@given(problems().map(with_free_capacity_and_without_preferences))
+def test_no_packing_of_the_same_pods_is_better_than_the_one_node_they_are_moved_to(problem: Problem):
+    solution = solve_exact(problem, SolverBudget(deterministic=0.0), seed=0, hint=solve_greedy(problem))
+    model = NodeModel(problem)
+    triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
+    values = model.variable_values_of_placements(triples)
+    assert values is not None
+    packed = pack_onto_one_node(model, values)
+    if packed is None:
+        return
+    assert model.is_satisfied_by(packed)
+    placed_pods = np.bincount(model.classes, packed[: len(model.classes)])
+    assert (placed_pods == np.bincount(model.classes, values[: len(model.classes)])).all()
+    for index, count in enumerate(placed_pods.tolist()):
+        model.add_sum(np.flatnonzero(model.classes == index), lower=count)
+    packed, objective = add_packing_objective(model, packed)
+    best = maximise(model, objective, SolveLimits(deterministic=20.0, guard_seconds=60.0))
+    assert best.proved
+    assert best.objective == int(objective @ packed)
+
+
+def test_few_pods_on_many_nodes_are_packed_onto_the_best_node_without_a_search():
+    problem = problem_of(
+        [[8 + node % 5] for node in range(300)],
+        [{"pods": 1, "demand": [2]}] * 3,
+        capacity=np.full((300, 1), 16),
+        score=np.array([[node % 7 for node in range(300)]]),
+    )
+    solution = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0, hint=solve_greedy(problem))
+    fullest_with_highest_score = next(node for node in range(300) if node % 5 == 0 and node % 7 == 6)
+    assert set(solution.nodes.tolist()) == {fullest_with_highest_score}
+    assert solution.effort == 0.0
 
 
 @pytest.mark.properties
