@@ -4,6 +4,8 @@ The decision runs in a thread of its own. Meanwhile the event loop renews the Le
 tables of the scheduler are not changed while a decision runs.
 
 A session starts at once after few events, and a little later during a burst, so that one session decides all its pods.
+The delay is in proportion to the last session: if sessions are short, pods wait little, and sessions still take only a
+part of the time.
 Events that arrive during a session have waited already: if it was long, the next one starts without further delay. A
 session that left gangs for the next one causes no delay either.
 """
@@ -24,6 +26,8 @@ QUIET_SECONDS: Final = 0.01
 """Seconds without an event after which a burst is over."""
 MAX_DELAY_SECONDS: Final = 0.25
 """Maximum seconds from the first event of a burst to the session, if no other session runs meanwhile."""
+DELAY_PER_SESSION: Final = 4.0
+"""Maximum ratio of the delay to the time that the last session took: short sessions need no large bursts."""
 MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
 
@@ -51,10 +55,10 @@ class Wakeup:
         self._count += 1
         self._news.set()
 
-    async def wait_for_signal(self, longest: float) -> None:
+    async def wait_for_signal(self, longest: float, max_delay: float = MAX_DELAY_SECONDS) -> None:
         """Wait until a change of the cluster is signalled, for at most `longest` seconds.
 
-        After a burst of changes, wait for its end.
+        After a burst of changes, wait for its end, for at most `max_delay` seconds.
         """
         try:
             # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
@@ -67,7 +71,7 @@ class Wakeup:
         while self._count > MAX_EVENTS_WITHOUT_DELAY and self._count != seen:
             seen = self._count
             await self._clock.sleep(QUIET_SECONDS)
-            if self._at_once or self._clock.monotonic() - self._first_signal_at >= MAX_DELAY_SECONDS:
+            if self._at_once or self._clock.monotonic() - self._first_signal_at >= max_delay:
                 break
         self._count, self._at_once = 0, False
         self._news.clear()
@@ -128,6 +132,8 @@ class SchedulerLoop:
         self.is_deciding = False
         """Whether a session is being decided."""
         self._tasks_done_at = float("-inf")
+        self._session_seconds = MAX_DELAY_SECONDS
+        """Duration of the last session."""
         self._forecasting: PolicyWorker | None = None
 
     def start_policy_forecasts(
@@ -167,7 +173,9 @@ class SchedulerLoop:
             except Exception:  # a defect in one session must not stop scheduling
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
-            await self._wakeup.wait_for_signal(IDLE_SECONDS)
+            await self._wakeup.wait_for_signal(
+                IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_SESSION * self._session_seconds)
+            )
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
@@ -223,6 +231,7 @@ class SchedulerLoop:
             self._wakeup.signal()
             return
         now, seconds = self._clock.now(), self._clock.monotonic() - begun
+        self._session_seconds = seconds
         await self._cycles.start_cycles(
             profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds)
         )

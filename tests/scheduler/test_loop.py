@@ -12,6 +12,7 @@ from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.scheduler.loop import (
+    DELAY_PER_SESSION,
     MAX_DELAY_SECONDS,
     MAX_EVENTS_WITHOUT_DELAY,
     QUIET_SECONDS,
@@ -183,7 +184,9 @@ class EagerClock(Clock):
         self.wakeup.signal()
 
 
-async def delay_after(session_seconds: float, *, at_once: bool = False) -> float:
+async def delay_after(
+    session_seconds: float, *, at_once: bool = False, max_delay: float = MAX_DELAY_SECONDS
+) -> float:
     """Return the seconds that a stream of events delays the session after one that took this long."""
     clock = EagerClock()
     wakeup = clock.wakeup = Wakeup(clock)
@@ -192,13 +195,40 @@ async def delay_after(session_seconds: float, *, at_once: bool = False) -> float
     wakeup.signal(at_once=at_once)
     clock.turn(session_seconds)
     begun = clock.monotonic()
-    await wakeup.wait_for_signal(3600)
+    await wakeup.wait_for_signal(3600, max_delay)
     return clock.monotonic() - begun
 
 
 async def test_a_stream_of_events_delays_the_next_session_by_the_rest_of_a_maximum():
     assert await delay_after(0.0) == pytest.approx(MAX_DELAY_SECONDS, abs=2 * QUIET_SECONDS)
     assert await delay_after(0.2) == pytest.approx(MAX_DELAY_SECONDS - 0.2, abs=2 * QUIET_SECONDS)
+
+
+async def test_a_stream_of_events_delays_a_session_by_no_more_than_the_callers_maximum():
+    assert await delay_after(0.0, max_delay=0.05) == pytest.approx(0.05, abs=2 * QUIET_SECONDS)
+
+
+@pytest.mark.parametrize("session_seconds", [0.01, 0.03, 1.0])
+async def test_the_delay_is_in_proportion_to_the_last_session(session_seconds, monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    delays: list[float] = []
+
+    async def record(longest: float, max_delay: float) -> None:
+        delays.append(max_delay)
+        if len(delays) == 2:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(town.wakeup, "wait_for_signal", record)
+    begin = ProfileScheduler.begin_session
+
+    def begin_slowly(scheduler: ProfileScheduler, *arguments):
+        town.clock.turn(session_seconds)
+        return begin(scheduler, *arguments)
+
+    monkeypatch.setattr(ProfileScheduler, "begin_session", begin_slowly)
+    with pytest.raises(asyncio.CancelledError):
+        await town.loop.run()
+    assert delays == [pytest.approx(min(MAX_DELAY_SECONDS, DELAY_PER_SESSION * session_seconds))] * 2
 
 
 async def test_events_that_waited_during_a_long_session_are_not_delayed_further():
