@@ -16,7 +16,6 @@ from batchsched.observability.http.results import ResultHandlers
 from batchsched.observability.http.server import (
     HttpServer,
     KeyPair,
-    self_signed_tls_context,
     tls_context_from_files,
 )
 
@@ -81,7 +80,11 @@ class ResultsAddress:
             )
         if self.certificate is not None and self.key is not None:
             return tls_context_from_files(KeyPair(self.certificate, self.key))
-        return None if self.is_loopback else self_signed_tls_context(self.address, time.time())
+        if self.is_loopback:
+            return None
+        from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
+
+        return self_signed_tls_context(self.address, time.time())
 
 
 def serve(folder: Path, address: ResultsAddress) -> None:

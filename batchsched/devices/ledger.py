@@ -169,6 +169,12 @@ class DeviceLedger:
         )
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
+    def has_reservation_of_any(self, pods: Iterable[Pod]) -> bool:
+        """Return whether devices are reserved for at least one of some pods."""
+        return bool(self._by_pod) and any(
+            self.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None for pod in pods
+        )
+
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
         """Return a separate ledger of what is reserved for some pods, with their claims; sessions do not change it."""
         excerpt = type(self)({})

@@ -13,7 +13,7 @@ import urllib3
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from batchsched.observability.http.server import self_signed_pem
+from batchsched.observability.http.self_signed_certificate import self_signed_pem
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
 from tests.controlplane.process import PROGRAM, Terms

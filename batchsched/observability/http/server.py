@@ -1,26 +1,18 @@
 """The HTTPS server: one port, with access control in front of every route, and the serving certificate.
 
-The certificate is the operator's, reloaded when its files change, or a self-signed one.
+The certificate is the operator's, reloaded when its files change, or a self-signed one (`self_signed_certificate`).
 """
 
 import asyncio
-import datetime as dt
-import ipaddress
 import logging
-import os
 import socket
 import ssl
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from batchsched.errors import CommandError
 from batchsched.observability.http.access import Handler
@@ -126,7 +118,6 @@ async def _add_security_headers(_request: web.Request, response: web.StreamRespo
     response.headers.update(SECURITY_HEADERS)
 
 
-_VALIDITY: Final = dt.timedelta(days=365)
 _CHECK_SECONDS: Final = 30.0
 """Seconds between two checks whether the files changed."""
 
@@ -144,26 +135,6 @@ class KeyPair:
             return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
         except OSError:
             return ()
-
-
-def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
-    """Return a TLS context with a new self-signed certificate that is valid for one year.
-
-    Clients cannot verify this certificate against a CA.
-
-    Args:
-      address: The address that the server listens on.
-      now: Seconds since 1970.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # `ssl` loads certificates from files only, and the root file system of the container may be read-only.
-    # So the file is kept in memory where the system supports that.
-    memory = hasattr(os, "memfd_create")
-    with os.fdopen(os.memfd_create("certificate"), "wb") if memory else tempfile.NamedTemporaryFile() as file:
-        file.write(self_signed_pem(address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()))
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}" if memory else file.name)
-    return context
 
 
 def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
@@ -204,27 +175,3 @@ def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
         raise CommandError(
             f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}; expected PEM"
         ) from error
-
-
-def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
-    """Return a new private key and a self-signed certificate as PEM, valid for host name, localhost and address."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{now.timestamp():.0f}"[:64])])
-    names: list[x509.GeneralName] = [x509.DNSName(one) for one in dict.fromkeys((host, "localhost"))]
-    names += [x509.IPAddress(ipaddress.ip_address(one)) for one in dict.fromkeys(("127.0.0.1", address))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + _VALIDITY)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return private + certificate.public_bytes(serialization.Encoding.PEM)

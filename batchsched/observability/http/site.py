@@ -20,7 +20,6 @@ from batchsched.observability.http.debug import DebugHandlers
 from batchsched.observability.http.server import (
     HttpServer,
     KeyPair,
-    self_signed_tls_context,
     tls_context_from_files,
 )
 from batchsched.observability.http.status_page import StatusPage
@@ -101,11 +100,12 @@ def build_server(
       CommandError: The certificate cannot be used.
     """
     pair = configured_key_pair(serving)
-    tls = (
-        self_signed_tls_context(serving.bind_address, service.clock.now())
-        if pair is None
-        else tls_context_from_files(pair)
-    )
+    if pair is None:
+        from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
+
+        tls = self_signed_tls_context(serving.bind_address, service.clock.now())
+    else:
+        tls = tls_context_from_files(pair)
     access = DelegatedAccess(
         service.connection, service.clock, lambda: configuration().serving.authorization_always_allow_paths
     )

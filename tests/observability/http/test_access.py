@@ -13,7 +13,8 @@ from batchsched.errors import CommandError
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.observability.http.access import DelegatedAccess, StaticTokenAccess, read_token
-from batchsched.observability.http.server import HttpServer, self_signed_tls_context
+from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
+from batchsched.observability.http.server import HttpServer
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ADMIN
 from tests.controlplane.proxy import lost

@@ -16,7 +16,8 @@ from aiohttp import web
 
 from batchsched.observability.http.access import StaticTokenAccess
 from batchsched.observability.http.connections import ConnectionLimits, raise_descriptor_limit
-from batchsched.observability.http.server import HttpServer, self_signed_tls_context
+from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
+from batchsched.observability.http.server import HttpServer
 
 FEW = ConnectionLimits(
     total=8, per_peer=4, handshake_seconds=0.5, request_seconds=0.5, connection_seconds=2.0
@@ -169,7 +170,8 @@ UNDER_ATTACK = """
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
     from aiohttp import web
     from batchsched.observability.http.access import StaticTokenAccess
-    from batchsched.observability.http.server import HttpServer, self_signed_tls_context
+    from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
+    from batchsched.observability.http.server import HttpServer
 
     async def health(request):
         return web.Response(text="ok")

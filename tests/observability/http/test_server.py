@@ -10,11 +10,10 @@ import pytest
 from cryptography import x509
 
 from batchsched.errors import CommandError
+from batchsched.observability.http.self_signed_certificate import self_signed_pem, self_signed_tls_context
 from batchsched.observability.http.server import (
     KeyPair,
     reload_certificate_on_change,
-    self_signed_pem,
-    self_signed_tls_context,
     tls_context_from_files,
 )
 from tests.kube.virtual import Hurried
