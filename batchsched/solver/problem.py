@@ -451,6 +451,16 @@ def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArra
     return [order[first:end] for first, end in pairwise(edges.tolist())]
 
 
+def position_lists_by_group(labels: NDArray[np.integer], groups: int) -> list[Sequence[int]]:
+    """Return the positions of `positions_by_group` as Python integers, faster than by an array for each group."""
+    if not len(labels):
+        return [()] * groups
+    order = np.argsort(labels, kind="stable")
+    edges = np.searchsorted(labels[order], np.arange(groups + 1))
+    positions = tuple(order.tolist())
+    return [positions[first:end] for first, end in pairwise(edges.tolist())]
+
+
 def count_pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
     """Return how many pods with a given request fit into each set of free amounts [n], at most `most` each.
 

@@ -12,7 +12,14 @@ from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import QuotaLedger
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
-from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, Sense, positions_by_group
+from batchsched.solver.problem import (
+    EVERY_NODE,
+    ConstraintRow,
+    Problem,
+    Sense,
+    position_lists_by_group,
+    positions_by_group,
+)
 from batchsched.solver.verify import verify_solution
 from tests.solver.instances import one_gang, problem_of, problems
 
@@ -199,6 +206,13 @@ def test_grouping_keeps_the_order_and_leaves_no_owner_out():
         [0, 3],
         [],
     ]
+
+
+@given(st.lists(st.integers(-1, 5)))
+def test_lists_of_positions_are_those_of_the_arrays(labels):
+    of_items = np.array(labels, np.int32)
+    arrays = [group.tolist() for group in positions_by_group(of_items, 6)]
+    assert [list(group) for group in position_lists_by_group(of_items, 6)] == arrays
 
 
 def ints(*values: int) -> np.ndarray:

@@ -11,7 +11,14 @@ from batchsched.solver.objective import count_required_pods, max_tier_values, ti
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.tree_packing import TreePlacer
-from batchsched.solver.problem import NONE, IntArray, Problem, Solution, positions_by_group
+from batchsched.solver.problem import (
+    NONE,
+    IntArray,
+    Problem,
+    Solution,
+    position_lists_by_group,
+    positions_by_group,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,13 @@ class GangPodClasses:
 
 
 def collect_pod_classes_of_gang(
-    problem: Problem, slots: NodeOrder, gang: int, owned: list[int], subgroups: list[int], *, tree: bool
+    problem: Problem,
+    slots: NodeOrder,
+    gang: int,
+    owned: Sequence[int],
+    subgroups: Sequence[int],
+    *,
+    tree: bool,
 ) -> GangPodClasses:
     """Return the pod classes and subgroups of a gang in the order in which they are placed.
 
@@ -114,8 +127,8 @@ class Packing:
         self._members: dict[int, GangPodClasses] = {}
         self._nodes_of: dict[int, list[IntArray]] = {}
         gangs = len(problem.gangs.need)
-        self._classes_of = [own.tolist() for own in positions_by_group(problem.classes.gang, gangs)]
-        self._parts_of = [own.tolist() for own in positions_by_group(problem.subgroups.gang, gangs)]
+        self._classes_of = position_lists_by_group(problem.classes.gang, gangs)
+        self._parts_of = position_lists_by_group(problem.subgroups.gang, gangs)
         self.trees = GangTrees(problem)
 
     def checkpoint(self) -> int:
