@@ -70,7 +70,7 @@ class LongestStep(Telemetry):
 
     @override
     @contextmanager
-    def call_span(self, plugin: str, point: str) -> Iterator[None]:
+    def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
         """Record a call of a plugin."""
         self._record("before a plugin")
         yield

@@ -40,7 +40,7 @@ class Stages:
     def on_progress(self, done: int, total: int, what: str) -> None:
         """Progress is not recorded."""
 
-    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def plugin_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Calls of plugins are not timed, because the measurement would count as time of the session."""
         return nullcontext()
 

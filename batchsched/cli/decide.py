@@ -68,9 +68,9 @@ def decide(
     It also reads a dump of `batchsched dump`, or a recorded session, and adds the objects of further files to it. The
     time is then that of the dump or session, and a session states its profile and seed too, unless options differ.
     """
-    from batchsched.cli.session import run_session
+    from batchsched.cli.session import decide_session
 
-    session = run_session(files, config, profile, seed, now)
+    session = decide_session(files, config, profile, seed, now)
     if record is not None:
         from batchsched.cli.record import write_session
 

@@ -144,11 +144,11 @@ def demo(
 def _run_session(examples: Path) -> None:
     """Decide one session over the examples, and print the command that explains a refused PodGroup."""
     from batchsched.cli.printing import console, print_decision
-    from batchsched.cli.session import run_session
+    from batchsched.cli.session import decide_session
 
     if examples.is_relative_to(Path.cwd()):
         examples = examples.relative_to(Path.cwd())
-    session = run_session([examples], None, None, 0, NOW).with_explained_refusals()
+    session = decide_session([examples], None, None, 0, NOW).with_explained_refusals()
     print_decision(session)
     if session.decision.refusals:
         namespace, _, name = session.decision.refusals[-1].pod_group.partition("/")

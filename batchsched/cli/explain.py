@@ -104,17 +104,17 @@ def explain(
     that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
     from batchsched.cli.live_cluster import LiveClusterOptions
-    from batchsched.cli.session import run_live_session, run_session
+    from batchsched.cli.session import decide_live_session, decide_session
 
     name, owner_kind, files = _split_subject(subject)
     if files:
         check_no_cluster_options(kubeconfig, context)
         name, namespace = pod_group or name, namespace or "default"
-        session = run_session(files, config, profile, seed, now)
+        session = decide_session(files, config, profile, seed, now)
     else:
         access = LiveClusterOptions(kubeconfig, context, config, profile)
         namespace = namespace or access.namespace
-        session = run_live_session(access, seed)
+        session = decide_live_session(access, seed)
     if (
         name
         and not owner_kind

@@ -106,15 +106,15 @@ def queues(
     running scheduler. A full bar is the capacity of the cluster.
     """
     from batchsched.cli.live_cluster import LiveClusterOptions
-    from batchsched.cli.session import run_live_session, run_session
+    from batchsched.cli.session import decide_live_session, decide_session
     from batchsched.session.queue_report import report_queues
 
     name, files = _split_arguments(subject or [])
     if files:
         check_no_cluster_options(kubeconfig, context)
-        session = run_session([Path(path) for path in files], config, profile, seed, now)
+        session = decide_session([Path(path) for path in files], config, profile, seed, now)
     else:
-        session = run_live_session(LiveClusterOptions(kubeconfig, context, config, profile), seed)
+        session = decide_live_session(LiveClusterOptions(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
     if resource is not None and resource not in view.capacity:
         raise typer.BadParameter(

@@ -39,9 +39,9 @@ def record(
 
     The input is the snapshot, the profile, the time and the seed.
     """
-    from batchsched.cli.session import run_session
+    from batchsched.cli.session import decide_session
 
-    session = run_session(files, config, profile, seed, now)
+    session = decide_session(files, config, profile, seed, now)
     write_session(session, to)
     raise typer.Exit(session.exit_code)
 

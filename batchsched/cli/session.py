@@ -97,7 +97,7 @@ class DecidedSession:
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
-def run_session(
+def decide_session(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
     """Read a cluster from files and decide one session over it.
@@ -128,7 +128,7 @@ def run_session(
     return session
 
 
-def run_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
+def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
     """Decide one session over the current state of a cluster.
 
     Raises:
@@ -142,7 +142,7 @@ def run_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
     return session
 
 
-def run_what_if_sessions(
+def decide_what_if_sessions(
     access: LiveClusterOptions, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
     """Decide one session over a cluster, and a second session with the objects of files added.
@@ -158,7 +158,7 @@ def run_what_if_sessions(
       Both sessions, and the keys of the gangs in the files.
 
     Raises:
-      CommandError: as `run_live_session`, or the files contain nothing to schedule.
+      CommandError: as `decide_live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
     from batchsched.scheduler.live_snapshot import WhatIfCluster
@@ -333,7 +333,7 @@ class Stopwatch(Telemetry):
 
     @override
     @contextmanager
-    def call_span(self, plugin: str, point: str) -> Iterator[None]:
+    def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
         begun = perf_counter()
         try:
             yield

@@ -98,7 +98,7 @@ def swf(
     first sequence.
     """
     from batchsched.lab.scenario import SwfSource
-    from batchsched.lab.simulation import read_swf_trace, sample_window_starts
+    from batchsched.lab.simulation import read_swf_trace, sample_window_start_rows
 
     read = read_swf_trace(trace)
     rows = len(read.rows)
@@ -111,7 +111,7 @@ def swf(
         )
     length = jobs or rows
     if windows:
-        begins = sample_window_starts(windows, window_seed, window_below or rows - length + 1)
+        begins = sample_window_start_rows(windows, window_seed, window_below or rows - length + 1)
     else:
         begins = _numbers(starts) if starts else (0,)
     beyond = [row for row in begins if row >= rows]

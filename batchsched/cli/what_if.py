@@ -96,11 +96,11 @@ def what_if(
     be evicted, and the pending gangs that would wait longer. Use the configuration of the running scheduler.
     """
     from batchsched.cli.live_cluster import LiveClusterOptions
-    from batchsched.cli.session import run_what_if_sessions
+    from batchsched.cli.session import decide_what_if_sessions
 
     if cluster:
         check_no_cluster_options(kubeconfig, context)
-    before, after, gangs = run_what_if_sessions(
+    before, after, gangs = decide_what_if_sessions(
         LiveClusterOptions(kubeconfig, context, config, profile, namespace), files, cluster or (), seed, now
     )
     after = after.with_explained_refusals(gangs)

@@ -36,7 +36,7 @@ def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration,
       InvalidInput: the file cannot be read, is not YAML, or has a field that is unknown or out of range.
     """
     file = str(source) if isinstance(source, Path) else ""
-    content = parse_document(read_text(source) if isinstance(source, Path) else source, file, CONFIG_KIND)
+    content = parse_yaml(read_text(source) if isinstance(source, Path) else source, file, CONFIG_KIND)
     if content is None:
         return BatchSchedulerConfiguration(), ()
     if not isinstance(content, dict):
@@ -79,7 +79,7 @@ def read_text(file: Path) -> str:
         raise InvalidInput(f"cannot be read: {error.strerror}", file=str(file)) from error
 
 
-def parse_document(text: str, file: str, kind: str) -> Any:
+def parse_yaml(text: str, file: str, kind: str) -> Any:
     """Parse one YAML or JSON document, of a kind that messages name, into plain Python values.
 
     Raises:

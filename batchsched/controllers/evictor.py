@@ -30,7 +30,7 @@ Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
 
 
-def ignore_evicted_pod(pod: Pod, reason: str, message: str) -> None:
+def do_nothing_on_eviction(pod: Pod, reason: str, message: str) -> None:
     """Do nothing; this is the default callback for an evicted pod."""
 
 
@@ -53,7 +53,7 @@ class Evictor:
         clock: Clock,
         handle_pod: Callable[[bytes], None],
         changed: Callable[[], None],
-        on_evicted: Evicted = ignore_evicted_pod,
+        on_evicted: Evicted = do_nothing_on_eviction,
     ) -> None:
         self._cache = cache
         self._writer = writer

@@ -39,7 +39,7 @@ def protection_limits_by_gang(state: ClusterState, now: float) -> Mapping[str, t
     limited: dict[str, tuple[str, str]] = {}
     for group, gang in running:
         queue = state.queue_of_gang(gang)
-        maximum, minimum = tree.max_min_runtime_seconds(queue), group.spec.min_runtime_seconds
+        maximum, minimum = tree.inherited_max_min_runtime_seconds(queue), group.spec.min_runtime_seconds
         if maximum is not None and minimum > maximum:
             message = (
                 f"minRuntimeSeconds is {minimum}, but queue {queue} allows at most {maximum}, which applies; "

@@ -22,7 +22,7 @@ from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang
 from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.fair_share_order import GangPositions
-from batchsched.session.gangs.order import QueuePolicies, compares_priorities
+from batchsched.session.gangs.order import QueueSharingPolicies, compares_priorities
 from batchsched.session.tables.session_tables import dominant_share_mask
 from batchsched.state.cluster_state import QUEUES, ClusterState
 from batchsched.state.podgroup_state import GangPods
@@ -49,7 +49,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     if not any(gang.group is not None for gang in pending):
         return {}
     tree, _ = queue_tree_and_misplaced_queues(all_queues_by_name(state))
-    policies = QueuePolicies.from_queue_policy(tree, profile.queue_policy)
+    policies = QueueSharingPolicies.from_tree(tree, profile.queue_policy)
     orders_by_queue: Mapping[str, GangOrderPolicy | None] = {}
     if policies is not None:
         table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
@@ -230,7 +230,7 @@ def _fair_shares(
 
     It is empty if queues do not divide the cluster, or if a policy reads past usage, which only sessions have.
     """
-    policies = QueuePolicies.from_queue_policy(tree, queue_policy)
+    policies = QueueSharingPolicies.from_tree(tree, queue_policy)
     if policies is None or policies.reads_past_usage:
         return {}
     resources, table = resources_and_queue_table(state, tree)

@@ -31,7 +31,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
 from batchsched.api.gang import is_single_pod, possible_gang_identities
-from batchsched.controllers.evictor import Evicted, ignore_evicted_pod
+from batchsched.controllers.evictor import Evicted, do_nothing_on_eviction
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.claim_writer import ClaimWriter
 from batchsched.kube.connection import POD_RESOURCE, Connection
@@ -121,7 +121,7 @@ class StaleGangController:
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
-        on_evicted: Evicted = ignore_evicted_pod,
+        on_evicted: Evicted = do_nothing_on_eviction,
     ) -> None:
         self.leaving: set[str] = set()
         """Identities of the gangs that are being rolled back."""

@@ -14,7 +14,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.config.kubernetes_release import DeviceRules
-from batchsched.devices.allocator import ChosenDevice, DeviceChoice, UsedAlternatives
+from batchsched.devices.allocator import ChosenDevice, PodDeviceAllocation, UsedAlternatives
 from batchsched.devices.requests import AllocationError, ClaimRequests, ResolvedDeviceRequest
 
 FROM_CLASS: Final = "FromClass"
@@ -27,7 +27,7 @@ ClaimConfiguration = tuple[DeviceAllocationConfiguration, ...] | None
 
 
 def build_allocations(
-    solution: DeviceChoice,
+    solution: PodDeviceAllocation,
     claims: Sequence[ResourceClaim],
     node: str,
     configurations: Sequence[ClaimConfiguration],

@@ -86,7 +86,7 @@ class ChosenDevice(msgspec.Struct, frozen=True, eq=False, gc=False):
     consumed: dict[str, Decimal] | None
 
 
-class DeviceChoice(msgspec.Struct, frozen=True, eq=False, gc=False):
+class PodDeviceAllocation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The result of a search: devices on one node for all ResourceClaims of a pod.
 
     Args:
@@ -119,7 +119,7 @@ class Allocator:
 
     def find_devices(
         self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
-    ) -> DeviceChoice | None:
+    ) -> PodDeviceAllocation | None:
         """Return devices on a node for ResourceClaims; None if the free devices of the node do not suffice.
 
         Args:
@@ -215,9 +215,9 @@ class _Search:
                 f"and devices they are {depth}; at most {MAX_SEARCH_DEPTH} are supported"
             )
 
-    def chosen_devices(self) -> DeviceChoice:
+    def chosen_devices(self) -> PodDeviceAllocation:
         """Return the devices that a successful search has chosen."""
-        return DeviceChoice(tuple(map(tuple, self._chosen)), dict(self._alternatives))
+        return PodDeviceAllocation(tuple(map(tuple, self._chosen)), dict(self._alternatives))
 
     def try_to_allocate(self) -> bool:
         """Choose devices for all ResourceClaims; return False if the free devices do not suffice.

@@ -169,7 +169,7 @@ class DeviceLedger:
         )
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
-    def has_reservation_of_any(self, pods: Iterable[Pod]) -> bool:
+    def has_reservation_for_any_pod(self, pods: Iterable[Pod]) -> bool:
         """Return whether devices are reserved for at least one of some pods."""
         return bool(self._by_pod) and any(
             self.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None for pod in pods
@@ -436,7 +436,7 @@ class DeviceLedger:
             else:
                 held.pods.add(pod)
 
-    def stop_holding_for_pod(self, pod: str) -> None:
+    def stop_holding_for_nominated_pod(self, pod: str) -> None:
         """Release the devices that `hold_for_nominated_pod` marked as used for a nominated pod."""
         for claim, held in list(self._held.items()):
             held.pods.discard(pod)

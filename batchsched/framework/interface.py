@@ -151,7 +151,7 @@ class FilterPlugin(Protocol):
 class BulkFilterPlugin(Protocol):
     """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
 
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         """Return True if each of `nodes` may get as many pods of the class as `counts` states, all at the same time.
@@ -353,7 +353,7 @@ class NominatedPodPlugin(Protocol):
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
         """Reserve what a nominated pod needs on its node, such as devices, as far as this is available."""
 
-    def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
+    def stop_holding_for_nominated_pod(self, pod: Pod, nodes: NodeTable) -> None:
         """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""
 
 
@@ -393,7 +393,10 @@ class BindingHandle(Protocol):
 
     @property
     def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
-        """The volumes and devices that Reserve plugins reserved for the pod, in a copy that sessions do not change."""
+        """The volumes and devices that Reserve plugins reserved for the pod; sessions do not change them.
+
+        The value is to be read only: pods without volumes and devices share one.
+        """
 
     @property
     def binder(self) -> Binder:
@@ -415,11 +418,11 @@ class PreBindPlugin(Protocol):
 class ReversiblePreBindPlugin(PreBindPlugin, Protocol):
     """A PreBind plugin with writes that are undone if the pod is not bound.
 
-    If `prepares` returns True for a pod of a gang, no pod of the gang is bound before all of them have passed PreBind.
-    If one of them does not, `undo_prebind` is called for all.
+    If `writes_in_prebind` returns True for a pod of a gang, no pod of the gang is bound before all of them have passed
+    PreBind. If one of them does not, `undo_prebind` is called for all.
     """
 
-    def prepares(self, pod: Pod, table: NodeTable) -> bool:
+    def writes_in_prebind(self, pod: Pod, table: NodeTable) -> bool:
         """Return whether `prebind` writes something for the pod."""
 
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from batchsched.api.crd.base import StrictModel
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import field_errors, suggest_name
-from batchsched.config.load import parse_document, read_text
+from batchsched.config.load import parse_yaml, read_text
 from batchsched.errors import InvalidInput
 
 Name = Annotated[str, Field(min_length=1, max_length=80)]
@@ -313,7 +313,7 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
     Raises:
       InvalidInput: the file cannot be used, with the field and what to change.
     """
-    content: Any = parse_document(read_text(path), str(path), SCENARIO_KIND)
+    content: Any = parse_yaml(read_text(path), str(path), SCENARIO_KIND)
     if not isinstance(content, dict):
         emptiness = "is empty; " if content is None else ""
         raise InvalidInput(f"{emptiness}expected a mapping with workloads and policies", file=str(path))

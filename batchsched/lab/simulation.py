@@ -258,7 +258,9 @@ def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Se
     start = window.start
     if start is None:
         start = (
-            sample_window_starts(1, seed, len(rows) - window.jobs + 1)[0] if window.jobs is not None else 0
+            sample_window_start_rows(1, seed, len(rows) - window.jobs + 1)[0]
+            if window.jobs is not None
+            else 0
         )
     kept = rows[start : None if window.jobs is None else start + window.jobs]
     if not kept:
@@ -269,7 +271,7 @@ def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Se
     return kept
 
 
-def sample_window_starts(count: int, seed: int, below: int) -> tuple[int, ...]:
+def sample_window_start_rows(count: int, seed: int, below: int) -> tuple[int, ...]:
     """Return `count` row numbers of a trace, drawn from the seed, at which simulated parts of the trace begin.
 
     They are from 0 to `below` - 1, and they may repeat.

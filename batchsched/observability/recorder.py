@@ -78,7 +78,7 @@ class MetricsTelemetry(Telemetry):
 
     @override
     @contextmanager
-    def call_span(self, plugin: str, point: str) -> Iterator[None]:
+    def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
         begun, status = perf_counter(), _ERROR
         try:
             yield

@@ -76,7 +76,7 @@ class NodePorts(
         return Verdict.refuse(np.ones(1, np.bool_), TAKEN, unresolvable=False)
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         requested = host_ports(pod.pod)

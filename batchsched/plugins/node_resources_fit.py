@@ -198,7 +198,7 @@ class NodeResourcesFit(
         return Verdict(tuple(reasons), np.stack(refused), never)
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         amounts = self._need(pod, table).amounts

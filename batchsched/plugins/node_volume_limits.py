@@ -38,8 +38,8 @@ from batchsched.framework.plugin_support.csi_migration import (
 )
 from batchsched.framework.plugin_support.volume_listers import (
     VolumeLister,
+    claim_ref_allows_pod,
     is_new_or_rebound,
-    may_be_claimed_by_pod,
     not_owner_reason,
     storage_objects,
     uses_volume_claim,
@@ -111,7 +111,7 @@ class NodeVolumeLimits(
         return self._judge(pod.pod, nodes)
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         # Equal pods mount the same volumes: if one fits on a node, all of them do.
@@ -312,7 +312,7 @@ def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolum
     """Return QUEUE if the driver of a volume changed that counts for the pod."""
     if old is not None and old.spec == new.spec:
         return Hint.SKIP
-    return Hint.queue_if(may_be_claimed_by_pod(new, pod))
+    return Hint.queue_if(claim_ref_allows_pod(new, pod))
 
 
 def _class_changed(pod: Pod, old: StorageClass, new: StorageClass | None) -> Hint:

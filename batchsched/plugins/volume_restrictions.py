@@ -154,7 +154,7 @@ class VolumeRestrictions(
         return Verdict((DISK_IN_USE, CLAIM_IN_USE), np.stack((disks, ~disks)), np.zeros(len(nodes), np.bool_))
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         disks = disks_of_pod(pod.pod)

@@ -23,8 +23,8 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
     VolumeLister,
+    claim_ref_allows_pod,
     is_new_or_rebound,
-    may_be_claimed_by_pod,
     storage_objects,
     volume_claim_names,
     volume_claim_storage_class,
@@ -138,7 +138,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
     if old is not None and _requirements(old) == _requirements(new):
         return Hint.SKIP
-    return Hint.queue_if(may_be_claimed_by_pod(new, pod))
+    return Hint.queue_if(claim_ref_allows_pod(new, pod))
 
 
 def _volume_of(

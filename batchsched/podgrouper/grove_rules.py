@@ -164,7 +164,7 @@ def grove_variant_and_subgroup(labels: Mapping[str, str]) -> tuple[str, str]:
     return "", clique.removeprefix(replica)
 
 
-def pod_clique_set_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
+def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
     """Return the pods that Grove creates for a PodCliqueSet.
 
     Raises:

@@ -234,9 +234,9 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
       kind: Its kind; "" for any kind that forms gangs.
     """
     kinds = {kind} if kind else set(KNOWN_OWNER_KINDS.names)
-    names = [derived_name_pattern(owner_kind, name) for owner_kind in kinds]
+    names = [pod_group_name_pattern(owner_kind, name) for owner_kind in kinds]
     names += [
-        derived_name_pattern(child, name, ending)
+        pod_group_name_pattern(child, name, ending)
         for owner_kind in kinds
         for child, ending in _PARTS_OF_NAMES.get(owner_kind, ())
     ]
@@ -252,7 +252,7 @@ def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "
     return found_gangs
 
 
-def derived_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern[str]:
+def pod_group_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern[str]:
     """Return a pattern that matches the PodGroup names which the pod grouper derives from an owner.
 
     Args:

@@ -54,7 +54,7 @@ def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
     return OwnerShape(tuple(parts), (GROUP,))
 
 
-def ray_service_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
+def ray_service_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
     """Return the RayCluster that the controller of a RayService creates.
 
     The PodGroup is that of the RayCluster: during an update, a RayService has a second RayCluster.

@@ -28,10 +28,10 @@ from batchsched.api.owner_keys import (
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, describe_unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import (
     grove_variant_and_subgroup,
-    pod_clique_set_children,
+    pod_clique_set_child_manifests,
     pod_clique_set_shape,
 )
-from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_children
+from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_child_manifests
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
     ColocatedParts,
@@ -42,7 +42,11 @@ from batchsched.podgrouper.shape import (
     text_or_empty,
 )
 from batchsched.podgrouper.spark_rules import spark_application_shape
-from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES, train_job_children, training_job_shape
+from batchsched.podgrouper.training_rules import (
+    TRAINING_RUNTIMES,
+    train_job_child_manifests,
+    training_job_shape,
+)
 from batchsched.podgrouper.workload_rules import (
     deployment_shape,
     job_shape,
@@ -50,7 +54,7 @@ from batchsched.podgrouper.workload_rules import (
     leader_worker_set_shape,
     stateful_set_shape,
 )
-from batchsched.podgrouper.wrapper_rules import app_wrapper_children, app_wrapper_shape, pod_shape
+from batchsched.podgrouper.wrapper_rules import app_wrapper_child_manifests, app_wrapper_shape, pod_shape
 
 Rule = Callable[[Manifest], OwnerShape | None]
 ChildRule = Callable[[Manifest, Sequence[Manifest]], list[dict[str, Any]]]
@@ -107,7 +111,7 @@ _UNWRAPPED: Final = (
     OwnerKind("ReplicaSet", "apps/v1", deployment_shape),
     OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
     OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
-    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", no_gang_shape, train_job_children),
+    OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", no_gang_shape, train_job_child_manifests),
     OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
     OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
     OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_shape, field="jaxReplicaSpecs")),
@@ -117,14 +121,14 @@ _UNWRAPPED: Final = (
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
     OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
     OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
-    OwnerKind("RayService", "ray.io/v1", no_gang_shape, ray_service_children),
+    OwnerKind("RayService", "ray.io/v1", no_gang_shape, ray_service_child_manifests),
     OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
     OwnerKind("Workflow", "argoproj.io/v1alpha1", no_gang_shape),
     OwnerKind(
         "PodCliqueSet",
         "grove.io/v1alpha1",
         pod_clique_set_shape,
-        pod_clique_set_children,
+        pod_clique_set_child_manifests,
         grove_variant_and_subgroup,
     ),
 )
@@ -135,7 +139,7 @@ OWNERS: Final = (
         "AppWrapper",
         "workload.codeflare.dev/v1beta2",
         partial(app_wrapper_shape, rule_of=_shape_of_component),
-        app_wrapper_children,
+        app_wrapper_child_manifests,
     ),
 )
 

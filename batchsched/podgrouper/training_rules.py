@@ -93,7 +93,7 @@ _STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _TRAINER_CONTAINER: Final = "node"
 
 
-def train_job_children(manifest: Manifest, templates: Sequence[Manifest] = ()) -> list[dict[str, Any]]:
+def train_job_child_manifests(manifest: Manifest, templates: Sequence[Manifest] = ()) -> list[dict[str, Any]]:
     """Return the JobSet that the controller of a TrainJob creates from its runtime.
 
     The PodGroup is that of the JobSet.

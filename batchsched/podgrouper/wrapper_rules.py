@@ -48,7 +48,7 @@ def _needed_together(shape: OwnerShape) -> OwnerShape:
     return OwnerShape(parts, shape.sub_group_labels, shape.gang_label)
 
 
-def app_wrapper_children(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
+def app_wrapper_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
     """Return the manifests of the components of an AppWrapper."""
     return [dict(template) for template in _templates(spec_of(manifest))]
 

@@ -160,7 +160,7 @@ class Telemetry(Protocol):
         """Receive the progress of a long stage: the number of steps that are done, and the total number."""
         ...
 
-    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def plugin_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
         """Return a context manager in which a session calls a plugin at an extension point.
 
         Only a sample of the calls has such a context manager.
@@ -187,7 +187,7 @@ class NoTelemetry:
         """Do nothing: `NoTelemetry` does not record progress."""
 
     @contextmanager
-    def call_span(self, plugin: str, point: str) -> Iterator[None]:
+    def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
         """Return a context manager that does nothing: `NoTelemetry` does not record the time of the call."""
         yield
 

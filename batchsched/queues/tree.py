@@ -108,7 +108,7 @@ class QueueTree:
         )
         return next(limiting, "")
 
-    def max_min_runtime_seconds(self, name: str) -> int | None:
+    def inherited_max_min_runtime_seconds(self, name: str) -> int | None:
         """Return maxMinRuntimeSeconds of a queue, or of the nearest ancestor that sets it; None if none does."""
         maximums = (
             self._queues[queue].spec.max_min_runtime_seconds

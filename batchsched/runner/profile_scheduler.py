@@ -25,7 +25,7 @@ from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.runner.session_window import SessionWindow
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
-from batchsched.scheduling_queue.queueing_hints import refusing_plugins
+from batchsched.scheduling_queue.queueing_hints import possibly_refusing_plugins
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
@@ -346,7 +346,7 @@ class ProfileScheduler:
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 refused_by: tuple[str, ...] = ()  # it tries again soon
             else:
-                refused_by = refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
+                refused_by = possibly_refusing_plugins(refusal, self.pipeline) if refusal else self._surplus
             self._settle(entity, () if overtaken else places, refused_by, now)
             # The cluster changed, so the next session decides differently. A repetition waits for its backoff.
             if overtaken and entity.errors <= 1:
@@ -458,7 +458,9 @@ def _reads_numa_zones(pipeline: Pipeline) -> bool:
 
 def _plugins_refusing_surplus(pipeline: Pipeline) -> tuple[str, ...]:
     refusals = (Refusal(pod_group="", reason=reason, message="") for reason in _SURPLUS)
-    return tuple(sorted({plugin for refusal in refusals for plugin in refusing_plugins(refusal, pipeline)}))
+    return tuple(
+        sorted({plugin for refusal in refusals for plugin in possibly_refusing_plugins(refusal, pipeline)})
+    )
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:

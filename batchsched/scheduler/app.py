@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from batchsched.config.schema import ExplanationSettings, PodGrouperSettings, Profile
-from batchsched.controllers.evictor import Evicted, Evictor, ignore_evicted_pod
+from batchsched.controllers.evictor import Evicted, Evictor, do_nothing_on_eviction
 from batchsched.controllers.recovery import (
     AssumedPodVerifier,
     RefusedGangClaimController,
@@ -47,7 +47,7 @@ from batchsched.scheduler.loop import (
     ForecastCallback,
     SchedulerLoop,
     Wakeup,
-    ignore_forecast,
+    do_nothing_on_forecast,
 )
 from batchsched.scheduler.standby_usage import StandbyUsageRecorder, log_sampling_failure
 from batchsched.state.cluster_state import ClusterState
@@ -85,10 +85,10 @@ class SchedulerApp:
     on_binding: BindingCallback = ignore_binding
     on_decision: DecisionCallback | None = None
     on_explanation: ExplanationCallback = ignore_explanation
-    on_forecast: ForecastCallback = ignore_forecast
+    on_forecast: ForecastCallback = do_nothing_on_forecast
     telemetry: TelemetryFactory = make_no_telemetry
     recording: bool = False
-    on_eviction: Evicted = ignore_evicted_pod
+    on_eviction: Evicted = do_nothing_on_eviction
     deployment: str = ""
     grouping: PodGrouperSettings = field(default_factory=PodGrouperSettings)
     explanations: ExplanationSettings = field(default_factory=ExplanationSettings)

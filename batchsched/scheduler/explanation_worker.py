@@ -143,7 +143,7 @@ class ExplanationGate(Telemetry):
 
     @override
     @contextmanager
-    def call_span(self, plugin: str, point: str) -> Iterator[None]:
+    def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
         """End the trial decision if it must wait or is outdated; the time of the call is not measured."""
         self._end_if_busy_or_outdated()
         yield

@@ -87,7 +87,7 @@ DecisionCallback = Callable[[ProfileScheduler, Decision, float], None]
 ForecastCallback = Callable[[ForecastOutcome], None]
 
 
-def ignore_forecast(outcome: ForecastOutcome) -> None:
+def do_nothing_on_forecast(outcome: ForecastOutcome) -> None:
     """Do nothing; this is the default callback for the end of forecasts."""
 
 

@@ -14,7 +14,7 @@ from batchsched.config.schema import Profile
 from batchsched.ports.cluster import Clock
 from batchsched.queues.tree import QueueTree
 from batchsched.queues.usage_history import UsageHistory
-from batchsched.session.gangs.order import QueuePolicies
+from batchsched.session.gangs.order import QueueSharingPolicies
 from batchsched.state.cluster_state import ClusterState
 
 _LOG: Final = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class StandbyUsageRecorder:
             queue: dict(amounts) for queue, amounts in self._cache.queue_usage.allocated_by_queue.items()
         }
         for profile in self._profiles():
-            policies = QueuePolicies.from_queue_policy(tree, profile.queue_policy)
+            policies = QueueSharingPolicies.from_tree(tree, profile.queue_policy)
             if policies is not None and policies.reads_past_usage:
                 history = self.usage_history(profile)
                 history.advance(now, allocated)

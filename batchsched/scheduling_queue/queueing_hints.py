@@ -89,7 +89,7 @@ EXTENDERS: Final = "Extenders"
 """Stands for all extenders. Which events change their answers is unknown, so every event may help."""
 
 
-def refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
+def possibly_refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
     """Return the sorted names of the plugins that may have refused a gang.
 
     If the session itself refused the gang, the reason takes the place of a plugin name.

@@ -128,7 +128,7 @@ class DecisionBuilder:
         self.nominated += victims.nominated
         self.guard |= victims.guard
         # A gang for which pods are evicted is still refused: it starts once its victims have left.
-        self.refusals = [victims.with_eviction_count(refusal) for refusal in self.refusals]
+        self.refusals = [victims.refusal_with_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
         """Return the decision with all of its lists sorted, so that equal sessions give equal bytes.

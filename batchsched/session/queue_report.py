@@ -19,8 +19,12 @@ from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
 from batchsched.queues.usage_history import UsageHistory, usage_from_entries
-from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, sum_pending_requests
-from batchsched.session.gangs.order import QueuePolicies, compares_priorities, compute_usage_and_entitlements
+from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, pending_requests_of_gang
+from batchsched.session.gangs.order import (
+    QueueSharingPolicies,
+    compares_priorities,
+    compute_usage_and_entitlements,
+)
 from batchsched.session.gangs.queue_limits import (
     counted_pods_by_queue_and_user,
     running_gang_identities_by_queue,
@@ -155,7 +159,7 @@ class _QueueReporter:
         tables.refresh()
         pause()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
-        chosen = QueuePolicies(tables.queues, profile.queue_policy)
+        chosen = QueueSharingPolicies(tables.queues, profile.queue_policy)
         past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
         pause()
         self._standing = compute_usage_and_entitlements(
@@ -219,7 +223,7 @@ class _QueueReporter:
                 share=gang.entitled.share_name if self._entitles else "all",
                 priority=gang.priority,
                 waited=self._since(gang.created),
-                requests=self._amounts(sum_pending_requests(self._tables.pending_gang(gang.members))),
+                requests=self._amounts(pending_requests_of_gang(self._tables.pending_gang(gang.members))),
                 position=self._position[gang.members.identity],
             )
             for gang in self._turns
@@ -235,7 +239,7 @@ class _QueueReporter:
         name, usage = shares.names[row], shares.usage[row]
         chain = shares.row_and_ancestors_without_root(row)
         guarantee = entitled.guarantee[row]
-        pending = sum((sum_pending_requests(gang) for gang in waiting), np.zeros_like(usage))
+        pending = sum((pending_requests_of_gang(gang) for gang in waiting), np.zeros_like(usage))
         return QueueReport(
             name=name,
             parent=shares.names[int(shares.parent[row])],

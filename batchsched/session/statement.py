@@ -390,7 +390,7 @@ class Statement:
         counted = sorted(Counter(nodes).items())  # For a few nodes a dict is faster than np.unique.
         unique_nodes, counts = np.array(counted, np.int32).T
         pipeline, table = self._tables.pipeline, self._tables.node_table
-        return bool(pipeline.allows_pod_counts(pod_class, table, unique_nodes, counts, state))
+        return bool(pipeline.allows_bulk_placement(pod_class, table, unique_nodes, counts, state))
 
     def _reserve_and_permit(
         self, placement: GangPlacement, pod_nodes: _PodNodes, pod_class: PodClass, state: CycleState

@@ -73,9 +73,9 @@ class SubgroupTreeNode:
         return sum(self.counts) + sum(child.pods for child in self.children)
 
     @cached_property
-    def least_pod_count(self) -> int:
+    def min_further_pod_count(self) -> int:
         """The smallest number of further pods with which the gang or subgroup runs; above `pods` if it cannot run."""
-        below = sorted(child.least_pod_count for child in self.children)[: self.min_children]
+        below = sorted(child.min_further_pod_count for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
 

@@ -239,7 +239,7 @@ def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray)
     return placed
 
 
-def count_pods_of_allowed_gangs(problem: Problem) -> IntArray:
+def allowed_pods_by_class(problem: Problem) -> IntArray:
     """Return the number of pods of each pod class [C], 0 for a class of a gang that may not be placed."""
     return np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
 
@@ -247,7 +247,7 @@ def count_pods_of_allowed_gangs(problem: Problem) -> IntArray:
 def places_every_pod(problem: Problem, solution: Solution) -> bool:
     """Return whether a solution places all pods of all gangs that may be placed."""
     placed = count_placed_pods(problem, solution.classes, solution.counts)
-    return bool((placed >= count_pods_of_allowed_gangs(problem)).all())
+    return bool((placed >= allowed_pods_by_class(problem)).all())
 
 
 def compare_solutions(a: Solution, b: Solution) -> int:

@@ -51,7 +51,7 @@ class Stopwatch:
     def on_progress(self, done: int, total: int, what: str) -> None:
         return
 
-    def call_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
+    def plugin_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -100,9 +100,9 @@ def test_stage_counts_when_it_fails():
 def test_calls_of_plugins_add_up_by_point():
     watch = Stopwatch()
     for _ in range(2):
-        with watch.call_span("NodeName", "Filter"):
+        with watch.plugin_span("NodeName", "Filter"):
             time.sleep(0.001)
-    with pytest.raises(RuntimeError), watch.call_span("NodeName", "Score"):
+    with pytest.raises(RuntimeError), watch.plugin_span("NodeName", "Score"):
         raise RuntimeError
     assert {key: calls for key, (calls, _) in watch.calls.items()} == {
         ("NodeName", "Filter"): 2,

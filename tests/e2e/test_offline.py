@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from batchsched.api.decision import to_json, without_telemetry
 from batchsched.cli import run_command
 from batchsched.cli.live_cluster import LiveClusterOptions
-from batchsched.cli.session import run_live_session, run_session
+from batchsched.cli.session import decide_live_session, decide_session
 from tests.controlplane.objects import pod
 from tests.e2e.owners import TEMPLATE, install, job, make, members, reference
 
@@ -62,8 +62,8 @@ def dump(busy, plane, tmp_path):
 
 
 def test_decision_over_a_dump_is_that_over_the_live_cluster(dump, plane):
-    live = run_live_session(LiveClusterOptions(plane.kubeconfig(), None, None, None), 0)
-    offline = run_session([dump], None, None, 0, None)
+    live = decide_live_session(LiveClusterOptions(plane.kubeconfig(), None, None, None), 0)
+    offline = decide_session([dump], None, None, 0, None)
     decision, expected = without_telemetry(offline.decision), without_telemetry(live.decision)
     (invalid,) = expected.set_aside
     expected = replace(expected, set_aside=(replace(invalid, file=str(dump)),))

@@ -19,7 +19,7 @@ from batchsched.lab.scenario import (
 from batchsched.lab.simulation import (
     create_workload_of_run,
     map_runs,
-    sample_window_starts,
+    sample_window_start_rows,
     select_trace_rows,
     simulate_run,
 )
@@ -180,7 +180,9 @@ def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):
 
 
 def test_windows_start_at_rows_drawn_from_the_seed():
-    assert sample_window_starts(3, 7, 8900) == tuple(np.random.default_rng(7).integers(0, 8900, 3).tolist())
+    assert sample_window_start_rows(3, 7, 8900) == tuple(
+        np.random.default_rng(7).integers(0, 8900, 3).tolist()
+    )
 
 
 @pytest.mark.parametrize(

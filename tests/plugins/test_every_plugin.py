@@ -106,7 +106,7 @@ def test_several_pods_are_admitted_exactly_when_each_one_passes_the_filter(drawn
     places = np.arange(len(made.nodes), dtype=np.int32)
     wish = class_of(made, one)
     asked = [kind for kind in BULK if decides_about(kind(), wish, made)]
-    admitted = {kind: kind().allows_pod_counts(wish, made, places, counts) for kind in asked}
+    admitted = {kind: kind().allows_bulk_placement(wish, made, places, counts) for kind in asked}
     stepwise = dict.fromkeys(asked, True)
     for at in np.repeat(places, counts).tolist():
         for kind in asked:

@@ -65,9 +65,9 @@ def test_the_filter_of_one_node_sees_a_pod_that_was_just_placed():
 def test_two_equal_pods_are_not_admitted_on_one_node():
     made = table([node("a"), node("b")])
     wish, both = class_of(made, with_ports("x", {"hostPort": 80})), np.asarray([0, 1], np.int32)
-    assert NodePorts().allows_pod_counts(wish, made, both, np.asarray([1, 1], np.int32))
-    assert not NodePorts().allows_pod_counts(wish, made, both, np.asarray([1, 2], np.int32))
-    assert NodePorts().allows_pod_counts(class_of(made, pod()), made, both, np.asarray([9, 9], np.int32))
+    assert NodePorts().allows_bulk_placement(wish, made, both, np.asarray([1, 1], np.int32))
+    assert not NodePorts().allows_bulk_placement(wish, made, both, np.asarray([1, 2], np.int32))
+    assert NodePorts().allows_bulk_placement(class_of(made, pod()), made, both, np.asarray([9, 9], np.int32))
 
 
 def test_pods_with_the_same_port_share_one_row_and_used_nodes_have_no_room():

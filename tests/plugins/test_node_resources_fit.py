@@ -152,8 +152,8 @@ def test_several_pods_are_admitted_as_long_as_all_of_them_fit():
     made = table([node("a", {"cpu": "4"}), node("b", {"cpu": "2"})])
     wish = class_of(made, pod(requests={"cpu": "1"}))
     nodes = np.asarray([0, 1], np.int32)
-    assert fit().allows_pod_counts(wish, made, nodes, np.asarray([4, 2], np.int32))
-    assert not fit().allows_pod_counts(wish, made, nodes, np.asarray([4, 3], np.int32))
+    assert fit().allows_bulk_placement(wish, made, nodes, np.asarray([4, 2], np.int32))
+    assert not fit().allows_bulk_placement(wish, made, nodes, np.asarray([4, 3], np.int32))
 
 
 def test_the_verdict_follows_the_pods_that_land():

@@ -160,7 +160,7 @@ def test_pods_without_volumes_are_skipped():
         NodeVolumeLimits().prefilter(class_of(made, pod()), made.all_nodes_view(), CycleState()).status.code
         is Code.SKIP
     )
-    assert NodeVolumeLimits().allows_pod_counts(
+    assert NodeVolumeLimits().allows_bulk_placement(
         class_of(made, pod()), made, np.asarray([0], np.int32), np.asarray([9], np.int32)
     )
 
@@ -175,8 +175,8 @@ def test_pods_with_ephemeral_volumes_have_their_own_class():
 def test_equal_pods_are_admitted_together_if_one_fits():
     made = stored([node("a"), node("b")], *CLAIMS, *VOLUMES, csi_node("a", 1), csi_node("b", 0))
     both, wish = np.asarray([0, 1], np.int32), class_of(made, claiming("x", "c0"))
-    assert NodeVolumeLimits().allows_pod_counts(wish, made, both, np.asarray([5, 0], np.int32))
-    assert not NodeVolumeLimits().allows_pod_counts(wish, made, both, np.asarray([5, 1], np.int32))
+    assert NodeVolumeLimits().allows_bulk_placement(wish, made, both, np.asarray([5, 0], np.int32))
+    assert not NodeVolumeLimits().allows_bulk_placement(wish, made, both, np.asarray([5, 1], np.int32))
 
 
 def batch_of(made, wishes, count=1):

@@ -118,7 +118,7 @@ def test_only_one_of_equal_pods_is_admitted_if_its_volume_cannot_be_shared():
     both, plugin = np.asarray([0, 1], np.int32), VolumeRestrictions()
 
     def admits(wish, *counts):
-        return plugin.allows_pod_counts(class_of(made, wish), made, both, np.asarray(counts, np.int32))
+        return plugin.allows_bulk_placement(class_of(made, wish), made, both, np.asarray(counts, np.int32))
 
     assert admits(pod(), 5, 5)
     assert admits(gce("x"), 1, 1)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.errors import InvalidInput
-from batchsched.podgrouper.grove_rules import pod_clique_set_children
+from batchsched.podgrouper.grove_rules import pod_clique_set_child_manifests
 from batchsched.podgrouper.rules import OWNERS, read_gang_needs
 from tests.podgrouper.owners import (
     API,
@@ -342,11 +342,11 @@ def test_a_pod_clique_set_with_more_parts_than_subgroups_is_refused():
     made = pod_clique_set(clique("leader"), clique("worker"), groups=[huge])
     assert "minAvailable 2147483647 needs more than 1000 subgroups" in grouped(made).problem
     with pytest.raises(InvalidInput, match="minAvailable 2147483647 needs more than 1000 subgroups"):
-        pod_clique_set_children(made)
+        pod_clique_set_child_manifests(made)
 
 
 def test_a_pod_clique_set_of_files_adds_all_its_pods_or_is_refused_with_their_number():
-    assert len(pod_clique_set_children(pod_clique_set(clique("front"), replicas=1500))) == 1500
+    assert len(pod_clique_set_child_manifests(pod_clique_set(clique("front"), replicas=1500))) == 1500
     further = pod_clique_set(clique("leader"), clique("worker"), groups=[{**SCALED, "replicas": 2147483647}])
     for made, number in (
         (pod_clique_set(clique("front"), replicas=2147483647), "2,147,483,647"),
@@ -355,7 +355,7 @@ def test_a_pod_clique_set_of_files_adds_all_its_pods_or_is_refused_with_their_nu
         (further, "4,294,967,294"),
     ):
         with pytest.raises(InvalidInput, match=f"makes {number} pods; expected at most 100,000"):
-            pod_clique_set_children(made)
+            pod_clique_set_child_manifests(made)
 
 
 def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_groups_and_to_cliques():

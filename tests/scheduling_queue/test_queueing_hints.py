@@ -8,7 +8,12 @@ from batchsched.framework.events import Action, ClusterEvent, ClusterEventWithHi
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
-from batchsched.scheduling_queue.queueing_hints import HELPS, SHORT_OF_NODES, QueueingHints, refusing_plugins
+from batchsched.scheduling_queue.queueing_hints import (
+    HELPS,
+    SHORT_OF_NODES,
+    QueueingHints,
+    possibly_refusing_plugins,
+)
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import Listening, place, pod, popped, queue, says, standard_pipeline
@@ -40,7 +45,7 @@ def refusal(reason: str) -> Refusal:
 def queue_after_refusal(reason: str):
     made = queue(pipeline=PIPELINE)
     made.add_pod(pod("p"), 0.0)
-    made.add_unschedulable(popped(made, 0.0), refusing_plugins(refusal(reason), PIPELINE), 0.0)
+    made.add_unschedulable(popped(made, 0.0), possibly_refusing_plugins(refusal(reason), PIPELINE), 0.0)
     return made
 
 
@@ -111,15 +116,17 @@ def test_new_node_does_not_move_an_entity_that_was_refused_for_another_reason(re
 
 
 def test_entity_backs_off_after_an_error_of_a_plugin():
-    assert refusing_plugins(refusal("PluginFailed"), PIPELINE) == ()
+    assert possibly_refusing_plugins(refusal("PluginFailed"), PIPELINE) == ()
     assert place(queue_after_refusal("PluginFailed"), "p") is QueueState.BACKOFF
 
 
 def test_extenders_may_have_refused_whatever_a_filter_may_have_refused(monkeypatch):
     pipeline = standard_pipeline()
-    without = refusing_plugins(refusal("NoFeasibleNode"), pipeline)
+    without = possibly_refusing_plugins(refusal("NoFeasibleNode"), pipeline)
     monkeypatch.setattr(pipeline, "extenders", ["one"])
-    assert refusing_plugins(refusal("NoFeasibleNode"), pipeline) == tuple(sorted((*without, "Extenders")))
+    assert possibly_refusing_plugins(refusal("NoFeasibleNode"), pipeline) == tuple(
+        sorted((*without, "Extenders"))
+    )
 
 
 def pool(hinted_pods: list[str]) -> UnschedulableEntities:

@@ -10,7 +10,7 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem
-from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalRow
+from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalGangsRow
 from batchsched.solver.tiered.model import CandidateDomains, TieredModel
 from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
 from batchsched.solver.tiered.tier_solver import TierSolver
@@ -18,7 +18,7 @@ from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
 
-def rows_of(problem: Problem) -> list[RivalRow]:
+def rows_of(problem: Problem) -> list[RivalGangsRow]:
     packing = Packing(problem)
     supply = SlotCounter(packing)
     return list(

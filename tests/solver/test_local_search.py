@@ -17,10 +17,10 @@ BIG_AFTER_SMALL = [{"pods": 2, "demand": [2]}, {"pods": 1, "demand": [4]}]
 def split_small(**more) -> Packing:
     """Two small pods on two nodes of four, so that the big one fits nowhere."""
     packing = Packing(problem_of([[4], [4]], BIG_AFTER_SMALL, **more))
-    packing.room.count_gang_as_placed(0)
+    packing.room.increment_gang_counts(0)
     packing.taken[0] = True
     packing.room.place_unchecked(0, np.array([0, 1]), np.array([1, 1]))
-    packing.room.count_gang_as_placed(1)
+    packing.room.increment_gang_counts(1)
     packing.taken[1] = True
     return packing
 
@@ -74,7 +74,7 @@ def test_no_pod_moves_to_a_node_that_its_mask_forbids():
 def test_no_pod_is_moved_out_of_the_domain_of_its_gang():
     gangs = [{"pods": 2, "demand": [2], "required": 0}, {"pods": 1, "demand": [4]}]
     packing = Packing(problem_of([[4], [4], [2]], gangs, levels=[[0, 0, 1]]))
-    packing.room.count_gang_as_placed(0)
+    packing.room.increment_gang_counts(0)
     packing.taken[0] = True
     packing.domain_of[0] = 0
     packing.room.place_unchecked(0, np.array([0, 1]), np.array([1, 1]))
@@ -87,7 +87,7 @@ def test_a_node_is_emptied_if_all_its_pods_fit_on_other_nodes():
     gangs = [{"pods": 4, "demand": [1]}, {"pods": 1, "demand": [3]}, {"pods": 1, "demand": [8]}]
     packing = Packing(problem_of([[8], [7]], gangs, capacity=np.array([[8]] * 2)))
     for gang in range(3):
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         packing.taken[gang] = True
     packing.room.place_unchecked(0, np.array([0]), np.array([4]))
     packing.room.place_unchecked(1, np.array([0]), np.array([1]))
@@ -110,7 +110,7 @@ def crossed(gain: int, **more) -> Packing:
     ]
     packing = Packing(problem_of([[600, 250 + 2 * gain], [400, 800]], gangs, capacity=CAPACITY, **more))
     for gang in range(3):
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         packing.taken[gang] = True
     packing.room.place_unchecked(0, np.array([0]), np.array([2]))
     packing.room.place_unchecked(1, np.array([1]), np.array([2]))
@@ -152,7 +152,7 @@ def test_no_pod_of_a_required_domain_is_exchanged():
     other = Packing(bound)
     other.domain_of[0] = 0
     for gang in range(3):
-        other.room.count_gang_as_placed(gang)
+        other.room.increment_gang_counts(gang)
         other.taken[gang] = True
     for entry in packing.room.trail:
         if entry.class_index >= 0:
@@ -265,7 +265,7 @@ def test_a_node_is_emptied_for_devices_that_are_not_the_first_resource():
     ]
     packing = Packing(problem_of([[9000, 8], [9000, 7]], gangs, capacity=np.array([[9000, 8]] * 2)))
     for gang in range(3):
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         packing.taken[gang] = True
     packing.room.place_unchecked(0, np.array([0]), np.array([4]))
     packing.room.place_unchecked(1, np.array([0]), np.array([1]))
@@ -279,13 +279,13 @@ def tight_packing(**more) -> Packing:
     pods = [{"pods": 2 if g < 3 else 1, "demand": demand, **more} for g, demand in enumerate(demands)]
     packing = Packing(problem_of([[8, 8]] * 3, pods, levels=[[0, 0, 0]]))
     for gang, nodes in enumerate([[0, 0], [1, 2], [0, 1]]):
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         for node in nodes:
             packing.room.place_unchecked(gang, np.array([node]), np.array([1]))
     for gang in range(4):
         packing.taken[gang] = True
         packing.domain_of[gang] = 0
-    packing.room.count_gang_as_placed(3)
+    packing.room.increment_gang_counts(3)
     return packing
 
 

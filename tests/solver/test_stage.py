@@ -90,7 +90,7 @@ def without_lower_tiers(problem: Problem, solution: Solution, tier: int) -> Pack
     for gang in np.flatnonzero(
         solution.taken & (gangs.tier <= tier) & (np.array(packing.needs) > 0)
     ).tolist():
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         packing.taken[gang] = True
     for index, number, count in zip(solution.classes, solution.nodes, solution.counts, strict=True):
         gang, part = int(problem.classes.gang[index]), int(problem.classes.subgroup[index])

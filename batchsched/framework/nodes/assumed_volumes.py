@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Final, Self
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
@@ -24,6 +24,10 @@ class ReservedPodVolumes:
     claims: tuple[tuple[str, str], ...] = ()
 
 
+_NO_CLUSTER: Final = Snapshot()
+"""The cluster of copies, which need none. Many binding cycles make such a copy, so they share this one."""
+
+
 class AssumedVolumes:
     """The volumes and PersistentVolumeClaims that are reserved for pods.
 
@@ -39,7 +43,7 @@ class AssumedVolumes:
         """Volume → the claim, `namespace/name`, for which it is assumed."""
         self.node_of: dict[str, str] = {}
         """Claim → the node from which its volume will be provisioned."""
-        self._snapshot = snapshot or Snapshot()
+        self._snapshot = snapshot or _NO_CLUSTER
         self._by_pod: dict[tuple[str, str], ReservedPodVolumes] = {}
         """By `namespace/name` and UID: a new pod may have the name of a deleted one that is still being bound."""
         self._pods_of_volume: Counter[str] = Counter()
@@ -114,7 +118,7 @@ class AssumedVolumes:
         claims = self._snapshot.persistent_volume_claims
         return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
 
-    def has_reservation_of_any(self, pods: Iterable[Pod]) -> bool:
+    def has_reservation_for_any_pod(self, pods: Iterable[Pod]) -> bool:
         """Return whether volumes or claims are reserved for at least one of some pods."""
         return bool(self._by_pod) and any(_identity(pod) in self._by_pod for pod in pods)
 

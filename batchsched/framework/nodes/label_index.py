@@ -78,7 +78,7 @@ class PodSelector:
             yield from selector.required_labels()
 
 
-class LabelIndex:
+class PodLabelIndex:
     """An index of label sets with their namespaces, which finds the label sets that a selector matches."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class PodLabelGroups:
         self._number: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
         self._sizes: list[int] = []
         self._empty = 0
-        self._index = LabelIndex()
+        self._index = PodLabelIndex()
         self._leaving: list[int] = []
         self._latest = 0
         """The group of the last pod."""

@@ -36,7 +36,9 @@ class ReservedVolumesAndDevices:
 
         The result is to be read only. Pods without volumes and devices, which are most, share an empty one.
         """
-        if not (self.volumes.has_reservation_of_any(pods) or self.devices.has_reservation_of_any(pods)):
+        if not (
+            self.volumes.has_reservation_for_any_pod(pods) or self.devices.has_reservation_for_any_pod(pods)
+        ):
             return NOTHING_RESERVED
         return ReservedVolumesAndDevices(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
@@ -223,7 +225,7 @@ class NodeTable:
             self._node_values.cached_array(
                 key,
                 lambda nodes: ask(
-                    self.all_nodes_view() if nodes is None else self.selected_sorted_nodes_view(nodes)
+                    self.all_nodes_view() if nodes is None else self.ascending_nodes_view(nodes)
                 ),
             ),
         )
@@ -359,7 +361,7 @@ class NodeTable:
         """Return a read-only view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
-    def selected_sorted_nodes_view(self, nodes: IndexArray) -> "Nodes":
+    def ascending_nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return a read-only view of nodes that are given by ascending indexes without repetition.
 
         For all nodes or one node, arrays are not copied.

@@ -108,7 +108,7 @@ def uses_volume_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     return any(f"{pod.namespace}/{use.name}" == claim.key for use in volume_claims_of_pod(pod))
 
 
-def may_be_claimed_by_pod(volume: PersistentVolume, pod: Pod) -> bool:
+def claim_ref_allows_pod(volume: PersistentVolume, pod: Pod) -> bool:
     """Return True if a PersistentVolume has no claimRef, or if the claimRef names a claim of the pod."""
     owner = volume.spec.claim_ref
     if owner is None:

@@ -22,8 +22,8 @@ class BindingCycle:
     Args:
       node_table: the nodes.
       binder: writes to the API server.
-      reserved_volumes_and_devices: what Reserve has reserved for the pod, in a copy: sessions that run meanwhile change
-        the table.
+      reserved_volumes_and_devices: what Reserve has reserved for the pod, to be read only. Sessions that run meanwhile
+        change the table, but not this value.
       state: the state of the scheduling cycle; empty if that session has ended.
     """
 
@@ -64,7 +64,7 @@ def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: Bindin
     plugins = pipeline.reversible_prebinds
     return bool(plugins) and any(
         answers.checked_bool(
-            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.prepares, pod, cycle.node_table)
+            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.writes_in_prebind, pod, cycle.node_table)
         )
         for pod in pods
         for plugin in plugins

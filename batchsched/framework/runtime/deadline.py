@@ -40,10 +40,10 @@ _EXTRA: Final = {
     "object_selector_label_keys": "Signature",
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
-    "allows_pod_counts": "Filter",
+    "allows_bulk_placement": "Filter",
     "ignores_resource": "Filter",
     "reserves_nothing": "Reserve",
-    "prepares": "PreBind",
+    "writes_in_prebind": "PreBind",
 }
 _POINT_OF: Final = {one.method: name for name, one in POINTS.items() if one.method not in _AWAITED} | _EXTRA
 _NO: Final = PostFilterAnswer(Status(Code.UNSCHEDULABLE))
@@ -72,7 +72,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "add_pod": lambda *_: None,
     "remove_pod": lambda *_: None,
     "filter": _all_fit,
-    "allows_pod_counts": lambda *_: True,
+    "allows_bulk_placement": lambda *_: True,
     "postfilter": lambda *_: _NO,
     "prescore": lambda *_: SKIP,
     "score": _no_score,
@@ -80,7 +80,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "constrain": lambda *_: (),
     "ignores_resource": lambda *_: False,
     "reserves_nothing": lambda *_: True,
-    "prepares": lambda *_: False,
+    "writes_in_prebind": lambda *_: False,
     "reserve": lambda *_: SUCCESS,
     "unreserve": lambda *_: None,
     "permit": lambda *_: PermitAnswer(),

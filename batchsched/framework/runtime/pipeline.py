@@ -356,7 +356,7 @@ class Pipeline:
         )
         return prefiltered.state, prefiltered.status
 
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
         """Return whether each of `nodes` may get as many equal pods as `counts` states, all at the same time.
@@ -371,7 +371,7 @@ class Pipeline:
                 plugin,
                 "Filter",
                 self.timings.ask(
-                    plugin, "Filter", self._bulk[plugin].allows_pod_counts, pod, table, nodes, counts
+                    plugin, "Filter", self._bulk[plugin].allows_bulk_placement, pod, table, nodes, counts
                 ),
             )
             for plugin in filters
@@ -488,10 +488,10 @@ class Pipeline:
         for plugin in self.holds:
             call_plugin(plugin, "Reserve", plugin.hold_for_nominated_pod, pod, node, table)
 
-    def stop_holding_for_pod(self, pod: Pod, table: NodeTable) -> None:
+    def stop_holding_for_nominated_pod(self, pod: Pod, table: NodeTable) -> None:
         """Let all plugins release what they have reserved for a nominated pod. Raises `PluginError`."""
         for plugin in self.holds:
-            call_plugin(plugin, "Unreserve", plugin.stop_holding_for_pod, pod, table)
+            call_plugin(plugin, "Unreserve", plugin.stop_holding_for_nominated_pod, pod, table)
 
     def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
         """Call all Permit plugins for a pod and its node. Return the first refusal alone, or all answers with Wait."""

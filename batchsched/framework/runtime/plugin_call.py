@@ -106,5 +106,5 @@ class PluginCallSampler:
     ) -> T:
         """Call a plugin and measure the call, even if the plugin fails."""
         assert self._telemetry is not None
-        with self._telemetry.call_span(plugin_name(plugin), point):
+        with self._telemetry.plugin_span(plugin_name(plugin), point):
             return call_plugin(plugin, point, call, *args, **kwargs)

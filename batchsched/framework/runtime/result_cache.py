@@ -279,7 +279,7 @@ class CachedScores:
         """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
         if not len(nodes):
             return False
-        view = table.selected_sorted_nodes_view(nodes)
+        view = table.ascending_nodes_view(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
             (scorer, pod_scorer.raw_scores(scorer, view))
@@ -303,7 +303,7 @@ class CachedScores:
     def _normalize(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """[n] Return the weighted sum of the normalised scores."""
         total = np.zeros(len(feasible), np.int64)
-        view = table.selected_sorted_nodes_view(feasible)
+        view = table.ascending_nodes_view(feasible)
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
@@ -370,9 +370,7 @@ class PodClassResults:
                 return stored
             outdated = outdated_nodes(scope, stored.since, table)
             if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
-                amended = stored.with_updated_nodes(
-                    outdated, ask(table.selected_sorted_nodes_view(outdated)), now
-                )
+                amended = stored.with_updated_nodes(outdated, ask(table.ascending_nodes_view(outdated)), now)
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended

@@ -142,7 +142,7 @@ class ScoreStage:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.selected_sorted_nodes_view(feasible)
+        nodes = table.ascending_nodes_view(feasible)
         self._prescore(pod_scorer, feasible, nodes, results)
         skipped = pod_scorer.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]

@@ -16,7 +16,7 @@ from batchsched.devices.allocator import (
     SEARCH_ENDED,
     SEARCH_STEPS_PER_DEVICE,
     ChosenDevice,
-    DeviceChoice,
+    PodDeviceAllocation,
 )
 from batchsched.devices.inventory import PoolDevice
 from batchsched.devices.node_groups import NodeGroupsByDevices
@@ -81,12 +81,12 @@ class DevicePositions:
       positions: for each claim the position of each chosen device.
     """
 
-    solution: DeviceChoice
+    solution: PodDeviceAllocation
     positions: tuple[tuple[int, ...], ...]
 
     @classmethod
     def from_device_choice(
-        cls, solution: DeviceChoice, candidates: Sequence[PoolDevice]
+        cls, solution: PodDeviceAllocation, candidates: Sequence[PoolDevice]
     ) -> "DevicePositions":
         """Convert the devices that a search found on a node to positions in the device list of that node."""
         place_of = {device.number: place for place, device in enumerate(candidates)}
@@ -98,9 +98,9 @@ class DevicePositions:
             ),
         )
 
-    def to_device_choice(self, candidates: Sequence[PoolDevice]) -> DeviceChoice:
+    def to_pod_device_allocation(self, candidates: Sequence[PoolDevice]) -> PodDeviceAllocation:
         """Return the devices at these positions in `candidates`, the device list of a node of the same group."""
-        return DeviceChoice(
+        return PodDeviceAllocation(
             tuple(
                 tuple(
                     ChosenDevice(chosen_device.request, candidates[place], chosen_device.consumed)
@@ -209,7 +209,7 @@ class DeviceSearch:
             )
         return build_allocations(solution, claims, table.names[node], configurations)
 
-    def _find_devices(self, node: int, table: NodeTable) -> DeviceChoice | None:
+    def _find_devices(self, node: int, table: NodeTable) -> PodDeviceAllocation | None:
         """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
 
         On nodes of one group the search finds the same places in their lists of devices.
@@ -226,7 +226,7 @@ class DeviceSearch:
                 solution, allocator.inventory.usable_devices_of_node(place)
             )
             return solution
-        return places.to_device_choice(allocator.inventory.usable_devices_of_node(place))
+        return places.to_pod_device_allocation(allocator.inventory.usable_devices_of_node(place))
 
     def count_pods_that_find_devices(self, node: int, most: int, table: NodeTable) -> int:
         """Return how many pods with equal ResourceClaims get devices on one node at the same time, at most `most`.
@@ -263,7 +263,7 @@ class DeviceSearch:
                 )
         finally:
             for pod in held:
-                ledger.stop_holding_for_pod(pod)
+                ledger.stop_holding_for_nominated_pod(pod)
         return len(held)
 
     def _forget_outdated(self, groups: NodeGroupsByDevices) -> None:

@@ -78,7 +78,7 @@ from batchsched.plugins.dynamic_resources.reservation import (
     nodes_without_resources,
     preference_score,
 )
-from batchsched.plugins.dynamic_resources.rows import device_rows
+from batchsched.plugins.dynamic_resources.rows import device_constraint_rows
 
 NAME: Final = "DynamicResources"
 NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
@@ -179,7 +179,7 @@ class DynamicResources(
         return Verdict(tuple(reasons), np.stack(refused), np.logical_or.reduce(refused))
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         """Return True if each of `nodes` has devices for its pods; False also if pods must be judged one by one."""
@@ -212,7 +212,7 @@ class DynamicResources(
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
         """Return linear constraints: the pods on a node request at most as many devices as are free there."""
-        return device_rows(self.name, batch, nodes)
+        return device_constraint_rows(self.name, batch, nodes)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -271,11 +271,11 @@ class DynamicResources(
             nodes.device_ledger.hold_for_nominated_pod(pod.key, devices.allocations)
 
     @override
-    def stop_holding_for_pod(self, pod: Pod, nodes: NodeTable) -> None:
-        nodes.device_ledger.stop_holding_for_pod(pod.key)
+    def stop_holding_for_nominated_pod(self, pod: Pod, nodes: NodeTable) -> None:
+        nodes.device_ledger.stop_holding_for_nominated_pod(pod.key)
 
     @override
-    def prepares(self, pod: Pod, table: NodeTable) -> bool:
+    def writes_in_prebind(self, pod: Pod, table: NodeTable) -> bool:
         return table.device_ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None
 
     @override

@@ -113,7 +113,7 @@ class DeviceDemand:
                 yield DeviceLimit(coefficients, valued.count_device_sets(table, size), relief)
 
 
-def device_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
+def device_constraint_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
     """Return linear constraints for the solver: pods on a node request at most as many devices as are free there.
 
     A gang with a claim that all its pods share is kept on one node, if the devices of each node serve that node only.

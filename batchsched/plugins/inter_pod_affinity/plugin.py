@@ -41,7 +41,7 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.inter_pod_affinity.rows import affinity_rows
+from batchsched.plugins.inter_pod_affinity.rows import affinity_constraint_rows
 from batchsched.plugins.inter_pod_affinity.terms import (
     RequiredTermState,
     TermCounts,
@@ -159,7 +159,7 @@ class InterPodAffinity(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        return affinity_rows(batch, nodes.table)
+        return affinity_constraint_rows(batch, nodes.table)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -18,7 +18,7 @@ from batchsched.framework.constrain import (
     exclusion_row,
     pod_limit_row,
 )
-from batchsched.framework.nodes.label_index import LabelIndex, PodSelector, selector_key
+from batchsched.framework.nodes.label_index import PodLabelIndex, PodSelector, selector_key
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
@@ -46,7 +46,7 @@ class AffinityCandidateIndex:
 
     batch: CandidateSet
     table: NodeTable
-    index: LabelIndex = field(default_factory=LabelIndex)
+    index: PodLabelIndex = field(default_factory=PodLabelIndex)
 
     def __post_init__(self) -> None:
         for candidate in self.batch.candidates:
@@ -61,7 +61,7 @@ class AffinityCandidateIndex:
         return self.table.label_indexes_and_values(key)[0]
 
 
-def affinity_rows(batch: CandidateSet, table: NodeTable) -> Sequence[ConstraintRow]:
+def affinity_constraint_rows(batch: CandidateSet, table: NodeTable) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for required pod affinity and anti-affinity of the pending pods."""
     candidates = AffinityCandidateIndex(batch, table)
     return [*_closed(candidates), *_apart(candidates), *_together(candidates)]

@@ -41,7 +41,7 @@ from batchsched.plugins.node_resource_topology.alignment import (
     nodes_fitting_pod,
 )
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, is_guaranteed
-from batchsched.plugins.node_resource_topology.rows import zone_rows
+from batchsched.plugins.node_resource_topology.rows import zone_constraint_rows
 from batchsched.plugins.node_resource_topology.scoring import NodeResourceTopologyMatchArgs, score_nodes
 from batchsched.plugins.node_resource_topology.zones import (
     ZoneTable,
@@ -117,7 +117,7 @@ class NodeResourceTopologyMatch(
         return Verdict(tuple(_REASONS[number] for number in kept), refused[kept], unresolvable)
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         if not has_node_resource_topologies(table):
@@ -142,7 +142,7 @@ class NodeResourceTopologyMatch(
         """Return linear constraints: each node gets at most as many pods as its NUMA zones have room for."""
         if not has_node_resource_topologies(nodes.table):
             return ()
-        return zone_rows(self.name, (CANNOT_ALIGN, CANNOT_ALIGN_POD), batch, nodes.table)
+        return zone_constraint_rows(self.name, (CANNOT_ALIGN, CANNOT_ALIGN_POD), batch, nodes.table)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

@@ -22,7 +22,7 @@ MAX_SIZES: Final = 16
 """The number of sizes for which rows are added."""
 
 
-def zone_rows(
+def zone_constraint_rows(
     plugin: str, reasons: tuple[str, str], batch: CandidateSet, table: NodeTable
 ) -> Sequence[ConstraintRow]:
     """Return linear constraints that limit the pods on each node with the policy `single-numa-node` to its NUMA zones.

@@ -64,7 +64,7 @@ from batchsched.plugins.pod_topology_spread.counts import (
     compute_schedule_anyway_penalties,
     count_matching_pods_by_domain,
 )
-from batchsched.plugins.pod_topology_spread.rows import spread_rows
+from batchsched.plugins.pod_topology_spread.rows import spread_constraint_rows
 
 NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -166,7 +166,7 @@ class PodTopologySpread(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        return spread_rows(batch, nodes.table, self._required)
+        return spread_constraint_rows(batch, nodes.table, self._required)
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:

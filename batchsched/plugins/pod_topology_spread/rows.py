@@ -22,7 +22,7 @@ from batchsched.framework.constrain import (
     exclusion_row,
     sum_by_domain,
 )
-from batchsched.framework.nodes.label_index import LabelIndex
+from batchsched.framework.nodes.label_index import PodLabelIndex
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import (
@@ -117,7 +117,7 @@ def water_level(existing: IntArray, pods: int) -> int:
     return int(levels[np.argmax(levels < following)])
 
 
-def spread_rows(
+def spread_constraint_rows(
     batch: CandidateSet, table: NodeTable, defaults: tuple[TopologySpreadConstraint, ...]
 ) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for the DoNotSchedule spread constraints of the pending pods."""
@@ -155,7 +155,7 @@ def _families(
     table: NodeTable,
     constrained: Iterable[tuple[CandidatePods, tuple[SpreadConstraint, ...]]],
 ) -> Iterable[SharedSpreadConstraint]:
-    index = LabelIndex()
+    index = PodLabelIndex()
     for candidate in batch.candidates:
         index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
     families: dict[Hashable, SharedSpreadConstraint] = {}

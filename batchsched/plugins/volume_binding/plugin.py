@@ -43,7 +43,7 @@ from batchsched.framework.plugin_support.scores import (
     utilization_score_table,
 )
 from batchsched.framework.plugin_support.volume_listers import (
-    may_be_claimed_by_pod,
+    claim_ref_allows_pod,
     storage_objects,
     uses_volume_claim,
     volume_claim_signature,
@@ -142,7 +142,7 @@ class VolumeBinding(
         return find_pod_volumes(state.read(CLAIMS), nodes).verdict()
 
     @override
-    def allows_pod_counts(
+    def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         try:
@@ -306,7 +306,7 @@ def _offered(volume: PersistentVolume) -> tuple[object, ...]:
 
 def _volume_gone(pod: Pod, old: PersistentVolume, _new: None) -> Hint:
     """Return QUEUE if a volume was deleted that was assumed for a claim of the pod, so that it can use another."""
-    return Hint.queue_if(old.spec.claim_ref is not None and may_be_claimed_by_pod(old, pod))
+    return Hint.queue_if(old.spec.claim_ref is not None and claim_ref_allows_pod(old, pod))
 
 
 def _made(storage_class: StorageClass) -> tuple[object, ...]:

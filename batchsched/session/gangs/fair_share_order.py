@@ -204,7 +204,7 @@ class FairShareOrder:
             gang = self._place_behind(self._strict[row], gang)
         # Cut before the usage is counted: what the rest of the gang requests has a turn of its own.
         gang, rest = self._cut(path, gang)
-        self._usage[path] += turns[0].total if rest is None else sum_pending_requests(gang)
+        self._usage[path] += turns[0].total if rest is None else pending_requests_of_gang(gang)
         if rest is not None:
             self._lines[row].append((head, rest))
             self._invalidate(path)
@@ -274,7 +274,7 @@ class FairShareOrder:
         end = len(line) - len(self._turns[row])
         next_gangs = line[max(0, end - self._turns_ahead[row]) : end]
         return [
-            _Turn(head, requests_of_smallest_placement(gang), sum_pending_requests(gang), NO_CHILD)
+            _Turn(head, requests_of_smallest_placement(gang), pending_requests_of_gang(gang), NO_CHILD)
             for head, gang in reversed(next_gangs)
         ]
 
@@ -441,7 +441,7 @@ def requests_of_smallest_placement(gang: PendingGang) -> IntArray:
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
-def sum_pending_requests(gang: PendingGang) -> IntArray:
+def pending_requests_of_gang(gang: PendingGang) -> IntArray:
     """Return the sum [R] of the requests of all pending pods of a gang."""
     if len(gang.parts) == 1:
         (part,) = gang.parts

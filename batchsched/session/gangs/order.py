@@ -29,7 +29,7 @@ from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
     SessionQueues,
-    sum_pending_requests,
+    pending_requests_of_gang,
 )
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.queue_limits import usage_by_queue
@@ -39,7 +39,7 @@ from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 
 
-class QueuePolicies:
+class QueueSharingPolicies:
     """The sharing policy of each queue in the queue tree.
 
     Args:
@@ -75,9 +75,7 @@ class QueuePolicies:
                 self.invalid_policies += (SetAside("", f"Queue {name}", field, error.message),)
 
     @classmethod
-    def from_queue_policy(
-        cls, tree: QueueTree, queue_policy: PolicySettings | None
-    ) -> "QueuePolicies | None":
+    def from_tree(cls, tree: QueueTree, queue_policy: PolicySettings | None) -> "QueueSharingPolicies | None":
         """Return the sharing policies of the queues; None if the queues do not divide the cluster.
 
         Args:
@@ -112,7 +110,7 @@ class QueuePolicies:
         return {name: policies[shares.own_gangs_row(name)].gangs for name in queues}
 
 
-def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> bool:
+def compares_priorities(profile: Profile, policies: QueueSharingPolicies | None) -> bool:
     """Return whether gangs are ordered by priority first, and only then by the policy of the profile or queue.
 
     With selection `ordered` and without entitlements, only the policy counts.
@@ -126,7 +124,7 @@ def compares_priorities(profile: Profile, policies: QueuePolicies | None) -> boo
 
 def compute_usage_and_entitlements(
     tables: SessionTables,
-    policies: QueuePolicies,
+    policies: QueueSharingPolicies,
     gangs: Sequence[PendingGang],
     scheduler_name: str,
     past: Usage,
@@ -144,7 +142,7 @@ def compute_usage_and_entitlements(
     requests_by_queue: dict[str, list[IntArray]] = {name: [amount] for name, amount in usage.items()}
     # Fair shares divide the capacity by demand, so pending requests count as well as usage.
     for gang in gangs:
-        requests_by_queue.setdefault(gang.queue, []).append(sum_pending_requests(gang))
+        requests_by_queue.setdefault(gang.queue, []).append(pending_requests_of_gang(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in requests_by_queue.items()}
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
@@ -202,7 +200,7 @@ class GangOrder:
         self._tables = tables
         self._policy = policy
         self._scheduler_name = profile.scheduler_name
-        self.policies = QueuePolicies.from_queue_policy(tables.queues, profile.queue_policy)
+        self.policies = QueueSharingPolicies.from_tree(tables.queues, profile.queue_policy)
         self.record_inconsistent_queue_settings()
         self._past = past or UsageHistory(
             usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds

@@ -207,6 +207,6 @@ class NominatedPods:
         for pod, _ in reversed(self._in_table.pop(identity)):
             tables.node_table.remove_pods([pod])
             try:
-                tables.pipeline.stop_holding_for_pod(pod, tables.node_table)
+                tables.pipeline.stop_holding_for_nominated_pod(pod, tables.node_table)
             except PluginError as error:
                 tables.record_failure(error)

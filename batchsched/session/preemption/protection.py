@@ -33,7 +33,7 @@ def is_pod_group_protected(
 
     Args:
       group: the PodGroup; None for a pod without one, which is never protected.
-      max_min_runtime_seconds: maxMinRuntimeSeconds of its queue, see `QueueTree.max_min_runtime_seconds`.
+      max_min_runtime_seconds: maxMinRuntimeSeconds of its queue, see `QueueTree.inherited_max_min_runtime_seconds`.
       pods: its bound pods.
       now: seconds since 1970.
     """
@@ -54,7 +54,7 @@ def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> 
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
         return False
     return is_pod_group_protected(
-        group, queues.max_min_runtime_seconds(members.queue), members.bound_pods, now
+        group, queues.inherited_max_min_runtime_seconds(members.queue), members.bound_pods, now
     )
 
 

@@ -441,7 +441,7 @@ class VictimChooser:
                 )
         return quotas
 
-    def with_eviction_count(self, refusal: Refusal) -> Refusal:
+    def refusal_with_eviction_count(self, refusal: Refusal) -> Refusal:
         """Return a refusal that also states how many pods are evicted for the refused gang.
 
         It is unchanged without new nominations.

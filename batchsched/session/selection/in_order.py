@@ -134,7 +134,7 @@ class InOrderSelection:
             if held_back[position]:
                 self._refuse_waiting((pending.members[position],), None)
                 continue
-            gang = self._run.eligible_gang(pending.members[position])
+            gang = self._run.eligible_gang_or_record_refusal(pending.members[position])
             if gang is None:
                 continue
             attempt = self._start(gang) if could_fit[position] else self._refuse_too_large(gang)
@@ -214,7 +214,7 @@ class InOrderSelection:
             attempt, gang = AttemptResult.IN_THE_WAY, None
             # A gang that cannot start behind the head may still evict gangs that do not end before the head starts.
             if candidates[position] or self._may_evict:
-                gang = self._run.eligible_gang(pending.members[position])
+                gang = self._run.eligible_gang_or_record_refusal(pending.members[position])
                 if gang is None:
                     continue
             if candidates[position] and gang is not None:

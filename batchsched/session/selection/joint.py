@@ -62,7 +62,7 @@ class JointSelection:
         admitted = {
             index: gang
             for index, members in enumerate(pending.members)
-            if (gang := run.eligible_gang(members)) is not None
+            if (gang := run.eligible_gang_or_record_refusal(members)) is not None
         }
         # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
         # A gang that a strict queue holds behind another one keeps its place.

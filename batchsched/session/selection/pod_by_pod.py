@@ -318,7 +318,7 @@ class PodByPodSelection:
         preemption = PodPreemption(run.tables, run.now)
         placer = PodByPodPlacer(run.formulation_input(), run.statement, preemption, self._sampling())
         for position in positions:
-            gang = run.eligible_gang(pending.members[position])
+            gang = run.eligible_gang_or_record_refusal(pending.members[position])
             refusal = None if gang is None else placer.place_gang(gang)
             # A gang at its minimum runs already: its elastic pods wait without a refusal.
             if gang is not None and refusal is not None and gang.need > 0:

@@ -96,8 +96,11 @@ class SelectionRun:
         """The rules by which the session announces reserved starts and keeps announced ones."""
         return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
-    def eligible_gang(self, members: PodGroupState) -> PendingGang | None:
-        """Return a gang with only the pods that may be placed now; None if it has none or is refused."""
+    def eligible_gang_or_record_refusal(self, members: PodGroupState) -> PendingGang | None:
+        """Return a gang with only the pods that may be placed now; None if it has none or is refused.
+
+        The decision gets the refusal. Call this method once for each gang of a session.
+        """
         with self.telemetry.gang_span(members.key):
             admitted = self.gang_eligibility.eligible_gang_or_refusal(members)
         if isinstance(admitted, Refusal):

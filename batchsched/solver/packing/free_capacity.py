@@ -120,7 +120,7 @@ class FreeCapacity:
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
-            self.count_gang_as_placed(self._gang[class_index])
+            self.increment_gang_counts(self._gang[class_index])
             self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
@@ -151,7 +151,7 @@ class FreeCapacity:
             return _NOWHERE, _NOWHERE
         limited = class_index in self.rows.of_class
         missing, taken = want, np.zeros(len(fit), np.int64)
-        for cap in self.slots.phase_limits(class_index, self.free, where, fit):
+        for cap in self.slots.pod_limits_by_phase(class_index, self.free, where, fit):
             used, caps = self._take(class_index, where, cap - taken, missing)
             taken[used] += caps
             missing -= int(caps.sum())
@@ -210,7 +210,7 @@ class FreeCapacity:
         pods = int(counts.sum())
         self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
-    def count_gang_as_placed(self, gang: int) -> None:
+    def increment_gang_counts(self, gang: int) -> None:
         """Count a gang as placed for the queue limits and plugin constraints that count gangs."""
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchsched.solver.objective import (
-    count_pods_of_allowed_gangs,
+    allowed_pods_by_class,
     count_required_pods,
     lower_bound_of_minimum_requests,
 )
@@ -108,7 +108,7 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       quota: [M] the quota of each pair of a quota and a gang that it covers.
       gang: [M] the gang of the same pair.
     """
-    pods = count_pods_of_allowed_gangs(problem)
+    pods = allowed_pods_by_class(problem)
     requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
     np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
     # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.

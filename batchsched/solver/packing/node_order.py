@@ -86,7 +86,7 @@ class NodeOrder:
         """
         return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
-    def phase_limits(
+    def pod_limits_by_phase(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
         """Yield for each phase the maximum number of pods on each node; later phases break up pairs of free devices.

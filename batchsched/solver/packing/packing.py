@@ -186,7 +186,7 @@ class Packing:
             return None
         mark = room.checkpoint()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
-        room.count_gang_as_placed(gang)
+        room.increment_gang_counts(gang)
         if self._place_minimum(gang, members) and (
             not room.rows.rows or room.rows.rows_of_gang_are_satisfied(gang)
         ):

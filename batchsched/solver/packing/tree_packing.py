@@ -75,7 +75,7 @@ class TreePlacer:
 
     def _place(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         """Place the minimum of a subtree inside a cell of nodes, or nothing."""
-        if node.least_pod_count > node.pods:
+        if node.min_further_pod_count > node.pods:
             return False
         if node.required == NONE:
             return self._place_preferring(node, cell)
@@ -172,10 +172,10 @@ class TreePlacer:
             missing = node.min_children - sum(child.is_running for child in node.children)
             below = sorted(
                 (child for child in node.children if not child.is_running),
-                key=lambda child: child.least_pod_count,
+                key=lambda child: child.min_further_pod_count,
             )
             return [pair for child in below[: max(0, missing)] for pair in self._minimum(child)]
-        missing, result = node.least_pod_count, []
+        missing, result = node.min_further_pod_count, []
         waiting = self._packing.room.waiting
         for class_index in self._order(node.classes):
             count = min(missing, waiting[class_index])
@@ -194,7 +194,7 @@ class TreePlacer:
         # All of these pods are needed only if no subgroup may be left out.
         rigid = all(
             below.min_children == len(below.children)
-            and (len(below.classes) <= 1 or below.least_pod_count == sum(below.counts))
+            and (len(below.classes) <= 1 or below.min_further_pod_count == sum(below.counts))
             for below in node.iterate_subtree()
         )
         key: IntArray | None = None
@@ -296,7 +296,7 @@ class TreePlacer:
         return self._add_slices(node, nodes, most) if node.slice_size else self._add_pods(node, nodes, most)
 
     def _start(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
-        if node.least_pod_count > most:
+        if node.min_further_pod_count > most:
             return 0
         mark = self._packing.room.checkpoint()
         if self._place(node, cell) and self._keeps_rows():

@@ -49,7 +49,7 @@ class RivalGangs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RivalRow:
+class RivalGangsRow:
     """A linear constraint on gangs that compete for domains: Σ factors·y[gangs] <= right, with y = 1 if placed."""
 
     gangs: IntArray
@@ -84,7 +84,7 @@ class DomainRowBuilder:
             np.bool_,
         )
 
-    def rival_rows(self) -> Iterator[RivalRow]:
+    def rival_rows(self) -> Iterator[RivalGangsRow]:
         """Yield the constraints of all topology levels that some choice of gangs could violate."""
         fits: dict[int, BoolArray] = {}
         # The innermost level first: an outer domain holds an inner gang only if one of its own domains does.
@@ -94,7 +94,7 @@ class DomainRowBuilder:
                 continue
             closed = items.gangs[~items.fits.any(axis=1)]
             if closed.size:
-                yield RivalRow(closed, np.ones(len(closed), np.int64), 0)
+                yield RivalGangsRow(closed, np.ones(len(closed), np.int64), 0)
             yield from _size_rows(items)
             yield from _count_rows(items)
 
@@ -147,7 +147,7 @@ def _nested(outer: IntArray) -> bool:
     return bool((outer >= 0).all())
 
 
-def _size_rows(items: RivalGangs) -> Iterator[RivalRow]:
+def _size_rows(items: RivalGangs) -> Iterator[RivalGangsRow]:
     fits = items.fits.astype(np.int64)
     for size, limit in zip(items.sizes, items.supply, strict=True):
         thresholds = np.array(_thresholds(size), np.int64)
@@ -156,7 +156,7 @@ def _size_rows(items: RivalGangs) -> Iterator[RivalRow]:
         right = np.where(holding, limit // thresholds[:, None], 0).sum(axis=1)
         for row in np.flatnonzero(factors.sum(axis=1) > right).tolist():
             large = factors[row] > 0
-            yield RivalRow(items.gangs[large], factors[row, large], int(right[row]))
+            yield RivalGangsRow(items.gangs[large], factors[row, large], int(right[row]))
 
 
 def _thresholds(size: IntArray) -> list[int]:
@@ -167,7 +167,7 @@ def _thresholds(size: IntArray) -> list[int]:
     return thresholds
 
 
-def _count_rows(items: RivalGangs) -> Iterator[RivalRow]:
+def _count_rows(items: RivalGangs) -> Iterator[RivalGangsRow]:
     chosen = np.unique(np.array([*_sets(items)]), axis=0)
     # Every domain that holds a gang of the set holds one at least, so that only larger sets give a row.
     excess = chosen.sum(axis=1) - (chosen.astype(np.int64) @ items.fits > 0).sum(axis=1)
@@ -177,7 +177,7 @@ def _count_rows(items: RivalGangs) -> Iterator[RivalRow]:
         own = chosen[position]
         right = _count_gangs_held(items, own)
         if int(own.sum()) > right:
-            yield RivalRow(items.gangs[own], np.ones(int(own.sum()), np.int64), right)
+            yield RivalGangsRow(items.gangs[own], np.ones(int(own.sum()), np.int64), right)
 
 
 def _sets(items: RivalGangs) -> Iterator[BoolArray]:

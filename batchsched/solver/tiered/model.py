@@ -27,7 +27,7 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalRow
+from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalGangsRow
 from batchsched.solver.tiered.node_pools import NodePools, SlotCounter
 
 MAX_BEST_FIT_DOMAINS: Final = 4
@@ -265,7 +265,7 @@ class TieredModel(LinearModel):
         self._quotas()
         self._whole_rows()
         self._domain_rows()
-        self.rival_rows: tuple[RivalRow, ...] = (
+        self.rival_rows: tuple[RivalGangsRow, ...] = (
             tuple(DomainRowBuilder(packing, self.supply, self._domains.containments).rival_rows())
             if other is None
             else other.rival_rows

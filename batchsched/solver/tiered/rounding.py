@@ -111,7 +111,7 @@ class EjectingPlacer:
         if not room.quotas.allows_one_more_running_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.checkpoint()
-        room.count_gang_as_placed(gang)
+        room.increment_gang_counts(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
             placed = room.place_up_to(class_index, want)
@@ -338,7 +338,7 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
     """A packing with the placements of a solution."""
     packing, gangs, subgroups = Packing(problem), problem.gangs, problem.subgroups
     for gang in np.flatnonzero(solution.taken & ~packing.taken).tolist():
-        packing.room.count_gang_as_placed(gang)
+        packing.room.increment_gang_counts(gang)
         packing.taken[gang] = True
     edges = np.flatnonzero(np.diff(solution.classes, prepend=-1, append=-1))
     for begin, end in pairwise(edges.tolist()):
@@ -441,7 +441,7 @@ def _begin(packing: Packing, gang: int) -> bool:
         return True
     if not packing.room.quotas.allows_one_more_running_gang(gang):
         return False
-    packing.room.count_gang_as_placed(gang)
+    packing.room.increment_gang_counts(gang)
     packing.taken[gang] = True
     return True
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, scale_weights_to_integers
-from batchsched.solver.objective import count_pods_of_allowed_gangs, count_tiers
+from batchsched.solver.objective import allowed_pods_by_class, count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
@@ -246,7 +246,7 @@ class TierSolver:
             self.aggregate.set_variable_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
 
     def _value_of_all_pods(self, weights: IntArray) -> int:
-        return int(weights @ count_pods_of_allowed_gangs(self.aggregate.problem))
+        return int(weights @ allowed_pods_by_class(self.aggregate.problem))
 
     def _worth(self, weights: IntArray, values: IntArray) -> int:
         return int(weights @ self.aggregate.pods_by_class(values))

@@ -77,7 +77,7 @@ def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> Vict
         price = np.bincount(search_input.site, staying, len(search_input.sites))
         site = int(candidates[np.argmin(price[candidates] / gain[candidates])])
         open_sites[site] = False
-        ground.try_evict_units(_units_on(search_input, site))
+        ground.evict_units_within_limits(_units_on(search_input, site))
     return ground
 
 
@@ -106,7 +106,7 @@ def restore_unneeded_victims(ground: VictimState) -> None:
             if ground.gang_fits():
                 changed = True
             else:
-                ground.try_evict_units([unit])
+                ground.evict_units_within_limits([unit])
 
 
 def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
@@ -182,7 +182,11 @@ def _in_order(search_input: VictimSearchInput, groups: Iterable[list[int]]) -> V
     if ground.gang_fits():
         return ground
     for group in groups:
-        if ground.with_required_units(group) and ground.try_evict_units(group) and ground.gang_fits():
+        if (
+            ground.with_required_units(group)
+            and ground.evict_units_within_limits(group)
+            and ground.gang_fits()
+        ):
             return ground
     return None
 
@@ -370,7 +374,7 @@ class _Search:
 
     def _fits(self, search_input: VictimSearchInput, evicted: BoolArray) -> bool:
         ground = VictimState(search_input)
-        if not ground.try_evict_units(np.flatnonzero(evicted).tolist()) or not ground.gang_fits():
+        if not ground.evict_units_within_limits(np.flatnonzero(evicted).tolist()) or not ground.gang_fits():
             return False
         restore_unneeded_victims(ground)
         self._keep(ground)
@@ -401,7 +405,7 @@ def _settled(ground: VictimState) -> Packing:
         ground.restore_unit(idle)
         if ground.is_known_insufficient:
             # A cut says that the set without this unit makes no room, whatever the packing finds.
-            ground.try_evict_units([idle])
+            ground.evict_units_within_limits([idle])
             continue
         shares = problem.unit == idle
         free[problem.node[shares]] -= problem.freed[shares]

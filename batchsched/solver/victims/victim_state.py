@@ -166,7 +166,7 @@ class VictimState:
                 stack += self._needs[unit]
         return list(closure)
 
-    def try_evict_units(self, units: Iterable[int]) -> bool:
+    def evict_units_within_limits(self, units: Iterable[int]) -> bool:
         """Mark victims, and those that must be evicted with them, as evicted, unless a limit forbids it.
 
         Returns:

@@ -121,7 +121,7 @@ class _PlanPlacement:
                 if not packing.room.quotas.allows_one_more_running_gang(gang):
                     self._lost.add(gang)
                     continue
-                packing.room.count_gang_as_placed(gang)
+                packing.room.increment_gang_counts(gang)
                 packing.taken[gang] = True
             members = packing.pod_classes_of_gang(gang)
             self._settle_domains(gang, members.parts)

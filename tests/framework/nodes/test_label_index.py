@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.nodes.label_index import LabelIndex, PodLabelGroups, PodSelector
+from batchsched.framework.nodes.label_index import PodLabelGroups, PodLabelIndex, PodSelector
 from tests.plugins import neighbours as nb
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
@@ -34,7 +34,7 @@ SETS = st.lists(st.tuples(st.sampled_from(["n", "m"]), LABELS), max_size=8)
 
 @given(SETS, SETS, st.lists(SELECTIONS, max_size=3))
 def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selections):
-    index = LabelIndex()
+    index = PodLabelIndex()
     for batch, known in ((first, first), (then, first + then)):
         for namespace, labels in batch:
             index.add_label_set(namespace, labels)

@@ -24,7 +24,7 @@ class Refusing:
     def normalize(self, scores, pod, nodes, state):
         raise AssertionError
 
-    def allows_pod_counts(self, pod, table, nodes, counts):
+    def allows_bulk_placement(self, pod, table, nodes, counts):
         raise AssertionError
 
 
@@ -45,4 +45,4 @@ def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
     assert plugin.filter(pod_class, nodes, state).feasible_mask.tolist() == [True] * 3
     assert plugin.score(pod_class, nodes, state).tolist() == [0] * 3
     assert plugin.normalize(np.array([1, 2, 3]), pod_class, nodes, state).tolist() == [0] * 3
-    assert plugin.allows_pod_counts(pod_class, made, np.arange(3), np.ones(3)) is True
+    assert plugin.allows_bulk_placement(pod_class, made, np.arange(3), np.ones(3)) is True

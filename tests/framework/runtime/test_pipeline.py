@@ -351,7 +351,7 @@ def test_admits_is_called_only_if_every_affected_filter_implements_it():
     class Counting(Filters):
         traits = PluginTraits(placement_effect=PlacementEffect.TIGHTENS)
 
-        def allows_pod_counts(self, pod, table, nodes, counts):
+        def allows_bulk_placement(self, pod, table, nodes, counts):
             return bool(counts.max() < 3)
 
     class Slow(Filters):
@@ -362,7 +362,7 @@ def test_admits_is_called_only_if_every_affected_filter_implements_it():
 
     def asked(count: int, *plugins: Named) -> bool | None:
         nodes, counts = np.array([1], np.int32), np.array([count], np.int32)
-        return Pipeline(plugins).allows_pod_counts(pod_class, made, nodes, counts, CycleState())
+        return Pipeline(plugins).allows_bulk_placement(pod_class, made, nodes, counts, CycleState())
 
     assert asked(2, Counting("a"), Filters("b")) is True
     assert asked(3, Counting("a")) is False

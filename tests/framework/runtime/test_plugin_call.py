@@ -18,7 +18,7 @@ class Noting(NoTelemetry):
 
     @override
     @contextmanager
-    def call_span(self, plugin, point):
+    def plugin_span(self, plugin, point):
         self.calls.append((plugin, point))
         yield
 

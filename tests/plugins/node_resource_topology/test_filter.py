@@ -159,7 +159,8 @@ def test_admits_counts_pods_by_zone():
     nodes = np.array([0, 1], np.int32)
     for counts, admitted in (([3, 2], True), ([4, 0], False), ([0, 3], False), ([0, 0], True)):
         assert (
-            PLUGIN.allows_pod_counts(class_of(made, one), made, nodes, np.array(counts, np.int32)) is admitted
+            PLUGIN.allows_bulk_placement(class_of(made, one), made, nodes, np.array(counts, np.int32))
+            is admitted
         )
 
 

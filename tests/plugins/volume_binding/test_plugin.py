@@ -99,7 +99,7 @@ def test_equal_pods_are_admitted_at_once_where_their_claims_are_bound():
     both = np.asarray([0, 1], np.int32)
 
     def admits(one, *counts):
-        return VolumeBinding().allows_pod_counts(
+        return VolumeBinding().allows_bulk_placement(
             class_of(made, one), made, both, np.asarray(counts, np.int32)
         )
 

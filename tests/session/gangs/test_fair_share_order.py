@@ -16,8 +16,8 @@ from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
     SessionQueues,
+    pending_requests_of_gang,
     requests_of_smallest_placement,
-    sum_pending_requests,
 )
 from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.session_tables import SessionTables
@@ -33,7 +33,7 @@ def test_a_gang_of_several_classes_requests_all_its_pods_and_needs_its_smallest_
     tables.refresh()
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]
-    assert int(sum_pending_requests(waiting)[gpus]) == 9
+    assert int(pending_requests_of_gang(waiting)[gpus]) == 9
     assert int(requests_of_smallest_placement(waiting)[gpus]) == 5
 
 
@@ -103,7 +103,7 @@ def evaluated_each_turn(
     while (turn := following(0)) is not None:
         _, one, leaf = turn
         lines[leaf].pop(0)
-        usage[[*shares.row_and_ancestors_without_root(leaf), 0]] += sum_pending_requests(one)
+        usage[[*shares.row_and_ancestors_without_root(leaf), 0]] += pending_requests_of_gang(one)
         found.append(one.key)
     return found
 

@@ -27,7 +27,7 @@ class Shy(Recorder):
 
 
 class Counting(Recorder):
-    """Allows a maximum number of pods on a node, and implements `allows_pod_counts` for several pods."""
+    """Allows a maximum number of pods on a node, and implements `allows_bulk_placement` for several pods."""
 
     name = "Counting"
     traits = PluginTraits(placement_effect=PlacementEffect.USES_CAPACITY)
@@ -45,7 +45,7 @@ class Counting(Recorder):
         taken = self._on(nodes.table, nodes.node_indexes)
         return Verdict.refuse(taken >= self._most, "is full", unresolvable=False)
 
-    def allows_pod_counts(self, pod, table, nodes, counts):
+    def allows_bulk_placement(self, pod, table, nodes, counts):
         self.asked += 1
         return bool((self._on(table, nodes) + counts <= self._most).all())
 
@@ -69,10 +69,10 @@ def test_equal_single_pods_are_placed_one_by_one_if_not_all_are_admitted():
 def test_equal_single_pods_are_placed_one_by_one_if_admits_raises():
     class Breaking(Counting):
         @override
-        def allows_pod_counts(self, pod, table, nodes, counts):
+        def allows_bulk_placement(self, pod, table, nodes, counts):
             if counts.sum() > 1:
                 raise RuntimeError("out of cheese")
-            return super().allows_pod_counts(pod, table, nodes, counts)
+            return super().allows_bulk_placement(pod, table, nodes, counts)
 
     decision, _ = decide_with(Breaking(most=4), cluster(nodes(3, cpu=4), alone(12, cpu=1)))
     assert len(placed(decision)) == 12

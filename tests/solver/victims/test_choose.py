@@ -279,7 +279,7 @@ def test_counting_finds_room_exactly_when_a_placement_exists(problem):
     search_input = VictimSearchInput.from_problem(problem)
     for chosen in allowed_sets(problem):
         ground = VictimState(search_input)
-        assert ground.try_evict_units(chosen)
+        assert ground.evict_units_within_limits(chosen)
         assert ground.gang_fits() == fits_without(problem, chosen)
 
 
@@ -289,7 +289,7 @@ def test_restored_units_leave_the_original_state(problem):
     for search_input in split_by_domain(problem):
         ground = VictimState(search_input)
         before = ground.fit.copy()
-        left = ground.try_evict_units(range(problem.unit_count))
+        left = ground.evict_units_within_limits(range(problem.unit_count))
         while left and ground.evicted.any():
             ground.restore_unit(
                 next(
@@ -313,7 +313,7 @@ def test_a_limit_that_forbids_one_unit_of_a_set_keeps_the_whole_set():
         limit_amount=np.ones(2, np.int64),
     )
     ground = VictimState(VictimSearchInput.from_problem(problem))
-    assert not ground.try_evict_units([0, 1])
+    assert not ground.evict_units_within_limits([0, 1])
     assert not ground.evicted.any()
-    assert ground.try_evict_units([1])
+    assert ground.evict_units_within_limits([1])
     assert ground.cost == 1
