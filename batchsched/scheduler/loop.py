@@ -4,10 +4,9 @@ The decision runs in a thread of its own. Meanwhile the event loop renews the Le
 tables of the scheduler are not changed while a decision runs.
 
 A session starts at once after few events, and a little later during a burst, so that one session decides all its pods.
-The delay is in proportion to the last session: if sessions are short, pods wait little, and sessions still take only a
-part of the time.
-Events that arrive during a session have waited already: if it was long, the next one starts without further delay. A
-session that left gangs for the next one causes no delay either.
+The delay is in proportion to the last sessions: if they are short, pods wait little, and sessions still take only a
+part of the time. Events that arrive during a session have waited already: if it was long, the next one starts without
+further delay. A session that left gangs for the next one causes no delay either.
 """
 
 import asyncio
@@ -26,8 +25,8 @@ QUIET_SECONDS: Final = 0.01
 """Seconds without an event after which a burst is over."""
 MAX_DELAY_SECONDS: Final = 0.25
 """Maximum seconds from the first event of a burst to the session, if no other session runs meanwhile."""
-DELAY_PER_SESSION: Final = 4.0
-"""Maximum ratio of the delay to the time that the last session took: short sessions need no large bursts."""
+DELAY_PER_TURN: Final = 4.0
+"""Maximum ratio of the delay to the time that the last sessions took: short sessions need no large bursts."""
 MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
 
@@ -132,8 +131,8 @@ class SchedulerLoop:
         self.is_deciding = False
         """Whether a session is being decided."""
         self._tasks_done_at = float("-inf")
-        self._session_seconds = MAX_DELAY_SECONDS
-        """Duration of the last session."""
+        self._turn_seconds = MAX_DELAY_SECONDS
+        """Duration of the last turn with a session, of all profiles together."""
         self._forecasting: PolicyWorker | None = None
 
     def start_policy_forecasts(
@@ -174,16 +173,18 @@ class SchedulerLoop:
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
             await self._wakeup.wait_for_signal(
-                IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_SESSION * self._session_seconds)
+                IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_TURN * self._turn_seconds)
             )
 
     async def run_once(self) -> None:
         """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
         if self.is_cache_outdated():
             return
+        begun = self._clock.monotonic()
         self._prepare()
-        for profile_scheduler in self.profile_schedulers:
-            await self._session(profile_scheduler)
+        decided = [await self._session(profile_scheduler) for profile_scheduler in self.profile_schedulers]
+        if any(decided):
+            self._turn_seconds = self._clock.monotonic() - begun
 
     def _prepare(self) -> None:
         """Do the work that must not overlap with a session."""
@@ -204,7 +205,8 @@ class SchedulerLoop:
             for task in self._tasks:
                 task.run_once(now)
 
-    async def _session(self, profile_scheduler: ProfileScheduler) -> None:
+    async def _session(self, profile_scheduler: ProfileScheduler) -> bool:
+        """Run one session if the profile has pending pods; return whether there was one."""
         now, begun = self._clock.now(), self._clock.monotonic()
         try:
             profile_scheduler.sync_queue(now)
@@ -215,7 +217,7 @@ class SchedulerLoop:
             ]
             work = profile_scheduler.begin_session(now, reserved_elsewhere)
             if work is None:
-                return
+                return False
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.
             self.is_deciding = True
             decision = await asyncio.to_thread(work)
@@ -229,9 +231,8 @@ class SchedulerLoop:
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
             profile_scheduler.abandon_session(self._clock.now())
             self._wakeup.signal()
-            return
+            return True
         now, seconds = self._clock.now(), self._clock.monotonic() - begun
-        self._session_seconds = seconds
         await self._cycles.start_cycles(
             profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds)
         )
@@ -253,3 +254,4 @@ class SchedulerLoop:
             )
         for callback in self._callbacks:
             callback(profile_scheduler, decision, self._clock.monotonic() - begun)
+        return True

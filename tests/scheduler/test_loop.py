@@ -12,7 +12,7 @@ from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.scheduler.loop import (
-    DELAY_PER_SESSION,
+    DELAY_PER_TURN,
     MAX_DELAY_SECONDS,
     MAX_EVENTS_WITHOUT_DELAY,
     QUIET_SECONDS,
@@ -209,8 +209,11 @@ async def test_a_stream_of_events_delays_a_session_by_no_more_than_the_callers_m
 
 
 @pytest.mark.parametrize("session_seconds", [0.01, 0.03, 1.0])
-async def test_the_delay_is_in_proportion_to_the_last_session(session_seconds, monkeypatch):
+async def test_the_delay_is_in_proportion_to_the_last_sessions(session_seconds, monkeypatch):
+    """The sessions of all profiles count, and a turn without a session changes nothing."""
     town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    other = ProfileScheduler(profile(schedulerName="other"), town.cache)
+    town.loop.profile_schedulers = (*town.loop.profile_schedulers, other)
     delays: list[float] = []
 
     async def record(longest: float, max_delay: float) -> None:
@@ -228,7 +231,8 @@ async def test_the_delay_is_in_proportion_to_the_last_session(session_seconds, m
     monkeypatch.setattr(ProfileScheduler, "begin_session", begin_slowly)
     with pytest.raises(asyncio.CancelledError):
         await town.loop.run()
-    assert delays == [pytest.approx(min(MAX_DELAY_SECONDS, DELAY_PER_SESSION * session_seconds))] * 2
+    turn_seconds = 2 * session_seconds
+    assert delays == [pytest.approx(min(MAX_DELAY_SECONDS, DELAY_PER_TURN * turn_seconds))] * 2
 
 
 async def test_events_that_waited_during_a_long_session_are_not_delayed_further():
