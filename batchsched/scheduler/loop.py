@@ -25,8 +25,11 @@ QUIET_SECONDS: Final = 0.01
 """Seconds without an event after which a burst is over."""
 MAX_DELAY_SECONDS: Final = 0.25
 """Maximum seconds from the first event of a burst to the session, if no other session runs meanwhile."""
-DELAY_PER_TURN: Final = 4.0
-"""Maximum ratio of the delay to the time that the last sessions took: short sessions need no large bursts."""
+DELAY_PER_TURN: Final = 2.0
+"""Maximum ratio of the delay to the time that the last sessions took: short sessions need no large bursts.
+
+With 4, half of 200 pods per second waited 78 ms instead of 47 ms, and the scheduler took a quarter less CPU.
+"""
 MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
 
