@@ -158,7 +158,8 @@ def _run_session(examples: Path) -> None:
 
 
 def describe_load(workload: "Workload") -> str:
-    """Return a text about the load: how many gangs arrive in how many hours, and how many GPUs they would use."""
+    """Return a text about the load: how many gangs arrive in how much time, and how many GPUs they would use."""
+    from batchsched.lab.figure import format_duration
     from batchsched.simulator.recorder import UsageRecorder
 
     nodes, arrivals = workload.cluster.nodes, workload.arrivals
@@ -169,9 +170,9 @@ def describe_load(workload: "Workload") -> str:
     ends = [(arrival.time + arrival.runtime, -count) for arrival, count in zip(arrivals, gpus, strict=True)]
     peak = max(accumulate(change for _, change in sorted(starts + ends)))
     available = sum(node.parse_allocatable().get(GPU, 0) for node in nodes)
-    hours = (arrivals[-1].time - arrivals[0].time) / 3600
+    span = format_duration(arrivals[-1].time - arrivals[0].time)
     load = (
-        f"{len(arrivals)} gangs of {min(gpus)} to {max(gpus)} GPUs arrive in {hours:.0f} hours. If none of them had to "
+        f"{len(arrivals)} gangs of {min(gpus)} to {max(gpus)} GPUs arrive in {span}. If none of them had to "
         f"wait, they would use up to {peak:,} GPUs at a time; the cluster has {available:,}."
     )
     if peak > available:

@@ -141,11 +141,17 @@ def format_difference(comparison: PairedComparison) -> str:
     if comparison.outcome == "same":
         return "same"
     difference, show = comparison.difference, comparison.measure.format_differences
-    sign = "-" if difference.value < 0 else "+"
     if isnan(difference.half_width):
-        return f"{sign}{show(abs(difference.value))[0]}"
+        return _signed(show(abs(difference.value))[0], difference.value)
     value, half_width = show(abs(difference.value), difference.half_width)
-    return f"{sign}{value} ± {half_width}"
+    return f"{_signed(value, difference.value)} ± {half_width}"
+
+
+def _signed(text: str, value: float) -> str:
+    """Return a formatted absolute value with its sign, but without one if only zeros are left of it."""
+    if not set(text) & set("123456789"):
+        return text
+    return f"-{text}" if value < 0 else f"+{text}"
 
 
 def format_comparison_outcome(comparison: PairedComparison) -> str:

@@ -89,6 +89,14 @@ def test_differences_of_percentages_are_percentage_points():
 
 
 @pytest.mark.parametrize(
+    "used, text", [(0.49, "-1.0 pp ± 0.0 pp"), (0.4999, "0.0 pp ± 0.0 pp")], ids=["less", "hardly less"]
+)
+def test_differences_that_round_to_zero_have_no_sign(used, text):
+    found = one(compare_pairs(of("a", 1, 2, used=0.5), of("b", 1, 2, used=used)), "utilisation")
+    assert format_difference(found) == text
+
+
+@pytest.mark.parametrize(
     "other, text",
     [((8, 18), "better: -2.0 s ± 0.0 s"), ((10, 20), "same"), ((12, 24), "unclear: +3.0 s ± 12.7 s")],
     ids=["better", "same", "unclear"],
