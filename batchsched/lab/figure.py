@@ -86,6 +86,13 @@ def format_number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def format_signed(text: str, value: float) -> str:
+    """Return the formatted absolute value of a difference with its sign, and without one if it rounds to zero."""
+    if not set(text) & set("123456789"):
+        return text
+    return f"-{text}" if value < 0 else f"+{text}"
+
+
 def _decimals(value: float, digits: int) -> int:
     """The decimals with which a number has some significant digits; 0 for the number 0."""
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0

@@ -13,6 +13,7 @@ from statistics import NormalDist, fmean, stdev
 from typing import Final
 
 from batchsched.errors import InvalidInput
+from batchsched.lab.figure import format_signed
 from batchsched.lab.measures import MEASURES, Measure, RunOutcome
 
 CONFIDENCE: Final = 0.95
@@ -142,16 +143,9 @@ def format_difference(comparison: PairedComparison) -> str:
         return "same"
     difference, show = comparison.difference, comparison.measure.format_differences
     if isnan(difference.half_width):
-        return _signed(show(abs(difference.value))[0], difference.value)
+        return format_signed(show(abs(difference.value))[0], difference.value)
     value, half_width = show(abs(difference.value), difference.half_width)
-    return f"{_signed(value, difference.value)} ± {half_width}"
-
-
-def _signed(text: str, value: float) -> str:
-    """Return a formatted absolute value with its sign, but without one if only zeros are left of it."""
-    if not set(text) & set("123456789"):
-        return text
-    return f"-{text}" if value < 0 else f"+{text}"
+    return f"{format_signed(value, difference.value)} ± {half_width}"
 
 
 def format_comparison_outcome(comparison: PairedComparison) -> str:

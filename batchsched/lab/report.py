@@ -19,7 +19,7 @@ from batchsched.lab.document import (
     TableRow,
     nonempty_sections,
 )
-from batchsched.lab.figure import Figure, axis, format_duration, policy_color
+from batchsched.lab.figure import Figure, axis, format_duration, format_signed, policy_color
 from batchsched.lab.gantt import BarGroups, draw_gantt_charts
 from batchsched.lab.measures import (
     Measure,
@@ -138,12 +138,13 @@ def _change_text(measure: Measure, base: float, value: float) -> str:
     if value == base:
         return ""
     if measure.is_percentage:
-        return f"{100 * (value - base):+.1f} pp"
+        return format_signed(f"{100 * abs(value - base):.1f} pp", value - base)
     if not base:
         return ""
     change = (value - base) / base
     # A small change is not +0%, and a decrease is never whole.
-    return f"{change:+.1%}" if abs(change) < 0.01 or -1 < change < -0.99 else f"{change:+.0%}"
+    decimals = 1 if abs(change) < 0.01 or -1 < change < -0.99 else 0
+    return format_signed(f"{abs(change):.{decimals}%}", change)
 
 
 def _unfinished_tables(outcomes: Sequence[RunOutcome]) -> Iterator[Table]:

@@ -18,6 +18,7 @@ from batchsched.solver.linear_model import scale_weights_to_integers
 from batchsched.solver.node_model import NodeModel
 from batchsched.solver.objective import (
     compare_tier_values,
+    count_placed_pods,
     count_tiers,
     list_topology_preferences,
     tier_values,
@@ -119,9 +120,8 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     integers, scale, slack = scale_weights_to_integers(weights, problem.classes.count)
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
-    fit = np.bincount(model.classes, model.upper, minlength=len(weights)).astype(np.int64)
     # No proof is needed when every pod that fits by itself is placed.
-    ceiling = int(integers @ np.minimum(fit, problem.classes.count))
+    ceiling = int(integers @ _most_pods(model))
     # CP-SAT gets no row with this limit: the row would make the proof harder.
     if most * scale + slack < ceiling:
         ceiling = int(most * scale) + slack
@@ -250,7 +250,7 @@ def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray,
             model.add_row(np.array([column, variable]), np.array([1, -int(model.upper[column])]), upper=0)
     objective = np.zeros(model.variable_count, np.int64)
     objective[:counts] = _pod_scores(model)
-    price = _node_prices(model)[nodes]
+    price = _node_prices(problem, objective[:counts])[nodes]
     objective[touched] = price if problem.spread else -price
     present = np.bincount(where, values[:counts], minlength=len(nodes)) > 0
     return np.concatenate([values, present.astype(np.int64)]), objective
@@ -267,13 +267,11 @@ def pack_onto_one_node(model: NodeModel, values: IntArray) -> IntArray | None:
       values: [V] a solution.
     """
     problem = model.problem
-    classes = len(problem.classes.count)
-    placed = np.bincount(model.classes, values[: len(model.classes)], minlength=classes).astype(np.int64)
-    most = np.bincount(model.classes, model.upper, minlength=classes)
     if problem.spread or list_topology_preferences(problem):
         return None
+    placed = count_placed_pods(problem, model.classes, values[: len(model.classes)])
     # With fewer pods, other pods might be placed instead, or none of them.
-    if not placed.any() or (placed < np.minimum(most, problem.classes.count)).any():
+    if not placed.any() or (placed < _most_pods(model)).any():
         return None
     used = np.flatnonzero(placed)
     columns = model.column[used]
@@ -282,8 +280,9 @@ def pack_onto_one_node(model: NodeModel, values: IntArray) -> IntArray | None:
     roomy &= ((demand <= problem.nodes.free) | (demand == 0)).all(axis=1)
     if not roomy.any():
         return None
-    scores = np.where(columns >= 0, _pod_scores(model)[columns], 0)
-    prices = _node_prices(model)
+    pod_scores = _pod_scores(model)
+    scores = np.where(columns >= 0, pod_scores[columns], 0)
+    prices = _node_prices(problem, pod_scores)
     worth = np.where(roomy, placed[used] @ scores - prices, np.iinfo(np.int64).min)
     best = int(worth.argmax())
     if worth[best] < placed[used] @ scores.max(axis=1) - 2 * prices[model.nodes].min():
@@ -292,15 +291,21 @@ def pack_onto_one_node(model: NodeModel, values: IntArray) -> IntArray | None:
     return packed if packed is not None and model.is_satisfied_by(packed) else None
 
 
+def _most_pods(model: NodeModel) -> IntArray:
+    """The pods [C] of each class that can be placed if no other class is."""
+    fit = np.bincount(model.classes, model.upper, minlength=len(model.problem.classes.count))
+    most: IntArray = np.minimum(fit.astype(np.int64), model.problem.classes.count)
+    return most
+
+
 def _pod_scores(model: NodeModel) -> IntArray:
     """The node score [X] of one pod of each count."""
     problem = model.problem
     return problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)
 
 
-def _node_prices(model: NodeModel) -> IntArray:
-    """The packing cost [N] of using each node: one node more or fewer outweighs every sum of scores."""
-    problem = model.problem
+def _node_prices(problem: Problem, pod_scores: IntArray) -> IntArray:
+    """The packing cost [N] of using each node: one node more or fewer outweighs every sum of the pods' scores [X]."""
     emptiness = np.divide(
         problem.nodes.free,
         problem.nodes.capacity,
@@ -308,6 +313,5 @@ def _node_prices(model: NodeModel) -> IntArray:
         where=problem.nodes.capacity > 0,
     ).mean(axis=1)
     price = _EMPTINESS_PRICE + np.rint(_EMPTINESS_PRICE * np.clip(emptiness, 0, 1)).astype(np.int64)
-    highest = int(_pod_scores(model).max(axis=0, initial=0))
-    cost: IntArray = price * (highest * int(problem.classes.count.sum()) + 1)
+    cost: IntArray = price * (int(pod_scores.max(initial=0)) * int(problem.classes.count.sum()) + 1)
     return cost

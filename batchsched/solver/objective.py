@@ -16,7 +16,6 @@ from batchsched.solver.problem import (
     NONE,
     BoolArray,
     FloatArray,
-    IndexArray,
     IntArray,
     Positions,
     Problem,
@@ -232,7 +231,9 @@ def max_tier_values(problem: Problem) -> FloatArray:
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
 
-def count_placed_pods(problem: Problem, classes: IndexArray, counts: IndexArray) -> IntArray:
+def count_placed_pods(
+    problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]
+) -> IntArray:
     """Return how many pods of each pod class [C] a solution places, given its placements [P]."""
     placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, classes, counts)

@@ -8,7 +8,7 @@ Shapes are stated by letter: C classes, G gangs, K kinds (distinct mask and scor
 Q quotas, R resources, S subgroups, T tiers, U used domains, P placements (the triples of a solution).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import pairwise
@@ -446,19 +446,22 @@ def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArra
 
     Negative labels belong to no group.
     """
-    order = np.argsort(labels, kind="stable")
-    edges = np.searchsorted(labels[order], np.arange(groups + 1))
-    return [order[first:end] for first, end in pairwise(edges.tolist())]
+    order, ranges = _ranges_by_group(labels, groups)
+    return [order[first:end] for first, end in ranges]
 
 
 def position_lists_by_group(labels: NDArray[np.integer], groups: int) -> list[Sequence[int]]:
     """Return the positions of `positions_by_group` as Python integers, faster than by an array for each group."""
-    if not len(labels):
-        return [()] * groups
+    order, ranges = _ranges_by_group(labels, groups)
+    positions = tuple(order.tolist())
+    return [positions[first:end] for first, end in ranges]
+
+
+def _ranges_by_group(labels: NDArray[np.integer], groups: int) -> tuple[IntArray, Iterator[tuple[int, int]]]:
+    """Return the positions of all items, sorted by group, and the first and the end index of each group in them."""
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(groups + 1))
-    positions = tuple(order.tolist())
-    return [positions[first:end] for first, end in pairwise(edges.tolist())]
+    return order, pairwise(edges.tolist())
 
 
 def count_pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:

@@ -72,7 +72,7 @@ class ReservedVolumesAndDevices:
 
 
 NOTHING_RESERVED: Final = ReservedVolumesAndDevices()
-"""The empty result of `ReservedVolumesAndDevices.copy_for_pods`. A copy for each of many pods would cost seconds."""
+"""The empty result of `ReservedVolumesAndDevices.copy_for_pods`, which many binding cycles share."""
 PODS: Final = "pods"
 LEADING: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 """The first columns of every resource array."""

@@ -85,7 +85,7 @@ class DevicePositions:
     positions: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def from_device_choice(
+    def from_pod_device_allocation(
         cls, solution: PodDeviceAllocation, candidates: Sequence[PoolDevice]
     ) -> "DevicePositions":
         """Convert the devices that a search found on a node to positions in the device list of that node."""
@@ -222,7 +222,7 @@ class DeviceSearch:
             solution = allocator.find_devices(place, self.claims)
             if solution is None:
                 return None
-            places = self._places[group] = DevicePositions.from_device_choice(
+            places = self._places[group] = DevicePositions.from_pod_device_allocation(
                 solution, allocator.inventory.usable_devices_of_node(place)
             )
             return solution

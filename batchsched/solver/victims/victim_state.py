@@ -19,6 +19,7 @@ from batchsched.solver.problem import (
     IntArray,
     Problem,
     count_pods_that_fit,
+    position_lists_by_group,
     positions_by_group,
 )
 from batchsched.solver.victims.victim_problem import VictimProblem
@@ -135,9 +136,7 @@ class VictimState:
         self.fit = search_input.now.copy()
         self._taken = np.zeros(len(problem.limit), np.int64)
         self._shares = positions_by_group(search_input.unit, problem.unit_count)
-        self._limits = [
-            entries.tolist() for entries in positions_by_group(problem.limit_unit, problem.unit_count)
-        ]
+        self._limits = position_lists_by_group(problem.limit_unit, problem.unit_count)
         self._needs = [
             problem.bond_with[bonds].tolist()
             for bonds in positions_by_group(problem.bond_unit, problem.unit_count)
