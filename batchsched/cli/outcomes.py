@@ -86,15 +86,19 @@ def print_simulation_result(
             output,
         )
         return
+    from batchsched.lab.figure import format_signed
+
     print_simulation_summary(policies, f"{name}: means over {len(base)} sequences" if len(base) > 1 else name)
     _print_chosen_policies(policies)
     _print_unfinished(policies)
     for policy, slowdown in differences.items():
         difference = slowdown.difference
         relative = difference.value / slowdown.base.value if slowdown.base.value else 0.0
+        value = format_signed(f"{abs(difference.value):.2f}", difference.value)
+        percentage = format_signed(f"{abs(relative):.1%}", relative)
         console().print(
-            f"{policy} against {base[0].policy}, mean slowdown, paired: {difference.value:+.2f} "
-            f"± {difference.half_width:.2f} ({relative:+.1%}), lower in {slowdown.lower:.0%} of the sequences"
+            f"{policy} against {base[0].policy}, mean slowdown, paired: {value} "
+            f"± {difference.half_width:.2f} ({percentage}), lower in {slowdown.lower:.0%} of the sequences"
         )
 
 

@@ -60,6 +60,13 @@ def test_a_table_of_sequences_states_how_policies_differ_in_pairs(capsys):
     assert "sjf against fcfs, mean slowdown, paired:" in printed
 
 
+def test_policies_without_a_difference_have_no_sign_in_a_table_of_sequences(capsys):
+    same = outcomes("fcfs", 1, 2)
+    print_simulation_result("two draws", [same, same], OutputFormat.TABLE)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "fcfs against fcfs, mean slowdown, paired: 0.00 ± 0.00 (0.0%), lower in 0%" in printed
+
+
 def test_sequences_have_their_utilisation_and_makespan_in_the_table_and_as_data(capsys):
     small = [outcome.without_detail() for outcome in outcomes("fcfs", 1, 2)]
     print_simulation_result("two draws", [small], OutputFormat.TABLE)

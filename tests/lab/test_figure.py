@@ -14,6 +14,7 @@ from batchsched.lab.figure import (
     format_duration,
     format_durations,
     format_number,
+    format_signed,
     line_dash,
     log_duration_axis,
     log_factor_axis,
@@ -33,6 +34,20 @@ THEMES = pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 )
 def test_durations_are_written_as_people_write_them(seconds, text):
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "text, value, signed",
+    [
+        ("0.04", 0.04, "+0.04"),
+        ("3.2 min", -192.0, "-3.2 min"),
+        ("0.0 pp", -0.0004, "0.0 pp"),
+        ("0%", 0.0, "0%"),
+    ],
+    ids=["increase", "decrease", "rounds to zero", "zero"],
+)
+def test_differences_have_a_sign_unless_they_round_to_zero(text, value, signed):
+    assert format_signed(text, value) == signed
 
 
 @pytest.mark.parametrize("span, name", [(HOUR, "minutes"), (DAY, "hours"), (30 * DAY, "days")])
