@@ -16,6 +16,7 @@ from batchsched.solver.problem import (
     NONE,
     BoolArray,
     FloatArray,
+    IndexArray,
     IntArray,
     Positions,
     Problem,
@@ -171,6 +172,11 @@ class TopologyPreference:
     weight: float
     used: tuple[int, ...]
 
+    def cost(self, problem: Problem, nodes: IndexArray) -> float:
+        """Return the penalty if the pods of `classes` are placed on the given nodes."""
+        domains = set(problem.nodes.levels[self.level][nodes].tolist()) | set(self.used)
+        return self.weight * max(0, len(domains) - 1)
+
 
 def list_topology_preferences(problem: Problem) -> list[TopologyPreference]:
     """Return the gangs and subgroups that prefer few domains of a topology level, or that have slices."""
@@ -216,13 +222,10 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
     there or a pod is placed there. Nodes without the label count together as one more domain. Without any used domain
     the cost is 0.
     """
-    cost = 0.0
-    for preference in list_topology_preferences(problem):
-        members = preference.classes[solution.classes]
-        place = problem.nodes.levels[preference.level][solution.nodes[members]]
-        domains = set(place.tolist()) | set(preference.used)
-        cost += preference.weight * max(0, len(domains) - 1)
-    return cost
+    return sum(
+        preference.cost(problem, solution.nodes[preference.classes[solution.classes]])
+        for preference in list_topology_preferences(problem)
+    )
 
 
 def max_tier_values(problem: Problem) -> FloatArray:

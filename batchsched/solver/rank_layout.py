@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
-from batchsched.solver.objective import preferred_level_cost
+from batchsched.solver.objective import list_topology_preferences
 from batchsched.solver.problem import (
     NONE,
     BoolArray,
@@ -100,6 +100,7 @@ class _Layout:
         self._free = problem.nodes.free.copy()
         used = problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
         np.subtract.at(self._free, solution.nodes, used)
+        self._preferences = list_topology_preferences(problem)
         self._work = 0
         self._moved = False
 
@@ -143,20 +144,30 @@ class _Layout:
             self._replace(ranked.pod_class, nodes, laid_out, demand)
 
     def _replace(self, pod_class: int, nodes: IndexArray, counts: IntArray, demand: IntArray) -> None:
-        """Take the new nodes of a class, unless a preferred level of a subgroup would then cost more."""
-        before = self._counts[pod_class]
+        """Take the new nodes of a class, unless a preferred level would then cost more."""
+        before, cost_before = self._counts[pod_class], self._preferred_level_cost(pod_class)
         self._counts[pod_class] = {
             node: count for node, count in zip(nodes.tolist(), counts.tolist(), strict=True) if count
         }
-        if (self._problem.subgroups.preferred != NONE).any():
-            was = preferred_level_cost(self._problem, self._with_counts({**self._counts, pod_class: before}))
-            if preferred_level_cost(self._problem, self._with_counts(self._counts)) > was:
-                self._counts[pod_class] = before
-                return
+        # The tree knows the preferred levels of the class itself, but neither those of the subgroups around it nor
+        # domains that the gang uses on nodes outside of the problem.
+        if self._preferred_level_cost(pod_class) > cost_before:
+            self._counts[pod_class] = before
+            return
         self._moved = True
         for placed, sign in ((before, 1), (self._counts[pod_class], -1)):
             for node, count in placed.items():
                 self._free[node] += sign * count * demand
+
+    def _preferred_level_cost(self, pod_class: int) -> float:
+        """Return the penalty for the preferred levels that count the pods of a class."""
+        cost = 0.0
+        for preference in self._preferences:
+            if preference.classes[pod_class]:
+                members = np.flatnonzero(preference.classes).tolist()
+                nodes = {node for member in members for node in self._counts.get(member, ())}
+                cost += preference.cost(self._problem, np.array(sorted(nodes), np.int32))
+        return cost
 
     def _allowed(self, ranked: RankedPodClass, now_on: IndexArray) -> BoolArray:
         """Return the nodes [N] on which pods of the class may be: those of its mask, in its required domains."""

@@ -1,12 +1,14 @@
 """Rank layout: classes with ranks move to nodes of a lower cost, and nothing else changes."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.domain_tree import DomainTree, level_costs
 from batchsched.solver.objective import count_placed_pods, preferred_level_cost
-from batchsched.solver.problem import SolverBudget
+from batchsched.solver.problem import SolverBudget, UsedDomains
 from batchsched.solver.rank_layout import RankedPodClass, lay_out_ranks
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import verify_solution
@@ -47,6 +49,17 @@ def test_layout_is_legal_and_neither_pods_nor_preferred_levels_lose(problem, dat
     assert preferred_level_cost(problem, laid_out) <= preferred_level_cost(problem, solution) + 1e-9
     again = lay_out_ranks(problem, laid_out, ranked(*sorted(classes), levels=(0, 1)))
     assert verify_solution(problem, again) == ()
+
+
+def test_class_stays_in_the_rack_of_running_pods_that_are_on_no_node_of_the_problem():
+    problem = problem_of([[2], [1], [1]], [{"pods": 2, "demand": [1], "preferred": 0}], levels=[[1, 0, 0]])
+    gang, level, rack = np.zeros((3, 1), np.int32)
+    running = UsedDomains(gang=gang, subgroup=np.full(1, -1, np.int32), level=level, domain=rack)
+    problem = replace(problem, used_domains=running)
+    solution = solve(problem, SolverBudget(), 0)
+    assert solution.nodes.tolist() == [1, 2]
+    laid_out = lay_out_ranks(problem, solution, ranked(0))
+    assert laid_out.nodes.tolist() == [1, 2]
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
