@@ -1,8 +1,8 @@
-"""Floor 5: one scheduling cycle, ``decide(snapshot, profile, now, seed) -> Decision``.
+"""Floor 5: one scheduling cycle; `decide(snapshot, profile, now, seed)` returns the decision of a session.
 
-Orders the gangs, groups their pods into classes, asks the pipeline for masks and scores, states the problem,
-has it solved, walks the solution pod by pod through Reserve and Permit, and says of every gang what became
-of it and why. No clock, no I/O, no randomness outside the seed.
+A session orders the gangs, groups their pods into classes, and calls plugins for feasible nodes and scores. It
+formulates the solver's problem, and places the pods of the solution one by one through Reserve and Permit. The decision
+states for each gang whether it is placed, and the reason if not. No clock, no I/O, no randomness outside the seed.
 
 May import: floors 0 to 4; never a plugin by name.
 """

@@ -1,4 +1,4 @@
-"""The decision builder: collects placements, evictions, refusals and the solver's account during a session."""
+"""The decision builder: collects the placements, evictions, refusals and objective values of a session."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -43,12 +43,12 @@ class DecisionBuilder:
       brief: omit refusals and other parts that only explain why gangs wait.
       placements: gangs with a place, including those that wait at Permit.
       refusals: one for each gang that takes part and gets no place.
-      reservations: earliest starts that the decision states.
+      reservations: the reserved starts that the decision states.
       evictions: pods that are evicted.
       nominated: pending pods and the index of the node that is reserved for each.
       objective: weight that was placed, by (entitlement class, priority) of a tier.
       bound: upper bound of the weight, by tier.
-      tiers: the account of the tiers, set by `set_tiers_and_gap`.
+      tiers: the placed weight and its upper bound for each tier, set by `set_tiers_and_gap`.
       gap: 1 - Σ objective / Σ bound, set by `set_tiers_and_gap`.
       guard: True if the wall-clock guard stopped the solver.
       solver_work: the estimated work of CP-SAT for the placements, in units of about a microsecond.
@@ -72,7 +72,7 @@ class DecisionBuilder:
     def add_placements(self, placements: Sequence[GangPlacement]) -> None:
         """Add placed gangs to the decision.
 
-        Their requests also reduce the resources that stay free for the gang with a reserved start.
+        Their requests are also subtracted from the resources that are free at the reserved start of the head.
         """
         self.placements += placements
         if self.head is not None:
@@ -82,9 +82,9 @@ class DecisionBuilder:
                 self.head = None
 
     def add_head_reservation(self) -> None:
-        """Add the reserved start of the first gang that does not fit (the head) to the decision.
+        """Add to the decision the reserved start of the head, the first gang that does not fit.
 
-        It is omitted if the gang's pods have nominated nodes already.
+        The reserved start is omitted if pods of the head have nominated nodes already.
         """
         nominated = {pod.key for pod, _ in self.nominated}
         if self.head is None or nominated & self.head.gang.members.pending.keys():
@@ -93,7 +93,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_objectives(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add to the sums of each tier the weight of its gangs that the solver placed, and the bound of this weight."""
+        """Add the weight that the solver placed in each tier, and its upper bound, to the tier's sums."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -109,7 +109,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def set_tiers_and_gap(self) -> None:
-        """Set the decision's `tiers` (placed weight and upper bound of each) and its relative `gap`."""
+        """Compute the decision's `tiers` (placed weight and upper bound of each tier) and its `gap`."""
         self.tiers = tuple(
             TierObjective(
                 share=tier[0].share_name,
@@ -123,7 +123,7 @@ class DecisionBuilder:
         self.gap = max(0.0, 1.0 - math.fsum(self.objective.values()) / total) if total > 0 else 0.0
 
     def add_evictions(self, victims: VictimChooser) -> None:
-        """Add evictions and nominations, and state in the refusals how many pods are evicted for each gang."""
+        """Add evictions and nominations, and state in each refusal how many pods are evicted for the gang."""
         self.evictions += victims.evictions
         self.nominated += victims.nominated
         self.guard |= victims.guard
@@ -134,7 +134,7 @@ class DecisionBuilder:
         """Return the decision with all of its lists sorted, so that equal sessions give equal bytes.
 
         Args:
-          tables: of the session, for the names of nodes and for what was set aside.
+          tables: the tables of the session, for the names of nodes and for the objects that were set aside.
           queue_set_aside: fields of Queues that could not be used.
         """
         refusals = list(self.refusals)

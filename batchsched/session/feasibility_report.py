@@ -34,7 +34,7 @@ class DomainFeasibility(FeasibilityReportBase, frozen=True):
       value: the node label's value.
       nodes: number of nodes in the domain.
       open_nodes: number of nodes on which a pod fits.
-      room: number of pods that fit, each node by itself.
+      room: number of pods that fit, summed over the nodes.
     """
 
     value: str
@@ -44,7 +44,7 @@ class DomainFeasibility(FeasibilityReportBase, frozen=True):
 
 
 class LevelFeasibility(FeasibilityReportBase, frozen=True):
-    """How many pods of one pod class fit in each domain of a topology level, the domain with most pods first.
+    """How many pods of one pod class fit in each domain of a topology level, the largest number first.
 
     Nodes without the level's label are left out.
     """
@@ -54,7 +54,7 @@ class LevelFeasibility(FeasibilityReportBase, frozen=True):
 
 
 class PartFeasibility(FeasibilityReportBase, frozen=True):
-    """How many of a gang's equal pending pods in one subGroup fit on nodes, and in which topology domains.
+    """How many pods of one gang part (equal pods of a subGroup) fit on the nodes and in each domain.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -62,9 +62,9 @@ class PartFeasibility(FeasibilityReportBase, frozen=True):
       requests: requests of one pod, in base units.
       nodes: number of all nodes.
       open_nodes: number of nodes on which a pod fits.
-      room: number of pods that fit, each node by itself.
+      room: number of pods that fit, summed over the nodes.
       reasons: number of refused nodes by reason.
-      levels: the same by domain, the widest level first.
+      levels: the numbers of pods that fit in each domain, the widest level first.
     """
 
     sub_group: str
@@ -130,7 +130,7 @@ def report_feasibility(
 
 
 def snapshot_after_decision(snapshot: Snapshot, decision: Decision, key: str) -> Snapshot:
-    """Return the snapshot with assigned pods bound and without evicted pods.
+    """Return the snapshot as it is after a decision: assigned pods are bound, and evicted pods are gone.
 
     Args:
       snapshot: the input of the decision.

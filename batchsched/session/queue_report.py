@@ -1,4 +1,4 @@
-"""Report on queues: usage, entitlement and pending gangs of each.
+"""Report on queues: the usage, the entitlement and the pending gangs of each queue.
 
 report_queues(snapshot, profile, now) -> QueueTreeReport    the tree, as the next session finds it
 report_pending_gangs(snapshot, profile, now) -> tuple[PendingGangReport, ...]    only the gangs, in their order

@@ -1,4 +1,4 @@
-"""Messages of refusals: sentences with names, made from the numbers of the solver's evidence."""
+"""Refusals and their messages: sentences with names of objects, made from the solver's numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -70,7 +70,7 @@ class RefusalMessageWriter:
         self._table = inputs.tables.node_table
 
     def refusal_message(self, evidence: RefusalEvidence) -> str:
-        """Return one sentence for a refused gang: the constraint that stops it, and how much is missing."""
+        """Return one sentence that states which constraint stops a refused gang, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         return f"{self._constraint(evidence)}{OUTBID if evidence.outbid else ''}"
 
@@ -116,7 +116,7 @@ class RefusalMessageWriter:
         return " and ".join(name for name, present in names.items() if present) or "its subGroups"
 
     def proof_message(self, search: SearchEvidence) -> str:
-        """Return the clause which states whether it is proved by an exact search that a gang has no placement."""
+        """Return a clause that states whether an exact search has proved that a gang cannot be placed."""
         slices = ""
         if search.slice_level != NONE:
             owner = (
@@ -127,7 +127,7 @@ class RefusalMessageWriter:
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
-        """Return the message for a gang with pods that a plugin's rule requires to be in one topology domain."""
+        """Return the message for a gang that does not fit in one domain, to which a plugin restricts it."""
         label = self._formulation.gathered[evidence.gang]
         fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
@@ -182,7 +182,7 @@ class RefusalMessageWriter:
         )
 
     def smallest_change_message(self, change: Relaxation | None) -> str:
-        """Return in words the smallest change that would admit a refused gang; "" if none is known."""
+        """Describe the smallest change with which a refused gang would be placed; "" if none is known."""
         match change:
             case None:
                 return ""
@@ -259,7 +259,10 @@ def plugin_failure_refusal(gang: PendingGang, error: PluginError) -> Refusal:
 
 
 def rolled_back_refusal(placement: GangPlacement, *, timed_out: bool) -> Refusal:
-    """Return the refusal of a gang that was rolled back by a filter, Reserve, Permit or a plugin failure."""
+    """Return the refusal of a gang that was rolled back, because a plugin refused one of its pods or failed.
+
+    If `timed_out`, the gang waited at Permit for too long.
+    """
     status = placement.refusal
     message = f"plugin {status.plugin}: {', '.join(status.reasons) or 'refused'}; the gang was rolled back"
     # Not final: a filter refused the solver's placement, and another placement may pass in a later session.
@@ -294,7 +297,7 @@ def no_domain_refusal(gang: PendingGang) -> Refusal:
 
 
 def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
-    """Return the refusal (OutOfTurn) of a gang that must wait because its start now would delay other gangs.
+    """Return the refusal `OutOfTurn` of a gang that would delay other gangs if it started now.
 
     Args:
       members: the gang.
@@ -309,7 +312,7 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_refused_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang with its reason, computed with all other gangs unchanged."""
+    """Return the refusal of one gang, with a reason that holds while all other gangs keep their nodes."""
 
     def refusal_from_greedy_solution() -> Refusal:
         formulation = formulate_problem(inputs, [gang], gang.created)
@@ -350,9 +353,9 @@ def explain_refused_gangs(
     outcome: JointOutcome,
     telemetry: Telemetry,
 ) -> list[Refusal]:
-    """Return a refusal, with its reason, for each unplaced gang of a batch of gangs that the solver placed together.
+    """Return a refusal with its reason for each gang of one solver problem that was not placed.
 
-    Proposed changes are tested with the other gangs where they are.
+    Changes that may help a gang are tested while all other gangs keep their nodes.
     """
     problem, rejected = formulation.problem, outcome.rejected
     placed = {placement.gang.members.identity for placement in outcome.placements}

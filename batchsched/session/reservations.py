@@ -1,4 +1,4 @@
-"""Reservation of the head: its earliest start, and the check whether another gang may start before it.
+"""Reservation for the head (the first gang that does not fit): its earliest start, and how it is kept.
 
 The head cannot start now. Its reserved start is the first expected end of a running gang after which it fits. A gang
 behind it may start now if it ends by then, or if the head still fits together with it. On equal nodes with one
@@ -34,7 +34,7 @@ class HeadReservation:
 
     Args:
       start: seconds since 1970 at which the head can start.
-      free: [N, R] resources that are free then, less what gangs that run longer have used since.
+      free: [N, R] resources that are free then, less the requests of gangs that were placed since and still run then.
       problem: the head as the only gang of a problem, to test whether it fits.
       needs: [R] requests that the head needs at least.
     """
@@ -45,9 +45,13 @@ class HeadReservation:
     needs: IntArray
 
     def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract a later gang's requests from the resources at the reserved start, if the head still fits then.
+        """Subtract a gang's requests from the resources free at the reserved start, if the head still fits.
 
-        Return True if it fits. Otherwise nothing is subtracted.
+        Return True if the head still fits. Otherwise nothing is subtracted.
+
+        Args:
+          nodes: the node index of each entry of `requests`; a node may occur several times.
+          requests: the requests, one row [R] for each entry of `nodes`.
         """
         remaining = self.free.copy()
         np.subtract.at(remaining, nodes, requests)
@@ -57,9 +61,9 @@ class HeadReservation:
         return True
 
     def capacity_left_by_head(self) -> IntArray:
-        """Return the resources [N, R] that the gang with the reserved start leaves free at that time.
+        """Return the amounts [N, R] (node, resource) that the head leaves free when it starts as reserved.
 
-        Using them does not delay the head.
+        A gang that uses only these amounts does not delay the head.
         """
         available = np.maximum(0, self.free)
         head = solve_greedy(replace(self.problem, nodes=replace(self.problem.nodes, free=available)))
@@ -88,12 +92,12 @@ def only_gang_fits(problem: Problem, free: IntArray) -> bool:
 
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
-    """Return the decision's record of a gang's reserved start, in whole seconds (rounded up). It is never too early."""
+    """Return the decision's record of a gang's reserved start, rounded up to whole seconds."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
 def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
-    """Return True if a gang fits once all running gangs have ended. If False, there is no reason to wait for them."""
+    """Return True if a gang would fit on the cluster once all running gangs have ended."""
     cached = gang.members.cache.fits_empty_cluster
     if cached is None or cached[0] is not gang.members.cache.pending:
         problem = problem_at_later_time(inputs, gang)
@@ -110,7 +114,10 @@ def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
 
 
 def free_resources_minus_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
-    """Return the free resources [N, R], less the requests of nominated pods that are not in the node table."""
+    """Return the free amounts [N, R] (node, resource), less the requests of the given nominated pods.
+
+    `held` contains nominated pods that are not in the node table, with their node indexes.
+    """
     free = tables.free_resources()
     for pod, node in held:
         free[node] -= tables.request_vector(pod)
@@ -132,7 +139,7 @@ def compute_reservation(
     Args:
       inputs: the tables of the session.
       gang: the head.
-      started: gangs that this session has placed so far; their ends count too.
+      started: gangs that this session has placed so far; their ends free resources, too.
       now: seconds since 1970.
       held: nominated pods that are not in the node table, with their node indexes; they go before the head.
       presumed: gangs that will probably start now, on these nodes; they are not in the node table.
@@ -252,12 +259,12 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """Decides which reserved starts are announced in the decision, and which announced ones must be kept.
+    """Decides which reserved starts a decision announces, and which announced starts must not be delayed.
 
     Args:
       now: seconds since 1970.
-      slowdown: (waited + run time) / run time from which a start is announced and kept; None announces all and
-        keeps none.
+      slowdown: the slowdown (wait + run time) / run time from which on a gang's start is announced and kept; None
+        announces all starts and keeps none.
       before: `namespace/name` of the gangs that had a reservation in the previous session.
     """
 
@@ -275,11 +282,11 @@ class ReservationRules:
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
     def should_announce(self, gang: PendingGang) -> bool:
-        """Return True if the decision is to state the reserved start of a gang."""
+        """Return True if the decision announces the reserved start of a gang."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def has_kept_reservation(self, members: PodGroupState) -> bool:
-        """Return True if an earlier decision stated a reserved start for the gang that must not be delayed."""
+        """Return True if the previous decision announced a gang's reserved start, and it must be kept."""
         return self.slowdown is not None and members.key in self.before
 
     def put_reserved_gangs_first_in_tier(
@@ -291,16 +298,20 @@ class ReservationRules:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Return the pending gangs reordered: in each tier, gangs with a kept start or nominated pods come first.
+        """Move gangs with a kept reserved start or with nominated pods before the other gangs of their tier.
 
-        The policy that keeps room free does not apply to them: a start was announced, or pods were evicted for them.
+        A policy that keeps resources free does not hold back the moved gangs: their start was announced, or pods were
+        evicted for them.
+
+        Return the pending gangs, with the room of moved gangs set to 0, and the indexes in the new order of turns.
 
         Args:
           line: the pending gangs.
           turns: indexes into `line` in the order of turns.
           tables: for the tiers of the gangs.
           nominated: identities of the gangs with nominated pods.
-          shared: True if queues have entitlements; a reservation is then moved past gangs of its own queue only.
+          shared: True if queues have entitlements; a gang with a kept start then moves past gangs of its own queue
+            only.
         """
         moved = {
             index
@@ -340,7 +351,7 @@ RESERVATION: Final = "reservation"
 
 @dataclass(slots=True, eq=False)
 class ReservedHead:
-    """The gang with a reserved start, and the rules by which later gangs do not delay this start.
+    """The gang with a reserved start (the head), and the rules by which later gangs do not delay its start.
 
     Args:
       gang: the head.
@@ -376,9 +387,9 @@ class ReservedHead:
     ) -> Self | None:
         """Return the first gang that must wait for running gangs to end, or that already has a reservation.
 
-        A gang of the second kind is returned even if it can start now: no gang behind it may displace it. The result
-        includes the earliest start of the gang as a reservation. None if no known end makes room for a gang, or if the
-        profile has `backfill: none`.
+        A gang that has a reservation is returned even if it can start now: no gang behind it may displace it. The
+        result includes the earliest start of the gang. Return None if no gang fits after the known ends of running
+        gangs, or if the profile has `backfill: none`.
 
         Args:
           inputs: the tables of the session.
@@ -431,7 +442,7 @@ class ReservedHead:
         return None
 
     def restricts_gang(self, gang: PendingGang) -> bool:
-        """Return True if a gang may only use resources that the gang with the reserved start does not need."""
+        """Return True if a gang must leave free the resources that the head needs at its reserved start."""
         if gang.members is self.gang.members or (
             not self.strict and gang.tier_sort_key < self.gang.tier_sort_key
         ):
@@ -496,7 +507,7 @@ class ReservedHead:
 
         Args:
           placement: the gang.
-          leaving: its victims, of gangs that would have run beyond the start, with their node indexes.
+          leaving: its victims with their node indexes, without victims that would have ended before the start.
         """
         if not self.restricts_gang(placement.gang):
             self.deduct_placements((placement,))

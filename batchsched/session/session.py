@@ -1,4 +1,4 @@
-"""The session object: it follows one cluster and decides sessions over it.
+"""The `Session` object: keeps tables of one cluster up to date, and runs sessions on these tables.
 
 A Session is made from a Snapshot and then follows the cluster by `apply_changes`. A new Session over a Snapshot and an
 old one that followed the cluster to the same state decide the same; a property test holds that.
@@ -32,7 +32,7 @@ from batchsched.session.tables.session_tables import Pause, SessionTables, do_no
 class Session:
     """Keeps the tables of one cluster from session to session, and computes the decision of each session from them.
 
-    It is a `ports.cluster.Scheduler`.
+    It implements `ports.cluster.Scheduler`.
 
     Args:
       snapshot: the cluster to start from.
@@ -74,12 +74,12 @@ class Session:
 
     @classmethod
     def for_simulation(cls, snapshot: Snapshot, profile: Profile, past: UsageHistory | None = None) -> Self:
-        """Create a session for simulations, which computes no refusals."""
+        """Create a session that computes no refusals, for use in simulations."""
         return cls(snapshot, profile, past=past, brief=True)
 
     @classmethod
     def for_forecast(cls, snapshot: Snapshot, profile: Profile) -> Self:
-        """Create a session for forecasts, which computes no refusals and does not place pods with ResourceClaims."""
+        """Create a session that computes no refusals and skips pods with ResourceClaims, for forecasts."""
         pipeline = standard_registry().create_pipeline(profile)
         pipeline.allocates_devices = False
         return cls(snapshot, profile, pipeline, brief=True)
@@ -91,11 +91,11 @@ class Session:
 
     @property
     def ignored_policy_reason(self) -> str:
-        """Why sessions over this cluster do not read the policy of the profile; "" if they read it."""
+        """Why sessions ignore the gang order that the profile's `policy` names; "" if they use it."""
         return ignored_policy_reason(self.profile, self.tables.queues)
 
     def decayed_usage(self, now: float) -> Usage:
-        """Return the decayed usage of the queues at `now`; empty if no queue policy reads it."""
+        """Return the decayed past usage of each queue at `now`; empty if no queue policy reads it."""
         return self._order.update_decayed_usage(now)
 
     def apply_changes(self, changes: ClusterChanges) -> None:
@@ -114,7 +114,7 @@ class Session:
         self._held = held
 
     def use_gang_order_candidate(self, label: str) -> None:
-        """Set which of its candidate gang orders the policy `auto` uses; without `auto`, do nothing."""
+        """Set the gang order that the policy `auto` uses, by its label; without `auto`, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.use_candidate(label)
@@ -142,13 +142,16 @@ class Session:
         *,
         with_evictions: bool = True,
     ) -> Decision:
-        """Run the next session and return its decision. The tables are unchanged afterwards: no pod is bound yet.
+        """Run the next session and return its decision.
+
+        Afterwards the tables are as before: the decided pods are not bound yet.
 
         Args:
           now: seconds since 1970.
           seed: seed of all random draws.
-          taking_part: identities of the gangs that take part; the others rest, since nothing that changed can help
-            them. None: all pending gangs except those that rest in the Snapshot.
+          taking_part: identities of the gangs that take part. The others rest, which means that the session does not
+            try them, because no change since their refusal can help them. None: all pending gangs take part, except
+            those that rest in the Snapshot.
           telemetry: receives stages and timings.
           with_evictions: evict pods for gangs that find no room. Victims are chosen after all placements, so that the
             assignments are the same without them. With `solver.enabled: false`, pods are evicted in any case.
@@ -233,7 +236,7 @@ def decide(
     telemetry: Telemetry | None = None,
     outside: ExternalClients = NO_EXTERNAL_CLIENTS,
 ) -> Decision:
-    """Return the decision of one session over a snapshot: a pure, deterministic function without clock or I/O.
+    """Run one session over a snapshot and return its decision, deterministically, without clock or I/O.
 
     Args:
       snapshot: the cluster; the decision depends on nothing else, except for the other arguments.

@@ -30,10 +30,10 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedPods:
-    """The nodes proposed for equal pods of a gang: those of one subGroup and one pod class.
+    """Equal pods of a gang, with the nodes that are proposed for them.
 
     Args:
-      part: the pods, which take the nodes in their order.
+      part: the pods, all of one subGroup and one pod class; they take the nodes in the order of `nodes`.
       nodes: the indexes of the nodes.
       counts: the number of pods on each of these nodes.
     """
@@ -83,7 +83,7 @@ class GangPlacement:
     state: GangPhase = GangPhase.PENDING
 
     def total_requests(self, resources: int) -> IntArray:
-        """Return the sum [R] of the requests of the gang's placed pods."""
+        """Return the total requests of the gang's placed pods, as an array by resource [R]."""
         total = np.zeros(resources, np.int64)
         for pod_class, count in Counter(map(_POD_CLASS, self.placed)).items():
             total += pod_class.requests * count
@@ -122,7 +122,7 @@ class Statement:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Roll back what was not committed, and take committed pods off the tables."""
+        """Roll back gangs that were not committed, and remove the pods of committed gangs from the tables."""
         self.roll_back_to(self._committed)
         tables = self._tables
         # Without Unreserve: the plugins' reservations of committed pods last until PreBind or a failed bind.
@@ -214,9 +214,9 @@ class Statement:
         return placement
 
     def reserve_and_permit_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
-        """Call Reserve and Permit for pods of a gang that passed the Filters.
+        """Call Reserve and Permit for planned pods of a gang that the Filter plugins have accepted already.
 
-        Then `keep_if_complete` decides about the gang.
+        Afterwards the caller calls `keep_if_complete`, which keeps the gang or rolls it back.
 
         Raises:
           PluginError: a plugin failed.
@@ -227,9 +227,11 @@ class Statement:
             placement.refusal = status
 
     def keep_if_complete(self, placement: GangPlacement) -> bool:
-        """Keep the placement of a gang if its pods reach its minimum, otherwise roll it back.
+        """Keep the placement of a gang if its minimum number of pods is placed, otherwise roll it back.
 
-        Pods of a subGroup that does not run with them are taken back first. Return whether the gang is kept.
+        First, pods of nested or optional subGroups that would be placed only in part are unreserved.
+
+        Return True if the gang is kept.
         """
         self._take_back_incomplete_subgroups(placement)
         rejection = self._tables.node_table.waiting.first_rejection_of_gang(placement.gang.members.identity)
@@ -257,7 +259,7 @@ class Statement:
             waiting.remove_gang(identity)
 
     def apply_permit_answers(self) -> None:
-        """Finish the placement of each gang that all plugins allow at Permit; roll back rejected gangs."""
+        """Finish placements of waiting gangs that all Permit plugins allow now; roll back rejected gangs."""
         waiting = self._tables.node_table.waiting
         for placement in [placement for placement in self._placements if placement.held_by]:
             identity = placement.gang.members.identity

@@ -1,4 +1,4 @@
-"""Changes of a session's input: apply them to a Snapshot as one would edit its manifests."""
+"""Changes of a session's input, such as a higher queue limit, and their application to a Snapshot."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -18,17 +18,17 @@ from batchsched.api.snapshot import Snapshot
 
 
 def pod_group_reference(key: str) -> str:
-    """Return the reference to a PodGroup in an InputChange: `PodGroup/NAMESPACE/NAME`."""
+    """Return the text by which an InputChange names a PodGroup: `PodGroup/NAMESPACE/NAME`."""
     return f"PodGroup/{key}"
 
 
 def pending_pods_reference(key: str) -> str:
-    """Return the reference to all pending pods of a gang in an InputChange: `PodTemplate/NAMESPACE/NAME`."""
+    """Return the text by which an InputChange names a gang's pending pods: `PodTemplate/NAMESPACE/NAME`."""
     return f"PodTemplate/{key}"
 
 
 def queue_reference(name: str) -> str:
-    """Return the reference to a Queue in an InputChange: `Queue/NAME`."""
+    """Return the text by which an InputChange names a Queue: `Queue/NAME`."""
     return f"Queue/{name}"
 
 
@@ -38,12 +38,12 @@ def json_pointer(*tokens: str | int) -> str:
 
 
 def json_pointer_tokens(path: str) -> list[str]:
-    """Return the keys and indexes in a JSON pointer (RFC 6901)."""
+    """Split a JSON pointer (RFC 6901) into its keys and indexes."""
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
 
 def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
-    """Return a Snapshot with the changes of an explanation: changed fields of objects, and copies of nodes.
+    """Return the Snapshot after the given changes, which set fields of objects or add copies of nodes.
 
     Args:
       snapshot: the Snapshot.

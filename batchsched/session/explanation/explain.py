@@ -1,4 +1,4 @@
-"""Explanation of refusals after a session: `explain_refusals(...)` returns a decision with examined refusals."""
+"""Explanation of the refusals of a session: `explain_refusals` adds the explanations to the decision."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -68,10 +68,12 @@ def explain_refusals(
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
-    """Return the decision with explained refusals: whether each gang can ever start, what precedes it, what helps.
+    """Return the decision with refusals that state whether the gang can ever start, and what would help.
+
+    An explained refusal also names the gangs that precede the refused gang.
 
     Args:
-      decided: the session.
+      decided: the input and the decision of the session.
       budget: the work that may be spent; None for `explanation_budget_of_session`.
       only: `namespace/name` of the gangs to examine; None for all refused gangs.
       telemetry: receives the progress.
@@ -137,7 +139,7 @@ class RefusalVerifier:
     """Finds changes that would help the refused gangs of a session, by deciding the session again after each change.
 
     Args:
-      decided: the session.
+      decided: the input and the decision of the session.
       decide_again: decides the session on changed inputs.
       pause: called between the steps other than decisions; it may block.
     """
@@ -183,7 +185,7 @@ class RefusalVerifier:
     def examine_in_empty_cluster(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
         """Return the refusal with a statement whether the gang could start if the cluster were empty.
 
-        `explain_refusal` continues from there.
+        `explain_refusal` uses the result of this examination.
 
         Args:
           refusal: a refusal of the session.
@@ -236,7 +238,7 @@ class RefusalVerifier:
         return _Examination(_not_verified(alone), verifier, emptied, exceeded)
 
     def can_explain_further(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
-        """Return whether `explain_refusal` can add to an explanation: it is incomplete, and enough budget remains."""
+        """Return whether an explanation is incomplete and enough budget remains to extend it."""
         examined = self._examined.get(refusal.pod_group)
         if examined is None or examined.verifier is None:
             return False

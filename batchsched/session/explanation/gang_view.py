@@ -28,7 +28,7 @@ from batchsched.solver.problem import UNLIMITED
 def build_session_tables(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> SessionTables:
-    """Return the tables of a session at `now` (seconds since 1970) over a Snapshot."""
+    """Build the session tables of a Snapshot for a session at `now` (seconds since 1970)."""
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
     pause()
     tables.set_time(now)
@@ -38,7 +38,7 @@ def build_session_tables(
 
 @dataclass(frozen=True, eq=False)
 class GangView:
-    """A pending gang in the tables of a session, as the explanation of its refusal reads it.
+    """A pending gang in the tables of a session, with the values that explain why it was refused.
 
     Args:
       tables: the tables of the cluster.
@@ -75,12 +75,12 @@ class GangView:
 
     @cached_property
     def distinct_pods(self) -> tuple[Pod, ...]:
-        """The distinct pods of the gang: one pending pod for each distinct pod spec."""
+        """One pending pod of the gang for each distinct pod spec."""
         return tuple({id(pod.spec): pod for pod in self.pending_pods}.values())
 
     @cached_property
     def selected_nodes(self) -> BoolArray:
-        """A mask [D, N]: True at [d, n] if the nodeSelector of pod d of the gang's D `distinct_pods` selects node n."""
+        """A mask [D, N] of `distinct_pods` and nodes: True where the pod's nodeSelector selects the node."""
         table = self.tables.node_table
         return np.array(
             [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
@@ -88,7 +88,7 @@ class GangView:
 
     @cached_property
     def tolerated_nodes(self) -> BoolArray:
-        """A mask [D, N]: True at [d, n] if pod d of the gang's D `distinct_pods` tolerates the taints of node n."""
+        """A mask [D, N] of `distinct_pods` and nodes: True where the pod tolerates the taints of the node."""
         table, pods = self.tables.node_table, self.distinct_pods
         return np.array(
             [untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0 for pod in pods]
@@ -96,7 +96,7 @@ class GangView:
 
     @cached_property
     def filter_results(self) -> tuple[FilterResult | None, ...]:
-        """The results of the Filter plugins for each of the P gang parts (equal pods); None if a plugin failed."""
+        """The results of the Filter plugins by gang part (equal pods); None for a part if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
     def _filter_result(self, part: EqualPendingPods) -> FilterResult | None:
@@ -107,7 +107,7 @@ class GangView:
 
     @cached_property
     def feasible_nodes(self) -> BoolArray:
-        """A mask [P, N]: True at [p, n] if all Filter plugins accept the pods of gang part p (equal pods) on node n."""
+        """A mask [P, N] of gang parts (equal pods) and nodes: True where all Filters accept the pods."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):
             if result is not None and result.status.ok:
@@ -156,7 +156,7 @@ class GangView:
 
     @property
     def minimum_requests(self) -> dict[str, int]:
-        """The least amount of each resource, except `pods`, that the pods up to the gang's minimum request."""
+        """The least amount of each resource, except `pods`, that the gang needs to reach its minimum."""
         return {
             resource: int(amount)
             for resource, amount in zip(self.tables.node_table.resources, self.gang.needs, strict=True)

@@ -1,4 +1,4 @@
-"""The gangs that go before a refused one: those that hold what it lacks, and by which right."""
+"""Preceding gangs: gangs that hold resources that a refused gang lacks, and why they come before it."""
 
 import math
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class OrderPosition:
 def order_positions_by_gang(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> dict[str, OrderPosition]:
-    """Return the position in the gang order of each pending gang, by the gang's `namespace/name`.
+    """Return each pending gang's position in the gang order, by the `namespace/name` of the gang.
 
     Gangs that may not use their queue are left out.
     """
@@ -56,13 +56,15 @@ def find_preceding_gangs(
     profile: Profile,
     now: float,
 ) -> tuple[PrecedingGang, ...]:
-    """Return the preceding gangs of a refused gang: they hold resources that it lacks; the largest gang first.
+    """Return the gangs that come before a refused gang and hold the resources that it lacks.
+
+    The gang that holds the most of these resources is the first.
 
     Args:
-      refusal: of the gang.
-      decision: that of the session.
-      view: the gang after the decision.
-      turns: of the pending gangs.
+      refusal: the refusal of the gang.
+      decision: the decision of the session.
+      view: the gang in the tables after the decision.
+      turns: the positions of the pending gangs in the gang order.
       profile: the profile of the session.
       now: seconds since 1970.
     """

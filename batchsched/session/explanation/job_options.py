@@ -1,4 +1,4 @@
-"""Options that change a refused gang itself: a toleration, a selector, a constraint, a level, a size, or its queue."""
+"""Options to change a refused gang itself: its tolerations, constraints, levels, requests or queue."""
 
 import itertools
 from collections import Counter
@@ -31,7 +31,7 @@ MEBIBYTE: Final = 2**20
 
 
 def gang_change_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
-    """Return changes of a refused gang itself that may admit it, such as other tolerations, levels, sizes or queues."""
+    """Return options to change a refused gang itself, such as its tolerations, levels or requests."""
     return [
         *_tolerations(view),
         *_selectors(view),
@@ -212,7 +212,10 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
-    """Return by resource the steps in which explanations lower pod requests that no node can serve."""
+    """Return the step in which to lower requests, for each resource with requests that exceed every node.
+
+    The result is empty for pods with several containers.
+    """
     if any(len(pod.spec.containers) != 1 or pod.spec.init_containers for pod in view.pending_pods):
         return {}
     steps = {}

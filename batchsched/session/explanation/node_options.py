@@ -1,4 +1,4 @@
-"""Options that add nodes like existing ones."""
+"""Options to add copies of existing nodes, with which a refused gang may be placed."""
 
 import math
 from collections import defaultdict
@@ -16,10 +16,10 @@ MAX_COPIES: Final = 4096
 
 
 def node_change_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
-    """Return options to add copies of existing nodes, the node types that accept most of a refused gang's pods first.
+    """Return options to add copies of existing nodes; nodes that accept most of the gang's pods come first.
 
     Args:
-      view: the gang after the decision of its session.
+      view: the gang in the tables after the decision of its session.
       emptied: the gang alone in the cluster, so that each node shows which pods it accepts.
     """
     table = emptied.tables.node_table

@@ -1,6 +1,6 @@
 """Options: single changes of the input that may admit a refused gang, and choices of several options.
 
-Options of the job come before those of queues, and those before nodes.
+Options that change the gang itself are tried before options of queues, and these before added nodes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ MAX_ALTERNATIVES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class ChangeOption:
-    """A change of the input that may admit a refused gang, in a choice of sizes, such as 1, 2 or 3 more nodes.
+    """A change of the input that may admit a refused gang, in several sizes, such as 1, 2 or 3 more nodes.
 
     Args:
       changes: returns the changes of a number of steps.
@@ -41,5 +41,5 @@ Choice = dict[ChangeOption, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return the changes of the input for a choice of options, each with its size as a number of steps."""
+    """Return the input changes of several options, given the number of steps of each option."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))

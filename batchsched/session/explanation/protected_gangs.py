@@ -1,7 +1,8 @@
 """Protection of running gangs from a refused gang: why the refused gang may not evict them.
 
 A protection is stated only if the refused gang may evict gangs at all, and may evict gangs of this priority or queue:
-otherwise the running gang would stay without its protection as well. The entitlements of other queues are not compared.
+otherwise the running gang would not be evicted without its protection either. The entitlements of other queues are not
+compared.
 """
 
 from typing import Final
@@ -23,11 +24,13 @@ _RECLAIMING_SHARES: Final = frozenset(entitled.share_name for entitled in RECLAI
 
 
 def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
-    """Return the reason why a refused gang may not evict a running gang, a key of `PROTECTIONS`; "" without one.
+    """Return the protection that keeps a refused gang from evicting a running gang; "" if there is none.
+
+    It is a key of `PROTECTIONS` in `batchsched.api.decision`, such as `NotPreemptible`.
 
     Args:
       view: the refused gang.
-      identity: that of the running gang.
+      identity: the identity of the running gang.
       share: entitlement class of the refused gang, as a queue report names it.
       profile: the profile of the session.
       now: seconds since 1970.

@@ -1,4 +1,4 @@
-"""Options that lift a restriction of a queue: a limit, a number of PodGroups, or the guarantee that it keeps.
+"""Options to loosen a restriction of a queue: a limit, the number of PodGroups, or a kept guarantee.
 
 They do not raise guarantees, weights or priorities, which would take from other queues.
 """
@@ -55,7 +55,7 @@ def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[Cha
     """Return options to raise the queue limits that restrict a refused gang, those of its own queue first.
 
     Args:
-      view: the gang after the decision of its session, when other gangs have their places.
+      view: the gang in the tables after the decision of its session, when other gangs have their nodes.
       requested: the amounts that the pods of the session request.
     """
     snapshot = requested.snapshot

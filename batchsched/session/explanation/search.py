@@ -1,4 +1,4 @@
-"""The search for a smallest set of changes that admits a refused gang; every answer is a session decided again."""
+"""The search for a smallest set of input changes that admits a refused gang; new sessions test each set."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,16 +15,16 @@ NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 
 
 class ChangeVerifier(Protocol):
-    """Tells whether the session would place a refused gang after changes of its input, such as an added node.
+    """Tests whether the session would place a refused gang after input changes, such as an added node.
 
-    `OutOfBudget` ends the search.
+    A test raises `OutOfBudget` if too little of the budget remains, which ends the search.
     """
 
     def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the gang is placed after the changes; names of added nodes sort after all other node names."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed after the changes, whether names of added nodes sort first or last."""
+        """Return True if the gang is placed after the changes, however the names of added nodes sort."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class ChangeSearch:
     """Searches for the smallest set of input changes with which the session places one refused gang.
 
     Args:
-      verifier: decides again.
+      verifier: tests whether changes admit the gang.
       best: the smallest set that was found to admit the gang so far; None for none.
       smallest: whether `best` was shown to be a smallest set.
       regardless_of_new_node_names: whether a set must admit the gang both if the names of new nodes come last and
@@ -47,7 +47,15 @@ class ChangeSearch:
     def search_for_smallest_set(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions
     ) -> None:
-        """Search for the smallest set of options, and store it in `best`: each option alone first, then several."""
+        """Search for the smallest set of options that admits the gang, and store it in `best`.
+
+        Each option is tried alone first, and then several options together.
+
+        Args:
+          job: options that change the gang itself.
+          queues: options that loosen restrictions of queues.
+          nodes: returns the options to add nodes.
+        """
         # The names of new nodes rarely matter, so that only a result is examined with other names.
         try:
             while True:

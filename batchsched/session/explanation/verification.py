@@ -1,4 +1,4 @@
-"""Verification of changes: decide again on the changed input, within a budget."""
+"""Verification of changes: run the session again on the changed input, within a budget of computing work."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -103,7 +103,7 @@ DecideAgain = Callable[[Snapshot, Profile, float, int], AssignmentDecision]
 def decide_assignments(
     snapshot: Snapshot, profile: Profile, now: float, seed: int, telemetry: Telemetry | None = None
 ) -> AssignmentDecision:
-    """Return only the assignments of a session, without computing refusals and evictions."""
+    """Run a session and return only its assignments, without computing refusals and evictions."""
 
     def report_progress() -> None:
         if telemetry is not None:
@@ -116,7 +116,7 @@ def decide_assignments(
 
 
 def estimate_cluster_work(snapshot: Snapshot) -> float:
-    """Estimate the computing work of a decision in microseconds, as far as it depends only on nodes and queues."""
+    """Estimate the part of a decision's work (in microseconds) that depends only on nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
@@ -151,14 +151,14 @@ def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> fl
 
 
 class OutOfBudget(Exception):
-    """Raised if the remaining budget does not suffice to verify whether a change admits a gang."""
+    """Raised if the remaining budget is too small to verify whether a change admits a gang."""
 
 
 def require_budget(budget: ExplanationBudget, units: float) -> None:
-    """Check that the budget for explanations still allows an amount of computing work.
+    """Raise `OutOfBudget` if less than the given computing work remains in the budget for explanations.
 
     Raises:
-      OutOfBudget: less remains.
+      OutOfBudget: less than `units` remains.
     """
     if budget.remaining < units:
         raise OutOfBudget
@@ -168,7 +168,7 @@ class PlacementVerifier:
     """Checks whether a session would place one gang if the input of the session were changed.
 
     Args:
-      decided: the session.
+      decided: the input and the decision of the session.
       key: `namespace/name` of the gang.
       budget: the work that all checks may cost.
       decide_again: decides the session on changed inputs.
@@ -207,9 +207,10 @@ class PlacementVerifier:
         return self._is_placed(changes, LAST_NAME_PREFIX)
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed after changes, whether names of added nodes sort first or last.
+        """Return True if the gang is placed after the changes, however the names of added nodes sort.
 
-        The name of a node decides between places of equal value, and the names of nodes that a user adds are unknown.
+        The changes are tested with names that come before, and with names that come after those of all other nodes.
+        Names decide between places of equal value, and the names of nodes that a user adds are unknown.
 
         Raises:
           OutOfBudget: too little of the budget remains.

@@ -72,7 +72,7 @@ class GangPositions:
         self._places: dict[int, FloatArray] = {}
 
     def positions_under_policy(self, policy: GangOrderPolicy | None) -> FloatArray:
-        """Return the position of each gang [G] in a policy's order. If `policy` is None, the profile's policy applies.
+        """Return each gang's position [G] in a policy's order; None stands for the profile's policy.
 
         Partially bound gangs come first.
         """
@@ -95,7 +95,7 @@ class GangPositions:
     def positions_in_queues(
         self, queues: Sequence[str], policies: Mapping[str, GangOrderPolicy | None]
     ) -> list[int]:
-        """Return the position of each gang [G] among the pending gangs of its queue, 1 for the first that is tried.
+        """Return each gang's position [G] among the pending gangs of its queue; the first to be tried has 1.
 
         Args:
           queues: [G] the queue of each gang.
@@ -187,7 +187,7 @@ class FairShareOrder:
         return self
 
     def __next__(self) -> PendingGang:
-        """Return the gang with the next turn, in its entitlement class and without surplus that has a later turn."""
+        """Return the gang with the next turn and its entitlement class; its elastic pods may come later."""
         if not self._heaps[0]:
             raise StopIteration
         # Go down along the forecast turns to the queue of the gang. The turns of the rows below are taken now, and are
@@ -437,12 +437,12 @@ def _lines(
 
 
 def requests_of_smallest_placement(gang: PendingGang) -> IntArray:
-    """Return the requests [R] of the pods that a gang still needs to start; of one pod if it has already started."""
+    """Return the requests [R] of the pods that a gang lacks to its minimum; of one pod if it lacks none."""
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 
 def pending_requests_of_gang(gang: PendingGang) -> IntArray:
-    """Return the sum [R] of the requests of all pending pods of a gang."""
+    """Return the total requests of a gang's pending pods, as an array by resource [R]."""
     if len(gang.parts) == 1:
         (part,) = gang.parts
         count = len(part.pods)

@@ -1,4 +1,4 @@
-"""Gang eligibility: checks of a gang that need no nodes and no limits of queues.
+"""Gang eligibility: checks whether a gang may be tried at all, before the search for nodes.
 
 A gang is refused for references to objects that do not exist, for a queue that does not select its namespace, for
 scheduling gates, for too few pods, for a pod above a limit, for a field that is not supported, and for pods of several
@@ -29,7 +29,7 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangEligibilityCheck:
-    """Checks that need no nodes: the gang's queue and topology levels exist, and enough of its pods are not gated.
+    """Checks if a gang may be tried: its queue and levels exist, and enough of its pods are not gated.
 
     Limits of queues are checked later, by `QueueLimits`.
 
@@ -45,14 +45,14 @@ class GangEligibilityCheck:
 
     @classmethod
     def from_tables(cls, tables: SessionTables) -> "GangEligibilityCheck":
-        """Create the check of gangs from the session's tables.
+        """Create the check from the session's tables.
 
-        It is outdated if nodes change: domains refer to node indexes.
+        Create a new one when nodes change, because topology domains refer to node indexes.
         """
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
     def eligible_gang_or_refusal(self, members: PodGroupState) -> PendingGang | Refusal:
-        """Return a gang without gated pods and with its pods in queue order, or the refusal of the gang."""
+        """Return the gang without gated pods and with its other pods in QueueSort order, or a refusal."""
         cached = members.cache.gang_eligibility
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
             return cached[2]
@@ -214,7 +214,7 @@ def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
 
 
 def incomplete_pod_group_refusal(tables: SessionTables, members: PodGroupState) -> Refusal:
-    """Return the refusal of a PodGroup that has fewer pods than its minimum, also if none of them is pending."""
+    """Return the refusal of a PodGroup that has fewer pods than its minimum."""
     # Pods that were set aside may be the missing ones.
     aside = tables.set_aside_pod_counts[members.namespace]
     verb = "pod is" if aside == 1 else "pods are"

@@ -76,7 +76,7 @@ class QueueSharingPolicies:
 
     @classmethod
     def from_tree(cls, tree: QueueTree, queue_policy: PolicySettings | None) -> "QueueSharingPolicies | None":
-        """Return the sharing policies of the queues; None if the queues do not divide the cluster.
+        """Return the sharing policies of the queues; None if queues do not share the cluster's resources.
 
         Args:
           tree: the queues.
@@ -100,7 +100,7 @@ class QueueSharingPolicies:
     def gang_orders_by_queue(
         self, shares: QueueTable, queues: Iterable[str]
     ) -> dict[str, GangOrderPolicy | None]:
-        """Return the policy that orders the gangs of each queue; None if the queue uses that of the profile.
+        """Return the gang order policy of each queue; None for a queue that uses the policy of the profile.
 
         Args:
           shares: the table of all queues.
@@ -165,7 +165,10 @@ def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
 
 
 def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
-    """Return why sessions do not read the policy that a profile names; "" if they read it, or it is the default."""
+    """Return why sessions ignore the gang order that a profile's `policy` names; "" if they use it.
+
+    Return "" also if the profile has the default policy.
+    """
     default = type(profile)().policy
     reserves = profile.backfill != "none"  # backfill reads the order to choose the gang with the reservation
     if (
@@ -213,7 +216,7 @@ class GangOrder:
         """By identity, the class in which a gang had its first turn in the last run of `iterate_gang_indexes`."""
 
     def record_inconsistent_queue_settings(self) -> None:
-        """Record which queues have guarantees above that of the parent, or resources that no node offers."""
+        """Record inconsistent settings of queues, such as a guarantee above the guarantee of the parent."""
         queues, nodes = self._tables.queues, self._tables.node_table.nodes
         offered = {name for node in nodes for name in node.allocatable_quantities}
         self._misfits = find_inconsistent_settings(queues, offered)
@@ -224,7 +227,7 @@ class GangOrder:
         return self._misfits + (self.policies.invalid_policies if self.policies is not None else ())
 
     def update_decayed_usage(self, now: float) -> Usage:
-        """Update the decayed usage of the queues to the time `now` and return it; empty if no policy reads it."""
+        """Update the decayed past usage of queues to `now` and return it, or {} if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
     def update_usage_history(self, placements: Iterable[GangPlacement]) -> None:

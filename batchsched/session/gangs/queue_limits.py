@@ -1,4 +1,4 @@
-"""Queue limits: what each limit still allows, after the usage of running pods, for a queue and its ancestors."""
+"""Queue limits: the amounts that each limit still allows, after the usage of running pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,16 +39,16 @@ class QueueLimits:
 
     @property
     def remaining_amounts(self) -> IntArray:
-        """The amounts [Q, R] that each limit still allows; UNLIMITED without a limit."""
+        """The amounts [Q, R] (limit, resource) still allowed, never negative; UNLIMITED without a limit."""
         return np.maximum(0, self.remaining)
 
     @property
     def remaining_gang_starts(self) -> IntArray:
-        """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a limit."""
+        """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a maximum."""
         return np.maximum(0, self.remaining_gangs)
 
     def mask_of_limits_by_gang(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
-        """Return a mask [Q, G]: True if queue limit q applies to gang g.
+        """Return a mask [Q, G] of queue limits and gangs: True where the limit applies to the gang.
 
         `owners` contains the (queue, user) of each gang.
         """
@@ -63,7 +63,10 @@ class QueueLimits:
     def first_exceeded_queue(
         self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
     ) -> str:
-        """Return the first queue with a limit that does not allow these further requests [R] or gangs, or ""."""
+        """Return the first queue with a limit that these further requests or gangs would exceed; "" if none.
+
+        `requests` is an array by resource [R], and `gangs` a number of gangs.
+        """
         if not self.limits:
             return ""
         rows = self.finder.indexes_of_limits_that_may_refuse(tables, owner)
@@ -168,7 +171,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 def counted_pods_by_queue_and_user(
     tables: SessionTables, scheduler_name: str
 ) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return for each (queue, user) the running pods that count as its usage, by the identity of their gang.
+    """Return the running pods that count as usage of queues, by (queue, user) and by identity of their gang.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -184,7 +187,10 @@ def counted_pods_by_queue_and_user(
 def running_gang_identities_by_queue(
     counted: Mapping[Owner, Mapping[str, Sequence[Pod]]],
 ) -> dict[str, set[str]]:
-    """Return for each queue the identities of its running gangs. A gang with pods of several users counts once."""
+    """Return the identities of the running gangs of each queue.
+
+    A gang with pods of several users counts once.
+    """
     by_queue: dict[str, set[str]] = {}
     for (queue, _), gangs in counted.items():
         by_queue.setdefault(queue, set()).update(gangs)
@@ -192,7 +198,7 @@ def running_gang_identities_by_queue(
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return for each queue the sum [R] of the requests of the queue's own bound pods.
+    """Return by queue the total requests [R] of the bound pods in the queue itself, not in queues below it.
 
     Queues without such pods are left out.
     """
@@ -269,7 +275,7 @@ class LimitIndex:
 
 
 def sum_requests(tables: SessionTables, pods: Iterable[Pod]) -> IntArray:
-    """Return the sum [R] of the requests of the given pods."""
+    """Return the total requests of the given pods, as an array by resource [R]."""
     request_rows = [tables.request_vector(pod) for pod in pods]
     vectors = {id(vector): vector for vector in request_rows}
     total = np.zeros(len(tables.node_table.resources), np.int64)

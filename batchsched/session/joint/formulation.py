@@ -40,18 +40,19 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeasibleNodes:
-    """The nodes that no Filter plugin refuses during the whole session for pods of one class, with their scores.
+    """The nodes that may accept pods of one class at some time in the session, with their scores.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
-      mask: [N] nodes that no filter refuses permanently. A node stays in if it is only full, or may be accepted once
-        another pod lands.
-      lasting: [N] nodes that are refused by nothing but capacity and other pods, so pods that end may clear them.
+      mask: [N] nodes that no filter refuses for the whole session. A node is included if it is only full, or if a
+        filter may accept it once another pod is placed.
+      lasting: [N] nodes that filters refuse at most because of capacity or of other pods, so that they may accept the
+        node when running pods end.
       score: [N] total score where `mask` is set, 0 elsewhere.
       failure: message of the plugin's failure, "" for none; the masks are empty then.
       plugin: the plugin that failed.
       steady: True if `lasting` depends only on node and pod objects: it is valid as long as these do not change.
-      shrinking: True if landing pods can only remove nodes: no filter that was asked accepts a node later.
+      shrinking: True if placed pods can only remove nodes from `mask`: no filter accepts a refused node later.
     """
 
     scan: FilterResult | None
@@ -67,7 +68,7 @@ class FeasibleNodes:
 class FeasibleNodesByPodClass:
     """The feasible nodes and their scores for each pod class of a session, computed when first needed.
 
-    Answers depend on the pods on the tables. After pods landed, make a new object.
+    Answers depend on the pods in the node table. Make a new object after pods were placed.
 
     Args:
       tables: nodes and pods as the session finds them.
@@ -83,7 +84,7 @@ class FeasibleNodesByPodClass:
     def feasible_nodes_of(self, pod_class: PodClass) -> FeasibleNodes:
         """Return the feasible nodes and their scores for a pod class.
 
-        Classes that differ only in a priority no plugin reads share a result.
+        Classes that differ only in priority share a result, if no plugin reads the priority.
         """
         first = pod_class.result_cache_class
         entry = self._feasible_nodes.get(id(first))
@@ -177,7 +178,7 @@ class FormulationInput:
       profile: the scheduling profile.
       levels: topology levels and their domains.
       quotas: what the queues still allow.
-      feasible_nodes: the pipeline's answers by class.
+      feasible_nodes: the feasible nodes and scores of each pod class.
       explanations: the work that explanations of refusals may still cost in this session.
     """
 
@@ -193,12 +194,12 @@ class FormulationInput:
         return replace(self, quotas=self.quotas.after_placements(self.tables, placements))
 
     def with_fresh_feasible_nodes(self) -> Self:
-        """Return the input without cached Filter results and scores, which newly placed pods have outdated."""
+        """Return the input without cached Filter results and scores, for use after pods were placed."""
         return replace(self, feasible_nodes=FeasibleNodesByPodClass(self.tables))
 
 
 def age_factor(created: float, youngest: float) -> float:
-    """Return the factor by which a gang's age raises its weight: 1 if it is the youngest, 1.5 if a day older.
+    """Return the factor by which age raises a gang's weight, from 1 (the youngest gang) to 1.5 (a day older).
 
     The factor is 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
 
@@ -428,7 +429,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
 def problem_at_later_time(inputs: FormulationInput, gang: PendingGang) -> Problem:
     """Return the solver problem of placing one gang at a later time, when running gangs may have ended.
 
-    Its masks contain each node that may then pass the Filters.
+    Its masks contain each node that the Filter plugins may accept at that time.
 
     Set `free` before use: it holds the free resources of the session in which the problem was made. The problem is
     cached with the gang if nothing else in it depends on other gangs.

@@ -54,7 +54,7 @@ def solver_budget(settings: SolverSettings) -> SolverBudget:
 
 
 class JointPlacer:
-    """Solves a problem, places the gangs through all plugins, excludes rejected placements and solves again."""
+    """Solves a problem, places the gangs, and solves again without the placements that plugins rejected."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class JointPlacer:
 def add_gang_placed_pod_by_pod(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
-    """Add a gang to the outcome of a round: it was placed pod by pod after plugins had rejected its placement."""
+    """Return the outcome with one more gang, placed pod by pod after plugins rejected its first placement."""
     objective = outcome.objective.copy()
     objective[formulation.problem.gangs.tier[number]] += _weight_of(
         _weight_by_class(formulation), number, placement

@@ -1,4 +1,4 @@
-"""Constraints on the choice of victims: disruption budgets and entitlements, as rows over the units."""
+"""Constraints on the choice of victims: limits from PodDisruptionBudgets and from entitlements of queues."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ class EvictionOption:
 
 
 class EvictionConstraints:
-    """Limits on what the solver may evict: disruption budgets, and the entitlements of the victims' queues.
+    """Limits on what the solver may evict: PodDisruptionBudgets, and the entitlements of the victims' queues.
 
     Args:
       options: the U units among which the solver chooses.
-      budgets: disruption budgets, less the evictions that this session has decided already.
+      budgets: the PodDisruptionBudgets, less the evictions that this session has decided already.
     """
 
     def __init__(self, options: Sequence[EvictionOption], budgets: Iterable[PodDisruptionBudget]) -> None:
@@ -51,7 +51,7 @@ class EvictionConstraints:
         Args:
           eligibility: measures how far queues are above their entitlement.
           gang: the gang that reclaims.
-          units: the victims of which `EvictionRules.may_evict_all` was False.
+          units: the chosen victims, for which `EvictionRules.may_evict_all` returned False.
         """
         requested = np.flatnonzero(gang.needs)
         # The protected gangs of a queue have a limit of their own, within that of the queue.
@@ -90,7 +90,7 @@ class EvictionConstraints:
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 
     def add_to_problem(self, problem: VictimProblem) -> VictimProblem:
-        """Return the solver's problem of choosing victims, with disruption budgets and entitlements as limits added."""
+        """Return the solver's problem of choosing victims with these limits added as linear constraints."""
         rows = list(self._rows.values())
         entries = [
             (row, unit, amount) for row, (_, units) in enumerate(rows) for unit, amount in units.items()

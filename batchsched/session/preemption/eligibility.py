@@ -55,9 +55,10 @@ RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementCl
 
 
 def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
-    """Return True if the highest pod priority of a gang is system-critical and above that of the evicting gang.
+    """Return True if a gang's highest pod priority is system-critical and above the evicting gang's priority.
 
-    Its own priority does not say so if its PodGroup lowers that, and reclaim does not compare priorities.
+    `priority` is the priority of the evicting gang. The priority of the running gang itself is not compared, since its
+    PodGroup may lower it.
     """
     return highest_pod_priority >= SYSTEM_CRITICAL_PRIORITY and highest_pod_priority > priority
 
@@ -72,20 +73,23 @@ def list_non_preempting_priority_classes(snapshot: Snapshot) -> frozenset[str]:
 
 
 def reclaim_min_runtime_seconds(tree: QueueTree, queue: str) -> int:
-    """Return the seconds for which gangs of a queue are safe from reclaim: the maximum over its ancestry."""
+    """Return for how many seconds after their start the gangs of a queue are safe from reclaim.
+
+    It is the maximum of reclaimMinRuntimeSeconds of the queue and its ancestors.
+    """
     ancestors = [tree.queues[name] for name in tree.queue_and_ancestors(queue) if name in tree.queues]
     return max((ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0)
 
 
 def preemption_policy_allows_pod(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
-    """Return True unless the PodGroup, the pod or its PriorityClass states preemptionPolicy Never."""
+    """Return True if a pod may preempt: no preemptionPolicy Never in PodGroup, pod or PriorityClass."""
     group = gang.members.group
     never_by_group = group is not None and group.spec.preemption_policy == PREEMPT_NEVER
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
 def preemption_policy_allows_gang(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
-    """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
+    """Return True if a gang may preempt: no preemptionPolicy Never in PodGroup, pods or PriorityClasses."""
     return all(
         preemption_policy_allows_pod(gang, pod, never_preempting) for part in gang.parts for pod in part.pods
     )
@@ -118,10 +122,10 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElasticPodChooser:
-    """Chooses which pods of a gang exceed its minimum and are evicted first: by lowest `rank`, then the youngest.
+    """The rule that chooses the elastic pods of a gang to evict first: lowest `rank`, then the youngest.
 
     Args:
-      rank: returns the rank of a pod on a node, by its index.
+      rank: returns the rank of a pod, given the pod and the index of its node.
       evicted: keys of pods that this session has evicted already; they count for no minimum.
     """
 
@@ -141,7 +145,7 @@ class VictimCandidate:
       queue: name of its queue.
       priority: the gang's priority.
       highest_pod_priority: the highest priority of its pods.
-      make_units: returns the gang's units, with its surplus chosen by a preference.
+      make_units: returns the gang's eviction units; the `ElasticPodChooser` chooses its elastic pods.
     """
 
     members: PodGroupState
@@ -201,8 +205,8 @@ class EvictionUnitBuilder:
 
         Args:
           members: the gang.
-          factor: factor of its priority on the costs.
-          preference: chooses the surplus among its pods.
+          factor: the factor by which its priority multiplies the costs.
+          preference: chooses the elastic pods among its pods.
         """
         staying = [
             (pod, node)
@@ -247,7 +251,10 @@ class EvictionUnitBuilder:
         return frozenset(surplus)
 
     def counts_against_queue(self, pod: Pod) -> bool:
-        """Return True if a pod counts against a queue; pods of other schedulers free room on nodes, but no quota."""
+        """Return True if a pod counts as usage of its queue, unlike pods of other schedulers.
+
+        The eviction of a pod of another scheduler frees room on its node, but no quota.
+        """
         return counts_against_queue(pod, (self._scheduler_name,))
 
     def _unit(
@@ -301,7 +308,7 @@ class VictimCandidates:
 
     @cached_property
     def protected_candidates(self) -> list[VictimCandidate]:
-        """The protected running gangs, sorted by identity. Each costs as much as a gang of the highest priority."""
+        """The protected running gangs, sorted by identity, each with the cost of the highest priority."""
         return self._list_candidates(protected=True)
 
     def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:
@@ -340,7 +347,7 @@ class VictimCandidates:
         ]
 
     def counts_against_its_queue(self, candidate: VictimCandidate) -> bool:
-        """Return True if a pod that would be evicted with a running gang counts against the gang's queue."""
+        """Return True if the eviction of a running gang would reduce the usage of the gang's queue."""
         return any(
             _stays(pod, node) and self._units.counts_against_queue(pod)
             for pod, node in candidate.members.bound.values()
@@ -412,7 +419,7 @@ class EvictionRules:
                 )
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
-        """Add an amount [R] to the usage of a queue and of its ancestors; the amount is negative for an eviction."""
+        """Add requests [R] to the usage of a queue and its ancestors; they are negative for an eviction."""
         # The usage of a queue that was deleted counts nowhere.
         if self._session_queues is not None and queue in self._tables.queues:
             shares = self._session_queues.shares
@@ -420,7 +427,7 @@ class EvictionRules:
             self._usage[0] += amount  # chain() ends below the root
 
     def record_eviction(self, unit: EvictionUnit) -> None:
-        """Subtract evicted pods from the usage of their queue.
+        """Subtract the requests of evicted pods from the usage of their queue.
 
         Pods of a protected gang are also subtracted from the queue's usage by protected gangs.
         """
@@ -428,21 +435,24 @@ class EvictionRules:
         self._protected.subtract_evicted_usage(unit.members, unit.total)
 
     def preemption_policy_allows(self, gang: PendingGang) -> bool:
-        """Return True unless a pending gang, one of its pods, or a pod's PriorityClass has preemptionPolicy Never."""
+        """Return True if a gang may preempt: its PodGroup, pods and PriorityClasses do not forbid it."""
         return preemption_policy_allows_gang(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
-        """Return True if a pending gang may evict gangs of other queues: it is within the fair share of its queue."""
+        """Return True if a pending gang may evict gangs of other queues, given its entitlement class."""
         return gang.entitled in RECLAIMING_CLASSES
 
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
-        """Return True if a running gang has run for its queue's reclaimMinRuntimeSeconds, and its queue exists."""
+        """Return True if other queues may evict a running gang: its reclaimMinRuntimeSeconds have passed.
+
+        A gang of a queue that does not exist is not reclaimed.
+        """
         if candidate.queue not in self._tables.queues:
             return False
         return self._now - candidate.first_pod_start >= self._reclaim_min_runtime(candidate.queue)
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
-        """Return the eviction reason if a pending gang may evict a running gang, otherwise ""."""
+        """Return the reason for which a pending gang may evict a running gang; "" if it may not evict it."""
         if candidate.is_too_critical_for(gang):
             return ""
         if gang.queue == candidate.queue:
@@ -454,7 +464,7 @@ class EvictionRules:
         )
 
     def may_override_protection(self, gang: PendingGang, candidate: VictimCandidate) -> bool:
-        """Return True if a pending gang may evict a protected gang in order to get the guarantee of its queue.
+        """Return True if a pending gang may evict a protected gang to get the guarantee of its own queue.
 
         The pending gang has to be inside the guarantee of its own queue, and the protected gang in another queue.
         """
@@ -524,7 +534,7 @@ class EvictionRules:
     def protected_usage_above_guarantee(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """Return how much of each resource a queue's protected gangs use above the queue's guarantee.
 
-        The resources are those of `usage_above_entitlement`.
+        Returns: by index of each resource that the pending gang requests, the amount; negative below the guarantee.
         """
         session_queues = self._session_queues
         if session_queues is None:
@@ -536,9 +546,10 @@ class EvictionRules:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how much a queue uses above its guarantee or fair share, which a pending gang may reclaim.
+        """Return how much of each resource a queue uses above its guarantee or fair share.
 
-        It is the guarantee if the gang stays inside the guarantee of its own queue, else the fair share.
+        The pending gang may reclaim this amount. The usage is compared with the guarantee if the gang stays inside the
+        guarantee of its own queue, else with the fair share.
 
         Returns: by index of each resource that the gang requests, the amount; negative below the entitlement.
         """

@@ -1,4 +1,4 @@
-"""Claims that will be released soon: those of pods that are being deleted, and of pods that no longer exist.
+"""ResourceClaims that will be released soon, because their pods are being deleted or no longer exist.
 
 The resourceclaim controller of Kubernetes releases a claim some time after its last pod has gone. In between, the
 devices would seem to be in use by no pod, and further pods would be evicted for them.
@@ -21,7 +21,7 @@ def is_termination_overdue(pod: Pod, now: float) -> bool:
 
 
 class DeletedPodsWithClaims:
-    """The pods that no longer exist but for which ResourceClaims are still reserved.
+    """Pods that no longer exist, although ResourceClaims are still reserved for them.
 
     Args:
       tables: the tables of the session.
@@ -52,14 +52,14 @@ class DeletedPodsWithClaims:
             tables.node_table.device_ledger.simulate_deletion_of_consumer(uid)
 
     def count_devices_as_used_again(self) -> None:
-        """Count the devices of the missing pods as used again."""
+        """Undo `count_devices_as_free`: count the same devices as in use again."""
         for uid in self._uids:
             self._tables.node_table.device_ledger.undo_deletion_of_consumer(uid)
         self._uids = []
 
 
 class SoonReleasedClaims:
-    """A context manager: within it, devices of ResourceClaims that will be released soon count as free.
+    """A context manager in which the devices of ResourceClaims that will be released soon count as free.
 
     Args:
       tables: the tables of the session.
@@ -77,7 +77,7 @@ class SoonReleasedClaims:
         ]
 
     def __enter__(self) -> Self:
-        """Count the devices of claims that will be released soon as free."""
+        """Count devices as free if their ResourceClaims will be released soon."""
         self._missing.count_devices_as_free()
         for pod in self._terminating:
             self._ledger.simulate_deletion_of_pod(pod)
@@ -86,7 +86,7 @@ class SoonReleasedClaims:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Count these devices as used again."""
+        """Count the same devices as in use again."""
         for pod in reversed(self._terminating):
             self._ledger.undo_deletion_of_pod(pod)
         self._missing.count_devices_as_used_again()

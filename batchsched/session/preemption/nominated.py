@@ -1,4 +1,4 @@
-"""Capacity of nominated pods: the room of nominations, reserved against gangs of the same tier and of lower tiers.
+"""Capacity for nominated pods, which is kept from other gangs of the same tier and of lower tiers.
 
 Source: kube-scheduler's filters count nominated pods of equal or higher priority as if they were bound. Here, gangs
 of higher tiers are placed before the nominated pods are added to the node table, with the same result.
@@ -83,7 +83,7 @@ class NominatedPods:
         return self._tables.offered_capacity()
 
     def __enter__(self) -> Self:
-        """Add the nominated pods of gangs that take no part in the session."""
+        """Add to the node table the nominated pods of gangs that take no part in the session."""
         for identity in self._nominated.keys() & self._resting:
             self._add(identity)
         return self
@@ -126,12 +126,13 @@ class NominatedPods:
         return gang.members.identity in self._nominated
 
     def split_after_nominated_gangs(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs in batches that end with nominated gangs, so that their nodes can be reserved in between.
+        """Yield gangs in batches; a batch ends after the gangs of a tier that have nominated pods.
 
-        A part ends after the nominated gangs of a tier: their room is kept from the other gangs of that tier on.
+        After each batch, the caller can keep the nominated nodes from all gangs that follow: the other gangs of the
+        tier, and lower tiers.
 
         Args:
-          gangs: sorted by tier, and the nominated ones first in each tier.
+          gangs: sorted by tier, and in each tier the gangs with nominated pods first.
         """
         part: list[PendingGang] = []
         for position, gang in enumerate(gangs):

@@ -56,7 +56,7 @@ class GangPriorities:
         """Highest priority of the pods of each gang, by identity."""
 
     def gang_priority_of_pod(self, pod: Pod) -> int:
-        """Return the priority of a pod's gang, which is used for all pods of the gang. A gang is placed as a whole."""
+        """Return the priority of a pod's gang, which counts instead of the priority of the pod itself."""
         identity = gang_identity(pod)
         priority = self._priorities.get(identity)
         if priority is None:
@@ -71,7 +71,7 @@ class GangPriorities:
         return priority
 
     def highest_pod_priority_of_gang(self, members: PodGroupState) -> int:
-        """Return the highest priority of a gang's pods on all nodes, since the gang may be evicted as a whole."""
+        """Return the highest priority among all pods of a gang, since it may be evicted as a whole."""
         highest = self._highest.get(members.identity)
         if highest is None:
             highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))
@@ -116,7 +116,7 @@ class PodPreemption:
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def pod_class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return a pod class for one pod with this session's nomination as its `nominatedNodeName`."""
+        """Return a pod class for one pod, with this session's nomination as the pod's `nominatedNodeName`."""
         return pod_class.with_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
@@ -164,7 +164,7 @@ class PodPreemption:
     def drop_nominations_of_gang(self, gang: PendingGang) -> None:
         """Drop the nominations of a gang that was refused for another reason than too few free resources.
 
-        They would block nodes.
+        The nominations would keep resources on nodes, although they do not help the gang.
         """
         for part in gang.parts:
             for pod in part.pods:

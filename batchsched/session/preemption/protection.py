@@ -1,4 +1,4 @@
-"""Protection: which running gangs are not evicted, and how far the guarantee of their queue backs this.
+"""Protected gangs: which running gangs may not be evicted, and the usage of these gangs by queue.
 
 A PodGroup protects its gang with `preemptible: false`, and with `minRuntimeSeconds` for a time after its start. A queue
 may bound that time by `maxMinRuntimeSeconds`. A protected gang is not evicted for a gang of its own queue, for a fair
@@ -95,11 +95,11 @@ class ProtectedGangs:
         return usage
 
     def usage_of_protected_gangs(self, queue: str) -> IntArray:
-        """Return the resources [R] that a queue's protected gangs use, without pods that this session evicts."""
+        """Return the total requests [R] of a queue's protected gangs, without the pods evicted so far."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
     def subtract_evicted_usage(self, members: PodGroupState, amount: IntArray) -> None:
-        """Subtract the requests `amount` [R] of evicted pods from their queue's usage by protected gangs."""
+        """Subtract requests of evicted pods from the usage of protected gangs, if their gang is protected."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)
 

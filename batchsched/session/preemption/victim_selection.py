@@ -6,8 +6,8 @@ only if the pipeline then accepts the gang on the nodes without them. Each evict
 gangs that follow.
 
 Consolidation moves gangs to other nodes so that the free room is in one place. Only whole gangs are moved, and only if
-all of them fit elsewhere at once. The greedy answers that, over the nodes without the moved gangs and with the gang
-that they make room for. Rules that are not rows of the problem are checked by the pipeline once the moved gangs are
+all of them fit elsewhere at once. The greedy algorithm of the solver checks this on the nodes without the moved gangs
+and with the pending gang. Rules that are not rows of the problem are checked by the pipeline once the moved gangs are
 pending again.
 """
 
@@ -133,7 +133,7 @@ class VictimChooser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the node table."""
+        """Restore the node table and the device ledger, and roll back placed gangs."""
         # Placed gangs leave first: they may use room of removed pods, and a node must not hold both.
         self._statement.roll_back_to(self._checkpoint)
         for key in list(reversed(self._removed)):
@@ -444,7 +444,7 @@ class VictimChooser:
     def refusal_with_eviction_count(self, refusal: Refusal) -> Refusal:
         """Return a refusal that also states how many pods are evicted for the refused gang.
 
-        It is unchanged without new nominations.
+        Return the refusal unchanged if the session has not nominated pods of this gang.
         """
         pods = self.evicted_pods.get(refusal.pod_group)
         if pods is None:
@@ -486,7 +486,7 @@ def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPo
 def list_consolidation_options(
     gang: PendingGang, candidates: Iterable[VictimCandidate]
 ) -> list[EvictionOption]:
-    """Return the options to free nodes for a pending gang by consolidation: running gangs that may be moved.
+    """Return the running gangs that consolidation may move to other nodes to make room for a pending gang.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
     system-critical pods of a higher priority.
@@ -502,7 +502,7 @@ def list_consolidation_options(
 
 
 def all_gangs_fit_elsewhere(inputs: FormulationInput, units: Sequence[EvictionUnit]) -> bool:
-    """Return True if all gangs that consolidation would move still fit on the free resources of nodes.
+    """Return True if the gangs that consolidation would move all fit on free resources at the same time.
 
     Args:
       inputs: the session; its node table is without the units.

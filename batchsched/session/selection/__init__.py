@@ -1,1 +1,1 @@
-"""Selection of gangs in a strict order, and pod by pod."""
+"""Selection: the strategies that choose which gangs a session places: jointly, in order, or pod by pod."""

@@ -1,4 +1,4 @@
-"""Joint selection by weight: the solver chooses among all gangs of a window at once, window after window.
+"""Joint selection by weight: the solver chooses among all gangs of a window at once, one window at a time.
 
 The first gang that waits for running gangs to end gets a reservation, which the solver has to respect.
 """

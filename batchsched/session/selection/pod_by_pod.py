@@ -1,4 +1,4 @@
-"""Selection pod by pod: the pipeline alone, without the solver.
+"""Selection pod by pod: plugins alone choose the node of each pod, without the solver.
 
 Each pod passes PreFilter to Permit by itself, in the order of its queue, as in kube-scheduler. The Permit of
 GangScheduling keeps the pods of a gang waiting until its minimum has a place. After all its pods were tried, a gang
@@ -44,7 +44,8 @@ from batchsched.solver.problem import NONE
 class AllowedDomains:
     """The topology domains in which the pods of one gang and its subGroups may be placed.
 
-    Index -1 stands for the gang's own level, indexes from 0 for its subGroups. `above` are the subGroups above each.
+    Index -1 stands for the gang as a whole, and indexes from 0 for its subGroups. `above` has for each subGroup the
+    indexes of the subGroups that contain it.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class AllowedDomains:
 
     @classmethod
     def from_gang(cls, inputs: FormulationInput, gang: PendingGang) -> "AllowedDomains":
-        """Return the domains that a gang may use before any pod is placed: those of its bound pods, or else all."""
+        """Return the domains that a gang may use at first: the domains of its bound pods, or else all."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(inputs.levels.domains, {}, {}, {})
@@ -83,7 +84,10 @@ class AllowedDomains:
         return frozenset({-1, subgroup, *self._above.get(subgroup, ())}) & self._levels.keys()
 
     def allowed_nodes(self, subgroup: int) -> BoolArray | None:
-        """Return a mask [N] of the nodes that pods of a subGroup (-1: none) may use; None if they may use all nodes."""
+        """Return a mask [N] of the nodes that pods of a subGroup may use; None for all nodes.
+
+        Subgroup -1 stands for pods without a subGroup.
+        """
         allowed: BoolArray | None = None
         for index in self._indexes(subgroup):
             domains, pin = self._domains[self._levels[index]], self._pins[index]
@@ -92,14 +96,14 @@ class AllowedDomains:
         return allowed
 
     def restrict_to_domains_of_node(self, subgroup: int, node: int) -> None:
-        """Restrict a gang, at its required levels, to the topology domains of a node."""
+        """Restrict the gang and a subGroup, at their required levels, to the topology domains of a node."""
         for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def limited_to_each_domain(self) -> "Iterator[AllowedDomains]":
-        """Yield one `AllowedDomains` for each domain of the next required level, limited to that domain.
+        """Yield an `AllowedDomains` for each domain of the first required level without a chosen domain.
 
-        The level is the first one without a chosen domain.
+        Each is limited to its domain at this level.
         """
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
         if index is None:
@@ -118,7 +122,7 @@ class GangPlacementAttempt:
       fence: the topology domains in which the gang may be placed.
       used: [R] what the placed pods request.
       scan: the filters' answers for the last pod that fits on no node.
-      stuck: the first such pod.
+      stuck: the first pod that fits on no node.
       fenced: True if a pod fits on some node, but on none inside the fence.
       queue: the queue with the limit that refused a pod, "" for none.
       missed: number of pods without a place.
@@ -302,7 +306,7 @@ class PodByPodPlacer:
 
 
 class PodByPodSelection:
-    """A `SelectionStrategy` that places gangs pod by pod, without the solver, in the order of their queues' shares."""
+    """A `SelectionStrategy` that places gangs pod by pod, in fair-share order, without the solver."""
 
     def __init__(self, run: SelectionRun) -> None:
         self._run = run

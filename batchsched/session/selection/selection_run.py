@@ -1,4 +1,4 @@
-"""State of one selection: what the selection strategies share while they fill the statement and the decision."""
+"""The state that selection strategies share during one session: its inputs, and its decision so far."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ class SelectionRun:
     """What the queues allowed before the first placement of the session."""
 
     def formulation_input(self) -> FormulationInput:
-        """Return the values for the next solver problem; gangs placed so far count against their queues' limits."""
+        """Return the input of the next solver problem, with queue limits reduced by placed gangs."""
         if self._limits_at_start is None:
             self._limits_at_start = compute_remaining_limits(self.tables, self.profile.scheduler_name)
         formulation_input = FormulationInput(
@@ -109,7 +109,7 @@ class SelectionRun:
         return admitted if admitted.parts else None
 
     def eviction_may_help(self, pending: OrderedGangs) -> bool:
-        """Return True if evictions, or pods that are being deleted, may free enough for a pending gang.
+        """Return True if evictions, or pods that are being deleted, may free enough room for a pending gang.
 
         The search for victims is skipped if all gangs have one priority and no queue has an entitlement.
         """

@@ -1,4 +1,4 @@
-"""The topology domains in which the bound pods of a gang are."""
+"""Topology domains of the bound pods of a gang."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -23,7 +23,7 @@ def count_bound_pods_by_domain(
       levels: the levels.
       members: the gang.
       level: number of the level.
-      subgroups: the subGroups of the pods that count, none for all.
+      subgroups: the subGroups of the pods that count; if empty, all pods of the gang count.
       terminating: whether pods that are being deleted count.
     """
     domains = levels.domains[level]
@@ -39,13 +39,13 @@ def count_bound_pods_by_domain(
 def domain_of_bound_pods(
     levels: TopologyLevels, members: PodGroupState, level: int, subgroups: Collection[str]
 ) -> int:
-    """Return the domain of a topology level with most bound pods of a gang; NONE if no bound pod is in one.
+    """Return the domain of a topology level that has most bound pods of a gang; NONE if no domain has any.
 
     Args:
       levels: the levels.
       members: the gang.
       level: number of the required level, NONE for none.
-      subgroups: the subGroups of the pods that count, none for all.
+      subgroups: the subGroups of the pods that count; if empty, all pods of the gang count.
     """
     if level == NONE or not members.bound:
         return NONE

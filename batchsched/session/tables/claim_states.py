@@ -1,4 +1,4 @@
-"""The state of a pod's own ResourceClaims, by which pods of one spec belong to different classes.
+"""States of pods' own ResourceClaims; pods with claims in different states belong to different pod classes.
 
 Pods of a Job have claims of equal content with different names, and form one class. A pod with a claim that is missing,
 or that has an allocation already, is a class of its own: its plugin results hold for no other pod.
@@ -13,10 +13,10 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """The states of the ResourceClaims of pods; pods of one spec are equal only if their claims are in equal states.
+    """Compares the states of ResourceClaims, by which pods with equal specs may still differ.
 
     Args:
-      claims: the claims.
+      claims: all ResourceClaims.
     """
 
     def __init__(self, claims: Iterable[ResourceClaim]) -> None:
@@ -26,13 +26,13 @@ class ClaimStates:
         """Claim → the identity of the gang of each pending pod that uses it."""
 
     def add_pending_pod(self, pod: Pod, gang: str) -> None:
-        """Record that a pending pod of a gang uses its claims."""
+        """Record which ResourceClaims a pending pod of a gang uses."""
         if pod.spec.resource_claims:
             for key in pod.resource_claim_keys:
                 self._pending_users.setdefault(key, []).append(gang)
 
     def remove_pending_pod(self, pod: Pod, gang: str) -> None:
-        """Record that a pod, in the version that was added, is not pending any more."""
+        """Record that a pod is not pending any more; `pod` is the same version of the pod that was added."""
         if pod.spec.resource_claims:
             for key in pod.resource_claim_keys:
                 users = self._pending_users[key]
@@ -41,7 +41,7 @@ class ClaimStates:
                     del self._pending_users[key]
 
     def update_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> set[str]:
-        """Replace claims by their current versions; return the gangs with pending pods that use one of them.
+        """Replace changed claims; return the identities of gangs with pending pods that use these claims.
 
         Args:
           changed: the claims that are new or changed.
@@ -58,7 +58,7 @@ class ClaimStates:
         return gangs
 
     def claim_state_key(self, pod: Pod) -> Hashable:
-        """Return a key that is equal for two pods of one spec if the claims created for them are in equal states."""
+        """Return a key that is equal for pods with equal specs if their own claims are in equal states."""
         entries = pod.spec.resource_claims
         if not entries or all(entry.resource_claim_template_name is None for entry in entries):
             return ()

@@ -1,4 +1,4 @@
-"""Gangs of a session: their pods, what they still need before they may start, and what running ones use."""
+"""Gangs of a session: their pods, the pods that they lack to start, and what running gangs use."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ from batchsched.solver.problem import UNLIMITED, Problem, count_pods_that_fit
 
 
 class EntitlementClass(IntEnum):
-    """Whether a gang is within its queue's guarantee or fair share, or borrows; ALL without entitlements.
+    """Whether a gang is within its queue's guarantee or fair share, or borrows; ALL if queues have neither.
 
     The members are in order of precedence.
     """
@@ -122,14 +122,14 @@ class PodGroupState:
         return self.cache.stated_queue or self.default_queue
 
     def queue_of_pod(self, pod: Pod) -> str:
-        """Return the queue for which a pod of the gang counts: the PodGroup's queue, or else the pod's own."""
+        """Return the queue of a pod of the gang: from the PodGroup, else from the pod, else the default."""
         return stated_queue(self.group, pod) or self.default_queue
 
     @property
     def user(self) -> str:
-        """The user that the label of the gang's oldest pod states; "" without this label.
+        """The gang's user, from the user label of its PodGroup or else of its oldest pod; "" without a label.
 
-        Where users are limited, a pending gang has only one user.
+        In a queue that limits each user, all pods of a pending gang have the same user.
         """
         if self.cache.user is None:
             oldest = self._oldest_pod()
@@ -138,11 +138,11 @@ class PodGroupState:
 
     @property
     def users_of_pods(self) -> frozenset[str]:
-        """All users, stated by labels, of the gang's pods; "" stands for pods without the label."""
+        """The users of all pods of the gang; "" is the user of pods without a user label."""
         return frozenset(map(self.user_of_pod, self._pods))
 
     def user_of_pod(self, pod: Pod) -> str:
-        """Return the user for which a pod of the gang counts: the label of the PodGroup, else of the pod, else ""."""
+        """Return a pod's user, from the user label of the PodGroup or else of the pod; "" without a label."""
         if self.group is not None and USER_LABEL in (self.group.metadata.labels or {}):
             return self.group.metadata.labels[USER_LABEL]
         return pod.labels.get(USER_LABEL, "")
@@ -157,7 +157,7 @@ class PodGroupState:
 
     @property
     def queue_and_user(self) -> tuple[str, str]:
-        """The queue and the user for which the gang's usage counts."""
+        """The queue and the user against which the gang's usage counts."""
         return self.queue, self.user
 
     @property
@@ -177,7 +177,7 @@ class PodGroupState:
 
     @property
     def is_partially_bound(self) -> bool:
-        """True if some pods of the gang are bound, but fewer than it needs: a bind failed, or a node was lost."""
+        """True if some pods of the gang are bound, but fewer than it needs, such as after a failed bind."""
         return bool(self.nonterminating_bound_pods) and self.missing_pod_count > 0
 
     @property
@@ -202,12 +202,12 @@ class PodGroupState:
 
     @property
     def has_too_few_pods_and_none_pending(self) -> bool:
-        """True if a PodGroup has fewer pods than it and its subGroups need, and none of them is pending."""
+        """True if the PodGroup or a subGroup has fewer pods than its minimum, and none of them is pending."""
         return self.group is not None and not self.pending and not self.to_pod_counts().has_enough_pods
 
     @property
     def expected_end(self) -> float:
-        """The time at which the gang's first bound pod is expected to end (seconds since 1970); infinity if unknown."""
+        """The expected end (seconds since 1970) of the bound pod that started first; infinity if unknown."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
             return math.inf
@@ -243,16 +243,17 @@ class PodGroupState:
         )
 
     def count_placed_by_subgroup(self) -> Mapping[str, int]:
-        """Return the number of bound pods by the subGroup that their labels name.
+        """Return the number of bound pods in each subGroup, by the name of the subGroup in the pods' labels.
 
-        Pods that are being deleted count, except in trees and slices, where they would leave a subGroup in part.
+        Pods that are being deleted count, unless the gang has a subgroup tree or topology slices: there, a subGroup
+        would be incomplete once these pods have left.
         """
         if self.group is not None and self.group.spec.has_subgroup_tree_or_slices:
             return self.to_pod_counts().sub_placed
         return Counter(pod.labels.get(SUB_GROUP_LABEL, "") for pod, _ in self.bound.values())
 
     def to_pod_counts(self) -> GangPodCounts:
-        """Return the numbers of the gang's pods in the form that plugins read; bound pods count as placed."""
+        """Return the gang's pod counts, as plugins read them; bound pods count as placed."""
         group = self.group
         subgroups = group.spec.sub_groups if group is not None else ()
         names = [subgroup.name for subgroup in subgroups]
@@ -288,7 +289,9 @@ def _count_subgroup(counts: dict[str, int], pod: Pod) -> None:
 
 
 class PodCountsByGang:
-    """The numbers of existing and placed pods of each gang, which plugins read. The statement counts placed pods.
+    """The numbers of existing and placed pods of each gang, as plugins read them.
+
+    `Statement` adds each pod that it places to these counts, and subtracts it if it is rolled back.
 
     Args:
       gangs: all gangs by identity. Their owner calls `invalidate_counts` when a gang changes.
@@ -315,7 +318,7 @@ class PodCountsByGang:
         return count
 
     def find_gang_counts_of_pod(self, pod: Pod) -> GangPodCounts | None:
-        """Return the pod counts of a pod's gang; None for the pod without a name that represents a pod class.
+        """Return the pod counts of a pod's gang; None for a pod without a name, which represents a pod class.
 
         Such a pod class may have pods of several gangs.
         """
@@ -343,7 +346,7 @@ class EqualPendingPods:
     pods: tuple[Pod, ...]
 
     def count_fitting_pods(self, free: IntArray) -> IntArray:
-        """Return for each of n nodes how many pods of this gang part fit, given the free amounts [n, R]."""
+        """Return how many pods like these fit on each of n nodes, given the nodes' free amounts [n, R]."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
         return count_pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
@@ -362,7 +365,7 @@ class PendingGang:
       parts: its pods by class and subGroup, the largest request first.
       share: Σ dominant share over the pending pods.
       needs: [R] the least that `need` of its pods request together; a necessary condition, not a sufficient one.
-      entitled: what its queue is entitled to when the gang has its turn in this session.
+      entitled: its entitlement class when it has its turn in this session.
       follows: True for elastic pods of a gang of the same session; they are placed after the gang.
       behind: identity of the gang that must start first, since their queue is strict; "" for none.
     """
@@ -408,12 +411,12 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for a record of only the elastic pods of a gang."""
+        """True if no pod of the gang is bound yet; False if this object has only elastic pods (`follows`)."""
         return not self.members.bound and not self.follows
 
 
 def sum_smallest_requests(parts: Sequence[EqualPendingPods], need: int, resources: int) -> IntArray:
-    """Return for each resource [R] the sum of the `need` smallest requests among the pods of some gang parts."""
+    """Return for each resource the sum of the `need` smallest requests of the pods in these gang parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:
@@ -464,6 +467,9 @@ class RunningGang:
         priority: int = 0,
         terminating: bool = False,
     ) -> "RunningGang":
-        """Create the record of a running gang from the node and the requests [R] of each of its P pods. P may be 0."""
+        """Create the record of a running gang from the node indexes and the requests of its bound pods.
+
+        `nodes` and `requests` have one entry for each pod, and may be empty. `resources` is the number of resources.
+        """
         rows = np.array(requests, np.int64).reshape(len(nodes), resources)
         return cls(end, np.array(nodes, np.int32), rows, rows.sum(axis=0), priority, terminating)

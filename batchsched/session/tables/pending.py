@@ -1,4 +1,4 @@
-"""Pending gangs as columns, so that a policy orders thousands of them at once.
+"""The table of pending gangs, stored as columns so that a policy orders thousands of gangs at once.
 
 A gang takes a slot when it becomes pending and leaves it when it is placed or deleted. The columns are compacted when
 half of the slots are empty.
@@ -35,7 +35,7 @@ class OrderedGangs:
       needs: [W, R] the least that the pods up to the minimum request together.
       columns: the gangs' attributes that policies read.
       partially_bound: [W] gangs with some pods bound, but fewer than the minimum.
-      room: [W] share of the cluster that must stay free when the gang starts, by the policy.
+      room: [W] the share of the cluster that must still be free after the gang has started, as the policy states.
     """
 
     members: list[PodGroupState]
@@ -68,11 +68,11 @@ class PendingGangs:
         self._count = 0
 
     def __len__(self) -> int:
-        """The number of pending gangs."""
+        """Return the number of pending gangs."""
         return self._count
 
     def __iter__(self) -> Iterator[PodGroupState]:
-        """The pending gangs, in arbitrary order."""
+        """Iterate over the pending gangs, in arbitrary order."""
         return (members for members in self._members if members is not None)
 
     def put_gang(self, gang: PendingGang) -> None:

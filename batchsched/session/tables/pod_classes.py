@@ -1,4 +1,4 @@
-"""Pod classes of a session: which pods the plugins cannot tell apart, and what each of them requests."""
+"""Pod classes of a session: groups of pods that no plugin can tell apart, and the requests of the pods."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -136,7 +136,7 @@ class PodSpecIndex:
         return self._signatures.setdefault(signature, len(self._signatures))
 
     def requests_of(self, pod: Pod) -> dict[str, int]:
-        """Return what a pod requests on its node now, including in-place resizes."""
+        """Return the present requests of a pod by resource, including in-place resizes."""
         if not status_may_override_requests(pod):
             return self.spec_info_of(pod).requests
         return pod_requests(pod, self._pipeline.release.resized_request_rule)
@@ -215,7 +215,7 @@ class PodClassTable:
     Args:
       snapshot: states the priority classes.
       pipeline: the profile's plugins; they say what they read of a pod.
-      specs: what follows from each pod spec.
+      specs: the `PodSpecInfo` of each pod spec.
       columns: column of each resource in request vectors; 0 is the pod count.
       counts: how many pods each gang has.
       selector_label_keys: labels that some selector in the Snapshot reads; None if a plugin failed to say, so that
@@ -272,13 +272,14 @@ class PodClassTable:
         return True
 
     def request_vector(self, pod: Pod) -> IntArray:
-        """Return a pod's requests [R]; column 0, the resource `pods`, is 1 for the pod itself."""
+        """Return a pod's requests as an array by resource [R]; entry 0, the resource `pods`, is 1."""
         return self.requests_and_nonzero(pod)[0]
 
     def requests_and_nonzero(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return a pod's requests [R], with 1 for the pod itself in column 0, and its requests for scoring [2].
+        """Return a pod's requests as an array by resource [R], and the cpu and memory requests for scoring.
 
-        The requests for scoring are milli-CPU and bytes of memory, with the defaults of kube-scheduler.
+        In the first array, entry 0, the resource `pods`, is 1. The second array holds milli-CPU and bytes of memory,
+        with the defaults of kube-scheduler for containers without requests.
         """
         # By identity of the spec: `PodSpecIndex` keeps the spec alive, so its id is not used again.
         cached = self._request_vectors.get(id(pod.spec))
@@ -331,12 +332,13 @@ class PodClassTable:
         return pod_class
 
     def forget_represented_classes(self, pods_and_claims: Iterable[str]) -> None:
-        """Forget the pod classes with an example pod that is one of the given pods or uses one of the given claims.
+        """Forget each pod class if its example pod is a given pod or uses a given ResourceClaim.
 
         The pod may be gone, or its claim may have changed, so that it differs from the other pods of the class.
 
         Args:
-          pods_and_claims: pods and ResourceClaims by `namespace/name`. A namesake only makes that more is forgotten.
+          pods_and_claims: `namespace/name` of pods and ResourceClaims. If a pod and a ResourceClaim have the same
+            name, more classes are forgotten than necessary, which does no harm.
         """
         for key in pods_and_claims:
             for identity in self._represented_classes.pop(key, ()):

@@ -21,7 +21,7 @@ class _WaitingGroup:
 
 
 class PreferredLevelWaits:
-    """The waits for preferred levels: the PodGroups with `preferredWaitSeconds`, and which levels are required now.
+    """The PodGroups with `preferredWaitSeconds`, and which of their preferred levels are required now.
 
     Args:
       topologies: all Topologies.
@@ -32,7 +32,7 @@ class PreferredLevelWaits:
         self._waiting: dict[str, _WaitingGroup] = {}
 
     def put_group(self, group: PodGroup) -> None:
-        """Add or replace a PodGroup that waits for a preferred topology level; forget a PodGroup that does not."""
+        """Record a PodGroup if it may wait for a preferred topology level, otherwise forget it."""
         self.remove_group(group.key)
         spec = group.spec
         names = [

@@ -51,7 +51,7 @@ UNBOUNDED_AMOUNT = 2**40
 
 
 def dominant_share_mask(resources: Iterable[str]) -> BoolArray:
-    """Return a mask [R]: True for resources that count for dominant shares, which are cpu, memory and GPUs."""
+    """Return a mask by resource [R]: True for cpu, memory and GPUs, which determine dominant shares."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
 
@@ -141,7 +141,7 @@ class SessionTables:
         """[R] resources that an extender accounts for instead of the nodes."""
 
     def request_vector(self, pod: Pod) -> IntArray:
-        """Return the requests [R] of a pod; column 0, the resource `pods`, is 1 for the pod itself."""
+        """Return a pod's requests as an array by resource [R]; entry 0, the resource `pods`, is 1."""
         return self.classes.request_vector(pod)
 
     def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceNames:
@@ -187,7 +187,7 @@ class SessionTables:
     # Following a cluster
 
     def apply_changes(self, changes: ClusterChanges) -> None:
-        """Update the session's tables by changes of the cluster. Call it only between two sessions."""
+        """Apply changes of the cluster to the session's tables; call this only between two sessions."""
         # Nodes first: bound pods look up their node's index. PodGroups are added before and removed after their pods.
         if changes.nodes is not None:
             self.replace_all_nodes(changes.nodes)
@@ -376,13 +376,16 @@ class SessionTables:
     # For one session
 
     def set_time(self, now: float) -> None:
-        """Set the time of the session in seconds since 1970, at which waits for preferred topology levels may end."""
+        """Set the session's time (seconds since 1970), and update which preferred levels are required now."""
         self.node_table.now = now
         for group in self.preferred_level_waits.update_required_levels(now):
             self._set_group(group)
 
     def refresh(self) -> None:
-        """Update the pending gangs and the indexes of gangs after changes; every session begins with this."""
+        """Update the pending gangs and the indexes of gangs after changes of the tables.
+
+        Every session calls this method first.
+        """
         self.plugin_failures = dict(self._lasting_failures)
         self._form_outdated_gangs_again()
         for identity in self._changed:
@@ -427,13 +430,17 @@ class SessionTables:
         self._changed[members.identity] = None
 
     def offered_capacity(self) -> IntArray:
-        """The amounts [N, R] that nodes offer; unbounded for resources that an extender accounts for."""
+        """Return the amounts [N, R] (node, resource) that nodes offer; unlimited if not counted on nodes.
+
+        Amounts are unlimited for resources that an extender accounts for. So are extended resources that devices serve,
+        on nodes that do not offer them.
+        """
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
 
     def free_resources(self) -> IntArray:
-        """The amounts [N, R] that are free on nodes, negative on overcommitted nodes.
+        """Return the amounts [N, R] (node, resource) that are free; negative on overcommitted nodes.
 
-        They are unbounded as in `offered_capacity`.
+        The same amounts are unlimited as in `offered_capacity`.
         """
         return self._unbounded_where_unaccounted(self.node_table.allocatable - self.node_table.requested)
 
@@ -457,7 +464,7 @@ class SessionTables:
         return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")
 
     def find_gang(self, key: str) -> PodGroupState | None:
-        """Return the gang with this `namespace/name`: that of a PodGroup, or else of a pod without one."""
+        """Return the gang of the PodGroup, or else of the single pod, with this `namespace/name`, if any."""
         pod_group, single_pod = possible_gang_identities(key)
         return self.gangs.get(pod_group) or self.gangs.get(single_pod)
 
@@ -507,7 +514,7 @@ class SessionTables:
         return members.cache.running
 
     def dominant_share(self, requests: IntArray) -> float:
-        """Return the dominant share of requests [R]: the largest fraction of the cluster's cpu, memory or GPUs."""
+        """Return the dominant share of requests: their largest fraction of all cpu, memory or GPUs."""
         columns = self._measured_columns
         return float((requests[columns] / self._total[columns]).max(initial=0.0))
 

@@ -1,4 +1,4 @@
-"""Topology levels as numbers: each level and each domain of it has a number, which the solver uses."""
+"""Topology levels and their domains, with the numbers by which the solver refers to them."""
 
 from dataclasses import dataclass
 from typing import Final
