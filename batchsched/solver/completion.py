@@ -1,8 +1,9 @@
-"""Completion: place refused trees and gangs of several classes exactly in the capacity that the other gangs leave.
+"""Completion: an exact search places refused gangs in the capacity that the other gangs leave.
 
-Rounding and the greedy fill nodes class by class. If a gang of several classes needs nearly all of the free capacity,
-one order of its pods may fail where another one succeeds. The exact model of a single gang on the nodes that still have
-room is small also in large clusters, and finds a placement if there is one. `solver.tree_search` decides about trees.
+Only trees, gangs with levels of subgroups and gangs of several classes are searched. Rounding and the greedy fill nodes
+class by class. If a gang of several classes needs nearly all of the free capacity, one order of its pods may fail where
+another one succeeds. The exact model of a single gang on the nodes that still have room is small also in large
+clusters, and finds a placement if there is one. `solver.tree_search` decides about trees.
 """
 
 from dataclasses import replace
@@ -42,10 +43,11 @@ MAX_EXAMINED_GANGS: Final = 32
 
 
 def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
-    """Add to a solution those refused gangs with several pod classes or a tree that fit in the remaining capacity.
+    """Add refused gangs to a solution if an exact search can place them in the capacity that is left.
 
-    Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. A gang of a single class
-    is not tried: for such a gang, the greedy finds a placement if there is one.
+    Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. Only gangs with several
+    pod classes, a subgroup tree or levels of subgroups are tried. For any other gang, the greedy finds a placement if
+    there is one.
 
     Args:
       problem: the problem that the solution is for.

@@ -149,7 +149,7 @@ UNITS_PER_PAIR: Final = 2e-8
 
 
 def estimate_solve_work(effort: float, variables: int, pairs: int) -> float:
-    """Return the work of a part of the solve as one number: that of CP-SAT plus an estimate of all other work.
+    """Return the computing work of a part of a solve: the units of CP-SAT plus an estimate of all other work.
 
     The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
 

@@ -1,4 +1,4 @@
-"""The cost of using nodes by the topology domains that they belong to, and the layouts of least cost.
+"""The network cost of nodes by their topology domains, and the search for the layout with the least cost.
 
 Shapes: K pods, L levels, N nodes.
 """
@@ -50,7 +50,7 @@ class DomainTree:
     def layout_cost(self, counts: IntArray) -> int:
         """Return the network cost of the nodes with a count above 0; the first node and its domains cost nothing.
 
-        With occupied nodes, the first further domain costs, too.
+        If the gang occupies nodes already, each further node and domain costs, the first one too.
         """
         used = np.flatnonzero(counts > 0)
         occupied = np.flatnonzero(self._occupied)
@@ -64,7 +64,7 @@ class DomainTree:
         return total if len(occupied) else total - paid_first
 
     def find_cheapest_layout(self, capacity: IntArray, pods: int) -> IntArray:
-        """Return how many pods each node [N] gets at the least network cost; on a tie, in the fullest domains.
+        """Return the pods of each node [N] in the layout of least network cost; on a tie, fuller domains win.
 
         Args:
           capacity: [N] pods that fit on each node, > 0; together at least `pods`.

@@ -1,9 +1,9 @@
-"""The exact stage: the node-level model solved tier by tier, for small problems and as the reference of the tests.
+"""The exact solve for small problems: CP-SAT solves the node-level model tier by tier.
 
-Each tier is maximised while the tiers above keep their values. Among equal values the number of gangs, preferred
-levels, node scores and packing decide, in this order (`optimize_secondary_objectives`): each step adds variables of its
-own to the model. The incumbent always satisfies everything fixed so far: if the budget ends, quality suffers but
-never validity.
+It is also the reference of the tests. Each tier is maximised while the tiers above keep their values. Among equal
+values the number of gangs, preferred levels, node scores and packing decide, in this order
+(`optimize_secondary_objectives`): each step adds variables of its own to the model. The incumbent always satisfies
+everything fixed so far: if the budget ends, quality suffers but never validity.
 
 Shapes: C classes, G gangs, N nodes, T tiers, V variables, X counts.
 """
@@ -78,11 +78,12 @@ def solve_exact(
     *,
     tiers_only: bool = False,
 ) -> Solution:
-    """Place gangs by CP-SAT, with a variable for each pod class and node; optimal if the budget suffices.
+    """Place gangs by CP-SAT, with a variable for each pod class and node.
 
-    Otherwise the bound of the solution is valid. If the hint violates no constraint, the search starts from it, and the
-    solution is lexicographically no worse than the hint. The bounds of `ceiling`, another solution, limit the tiers as
-    long as the tiers above have its values. With `tiers_only`, nothing decides among solutions of equal values.
+    The solution is optimal if the budget suffices. Otherwise its bound is still valid. If the hint violates no
+    constraint, the search starts from it, and the solution is lexicographically no worse than the hint. The bounds of
+    `ceiling`, another solution, limit the tiers as long as the tiers above have its values. With `tiers_only`, nothing
+    decides among solutions of equal values.
 
     Raises:
       SolverFault: the numbers are too large for an integer model.
@@ -144,7 +145,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
 def optimize_secondary_objectives(climb: _Incumbent) -> None:
     """Improve gang count, preferred topology levels and packing, without lowering the objective.
 
-    Compared are the number of gangs, then preferred topology levels, then packing and node scores.
+    The number of gangs counts first, then preferred topology levels, then packing and node scores.
     """
     packed = pack_onto_one_node(climb.model, climb.values)
     if packed is not None:

@@ -74,7 +74,7 @@ class SubgroupTreeNode:
 
     @cached_property
     def min_further_pod_count(self) -> int:
-        """The smallest number of further pods with which the gang or subgroup runs; above `pods` if it cannot run."""
+        """The fewest pods that must be placed so that the gang or subgroup runs; over `pods` if it cannot."""
         below = sorted(child.min_further_pod_count for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
@@ -92,16 +92,16 @@ class SubgroupTreeNode:
 
     @property
     def running_slices_by_domain(self) -> dict[int, int]:
-        """The number of topology slices with running pods in each domain, also of incomplete slices."""
+        """The number of topology slices with running pods in each domain, incomplete slices included."""
         return {domain: -(-pods // self.slice_size) for domain, pods in self.running}
 
     @property
     def missing_slice_pods_by_domain(self) -> dict[int, int]:
-        """The number of pods by topology domain that are missing in partly running topology slices."""
+        """The number of pods that the partly running topology slices of each domain lack."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def pods_to_complete_slices(self, pods: int) -> int:
-        """Return the smallest number of pods, at least `pods`, that leaves no topology slice incomplete."""
+        """Return the smallest pod count, at least `pods`, with which every topology slice is complete."""
         missing = sum(self.missing_slice_pods_by_domain.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 
@@ -115,7 +115,7 @@ class GangTrees:
         self._trees: dict[int, SubgroupTreeNode] = {}
 
     def tree_of_gang(self, gang: int) -> SubgroupTreeNode | None:
-        """Return the tree of a gang's subgroups; None if the gang has neither nested subgroups nor slices."""
+        """Return the subgroup tree of a gang, or None if it has no nested or optional subgroups or slices."""
         if not self.is_tree[gang]:
             return None
         if gang not in self._trees:

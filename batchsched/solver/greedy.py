@@ -66,7 +66,7 @@ def fill_packing(packing: Packing) -> None:
 
 
 def fill_tiers(packing: Packing) -> Iterator[int]:
-    """Fill a packing as `fill_packing` does, and yield each tier after it is filled.
+    """Place every gang and elastic pod that still fits, tier by tier; yield each tier after it is filled.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
     """
@@ -94,7 +94,7 @@ def fill_tiers(packing: Packing) -> Iterator[int]:
 
 
 def group_numbers_of_equal_single_pod_gangs(capacity: FreeCapacity) -> list[int]:
-    """Return a number for each gang [G], equal for interchangeable single-pod gangs, and -1 for all others.
+    """Return a group number for each gang [G]: equal for interchangeable single-pod gangs, otherwise -1.
 
     Gangs that must be placed by themselves have -1. The others are gangs of one pod with equal demand and kind, which
     no level, row, cut or quota concerns. Placing them one by one or together gives the same result.

@@ -1,4 +1,4 @@
-"""An integer linear model as sparse arrays, and how float weights become its integers.
+"""An integer linear model as sparse arrays, and the conversion of float weights to integers.
 
 Shapes: V variables, M rows, Z non-zeros, C classes.
 """
@@ -198,7 +198,7 @@ class LinearModel:
         return not np.any(always & ((sums < row_lower) | (sums > row_upper)))
 
     def check_limits_of_cpsat(self) -> None:
-        """Raise an error if CP-SAT would reject the model, because a bound is wrong or a sum could overflow.
+        """Raise `SolverFault` if CP-SAT would reject the model: a bound is wrong, or a sum could overflow.
 
         Raises:
           SolverFault: a row's sum could reach 2^62, or a variable's lower bound exceeds its upper bound.

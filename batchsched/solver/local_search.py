@@ -1,7 +1,7 @@
-"""Local search: before a class falls short of pods, other pods of the session are moved.
+"""Local search: move pods that this session has placed, so that pods of another class fit, too.
 
 No pod of this session is bound yet, so a move costs nothing. Four neighbourhoods are tried in turn, from the
-cheapest to the dearest:
+one with the least computing work to the one with the most:
 
 * *Relocation*: pods of other classes move to other nodes of their domains. For each other class the nodes are sought
   where one, two or three of its pods leave just the amount that is missing. If these pods fit on other nodes, all
@@ -107,9 +107,9 @@ class PlacedPodCounts:
         room.add_trail_removal_listener(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it includes undone changes of the packing: all after the first `length`.
+        """Mark the table as outdated if it counts pods of placements that were undone since.
 
-        The first `length` changes were not undone.
+        The first `length` entries of the trail were kept; all later ones were undone or withdrawn.
         """
         self._stale |= length < self._read
 
@@ -135,7 +135,7 @@ class PlacedPodCounts:
         self._read = len(trail)
 
     def nodes_with_exchange_group(self, group: int) -> IntArray:
-        """Return the nodes, ascending, that have pods with the same requests and filter results."""
+        """Return the nodes, ascending, on which pods of a group of exchangeable pod classes are placed."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
         return self._holders[group]
@@ -512,7 +512,7 @@ class RepackingNeighbourhood:
         self._repacking = RepackingSearch(packing, budget)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[RepackingMove]:
-        """Yield one new placement of the pods on the requested nodes, if more pods fit with it."""
+        """Yield one new placement of pods on a few nodes, if more of the requested pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
         move = self._repacking.find_move(request.class_index, admitted, request.nodes, self._placed.by_class)
@@ -520,7 +520,7 @@ class RepackingNeighbourhood:
             yield move
 
     def try_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
-        """Replace the placements on the nodes of the move."""
+        """Replace the placements on the nodes of the move by those of the move."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
         for sign in (-1, 1):

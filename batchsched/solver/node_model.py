@@ -1,6 +1,7 @@
-"""The node-level model: a count for each class on each node, whole gangs, domains, quotas, rows and cuts.
+"""The node-level model: an integer model with the number of pods of each class on each single node.
 
-It is exact, and for small problems only: with more than a few thousand counts it does not end in time.
+It contains all constraints: minimums of gangs, domains, quotas, rows and cuts. It is exact, and for small problems
+only: with more than a few thousand counts it does not end in time.
 
 Shapes: C classes, G gangs, N nodes, R resources, S subgroups, X counts (the pairs of class and node that fit).
 """
@@ -66,7 +67,7 @@ class DomainChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoGoodCut:
-    """A constraint that forbids to repeat one placement that the plugins refused.
+    """A constraint of the model that forbids one placement which the plugins refused.
 
     For each count of the cut, one variable says that the count is below the refused value, and one that it is above; -1
     means that there is no such variable.
@@ -137,10 +138,10 @@ class NodeModel(LinearModel):
     def add_pod_limit(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Add a constraint: the marked pod counts add up to at most `limit` if `switch` is 1, and to 0 otherwise.
+        """Limit the sum of the marked pod counts: to `limit` if the variable `switch` is 1, to 0 otherwise.
 
-        The mask `which` marks the counts. It is Σ counts[which] <= limit · x[switch], or = with `exactly`. If switch is
-        -1, it is Σ counts[which] <= limit.
+        The mask `which` marks the counts. The constraint is Σ counts[which] <= limit · x[switch], or = with `exactly`.
+        If switch is -1, it is Σ counts[which] <= limit.
         """
         columns = np.flatnonzero(which)
         if switch < 0:
@@ -292,7 +293,7 @@ class NodeModel(LinearModel):
         return NoGoodCut(columns, counts, below, above)
 
     def variable_values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
-        """Return the values of the model's variables for placements; None if a pod class cannot use its node.
+        """Return the values of all model variables for given placements; None if a pod cannot be on its node.
 
         A placement is (class, node, count). The caller checks whether the values satisfy the rows.
         """

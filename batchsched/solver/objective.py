@@ -1,4 +1,4 @@
-"""The value of a placement: values by tier, gangs taken, the cost of preferred levels.
+"""The value of a placement: the objective of each tier, the gangs taken, and the cost of preferred levels.
 
 Every comparison of two placements uses this module, so that all stages have the same objective.
 

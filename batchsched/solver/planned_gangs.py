@@ -1,4 +1,4 @@
-"""Planned gangs: CP-SAT places the gangs of a plan on nodes, without choosing among gangs.
+"""Planned gangs: CP-SAT places all gangs of a given plan on nodes, without choosing among them.
 
 The plan of the tiered model is often possible on the nodes although rounding does not find it. With all its gangs
 fixed, the exact model has nothing to maximise, and CP-SAT finds a placement up to a hundred times faster than the
@@ -30,7 +30,7 @@ def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudge
 
     Returns:
       a legal solution with all planned gangs of the highest tiers, or None if not even the first tier was placed. Its
-      bounds are the values of all pods.
+      bounds are the tier values that all pods together would reach.
     """
     placement: Solution | None = None
     tiers = count_tiers(problem)

@@ -45,7 +45,10 @@ class Sense(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRelief:
-    """By how much the eviction of each eviction unit (a gang or elastic pod) loosens a linear constraint, by domain."""
+    """The amounts by which evictions of gangs or elastic pods loosen a plugin's linear constraint.
+
+    Entry i: the eviction of unit `unit[i]` loosens the limit of domain `domain[i]` by `amount[i]`.
+    """
 
     unit: IndexArray  # [E]
     domain: IndexArray  # [E]
@@ -86,7 +89,7 @@ class ConstraintRow:
         return coefficients
 
     def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return for each node [N] the domain in which this constraint counts pods; -1 if it counts none there."""
+        """Return the domain [N] to which the pods on each node count in this constraint; -1 for no domain."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -96,9 +99,10 @@ class ConstraintRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A placement that plugins refused, as pod counts on nodes, which no later solution may repeat.
+    """A placement that plugins refused, and that no later solution may repeat.
 
-    Later solutions must differ from it in a count. The exact model turns a cut into a no-good over the named counts.
+    It is given as pod counts on nodes, and a later solution must differ from it in a count. The exact model turns a cut
+    into a constraint on these counts.
     The tiered model drops `gang` for the rest of the session when the same gang is cut again.
     """
 
@@ -119,7 +123,7 @@ class ProblemTable:
         return type(self)(*[getattr(self, column)[positions] for column in columns])
 
     def renumber_columns(self, **numbers: IndexArray) -> Self:
-        """Return the table with each value `v` of a given column replaced by `numbers[v]`."""
+        """Return the table with new indexes in some columns: a value `v` becomes `numbers[v]` there."""
         columns: tuple[str, ...] = self.__slots__
         if not len(getattr(self, columns[0])):
             return self  # as most tables of a single refused gang are
@@ -134,12 +138,12 @@ class ProblemTable:
 
 
 def empty_indexes() -> IndexArray:
-    """Return an array of no indexes, the default of a column."""
+    """Return an empty array of indexes, the default of a table column."""
     return np.zeros(0, np.int32)
 
 
 def empty_amounts() -> IntArray:
-    """Return an array of no amounts, the default of a column."""
+    """Return an empty array of amounts, the default of a table column."""
     return np.zeros(0, np.int64)
 
 
@@ -315,7 +319,7 @@ class RunningSlicePods(ProblemTable):
 class UsedDomains(ProblemTable):
     """The domains of preferred topology levels in which pods of a gang already run.
 
-    More pods there cost no further domain.
+    Further pods in such a domain do not raise the cost of the preferred level.
 
     Args:
       gang: [U] index into `ProblemGangs`.
@@ -389,7 +393,7 @@ class Problem:
     def restrict_to_resources(self, kept: IntArray) -> "Problem":
         """Return a copy of the solver problem with only these resources [R'].
 
-        No class that may be placed requests another resource.
+        The caller ensures that no class that may be placed requests another resource.
         """
         number = _renumbered(kept, self.nodes.free.shape[1])
         return replace(
@@ -451,7 +455,10 @@ def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArra
 
 
 def position_lists_by_group(labels: NDArray[np.integer], groups: int) -> list[Sequence[int]]:
-    """Return the positions of `positions_by_group` as Python integers, faster than by an array for each group."""
+    """Return for each group the ascending positions of its items, as Python integers.
+
+    `labels` has the group of each item, or a negative number. This is faster than the arrays of `positions_by_group`.
+    """
     order, ranges = _ranges_by_group(labels, groups)
     positions = tuple(order.tolist())
     return [positions[first:end] for first, end in ranges]

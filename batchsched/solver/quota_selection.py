@@ -1,4 +1,4 @@
-"""Sessions in which only quotas are scarce: gangs are selected as if all nodes were one, and then placed.
+"""The solve of sessions that only queue limits restrict: choose gangs as if on one node, then place them.
 
 If the greedy found room for every gang that the quotas admitted, nodes are not scarce. A single large node with the
 same quotas is a relaxation of the session that has few rows. If the greedy places its best selection to the last pod,
@@ -57,7 +57,7 @@ class GangSubset:
     whole: Problem
 
     def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
-        """Return the values [T'] of some tiers as values [T] of all tiers, with 0 for the other tiers."""
+        """Return the values [T'] of the highest tiers as values [T] of all tiers, with 0 for lower tiers."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
@@ -93,7 +93,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Tell whether every pod that the greedy solver left out is prevented by queue limits, not by capacity."""
+    """Return whether queue limits, not the nodes, refuse every pod that the greedy solver did not place."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])

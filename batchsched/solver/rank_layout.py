@@ -52,7 +52,10 @@ class RankedPodClass:
 
 
 def node_order_by_rank(problem: Problem, ranked: RankedPodClass, nodes: IndexArray) -> IntArray:
-    """Return the order in which nodes get pods of ascending rank: domain by domain, then by node index."""
+    """Return positions in `nodes`, in the order in which these nodes get pods of ascending rank.
+
+    The order is domain by domain, then by node index.
+    """
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
 
@@ -61,7 +64,7 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedP
     """Move pods with ranks to nodes with a lower network cost between consecutive ranks; return the solution.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
-    plugin's row or a cut reads its placement, or if its gang is a tree or has slices.
+    plugin's row or a cut reads its placement, or if its gang or subgroup has slices.
 
     Args:
       problem: the problem.
@@ -105,7 +108,7 @@ class _Layout:
         self._moved = False
 
     def find_fixed_classes(self) -> frozenset[int]:
-        """Return the classes whose pods keep their nodes, since a plugin constraint, a slice or a cut counts them."""
+        """Return the classes that keep their nodes, since a plugin constraint, slice or cut counts them."""
         problem, classes = self._problem, self._problem.classes
         inside = classes.subgroup != NONE
         fixed = np.isin(classes.gang, [cut.gang for cut in problem.cuts]) | (

@@ -60,7 +60,7 @@ class RepackingSearch:
     def find_move(
         self, class_index: int, missing_pods: int, nodes: IntArray | None, placed: IndexArray
     ) -> RepackingMove | None:
-        """Return a new placement in which more pods of a pod class fit; None if CP-SAT finds none.
+        """Return a new placement on a few nodes, in which more pods of a class fit; None if none is found.
 
         Args:
           class_index: the class.

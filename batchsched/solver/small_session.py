@@ -1,4 +1,4 @@
-"""Sessions that are small enough for the exact model, which is solved with doubling budgets until a proof is found.
+"""The solve of a small session by the exact model, with doubling budgets until the optimum is proved.
 
 Most optima are proved with a small part of the budget. For the others the bounds of the tiered model are often lower
 than what CP-SAT proves about the numbers of pods on nodes, and its solution is often better: both help the exact model.
@@ -37,7 +37,7 @@ SEARCH_SHARE: Final = 0.75
 def solve_small_session(
     problem: Problem, budget: SolverBudget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
-    """Place the gangs of a small session by an exact model over single nodes, no worse than a given solution.
+    """Place the gangs of a small session by the exact model; the result is no worse than `floor`.
 
     Args:
       problem: the problem.
@@ -95,7 +95,7 @@ class _Steps:
     def solve_by_tiers(self, units: float, telemetry: Telemetry) -> BoolArray:
         """Solve the tiered model, which gives bounds for the exact model, and perhaps a better solution.
 
-        Returns the gangs [G] that its plan contains.
+        Returns a mask [G] of the gangs in the plan of the tiered model.
         """
         problem, best = self._problem, self.best
         placed = count_placed_pods(problem, best.classes, best.counts)

@@ -48,7 +48,7 @@ def solve(
     workers: SolverWorkers | None = None,
     start: WarmStart | None = None,
 ) -> Solution:
-    """Choose the gangs of a session to place, and the nodes of their pods.
+    """Choose which pending gangs of a session are placed, and on which nodes.
 
     Args:
       problem: the session as arrays.
@@ -56,9 +56,9 @@ def solve(
       seed: CP-SAT's seed; equal problem, budget and seed give the same solution, byte for byte.
       telemetry: receives the duration of each step.
       workers: processes that the search may use; the solution is the same without them.
-      start: placements and capacity prices of an earlier solve; None if the solution is no start of a later one, so
-        that it needs no prices. It is not read if it has no placements, or if the problem is small enough for the
-        exact model, has a strict order, or has cuts.
+      start: placements and capacity prices of an earlier solve; None if no later solve starts from the solution, so
+        that it needs no prices. It is not read if it has no placements, or if the problem is small enough for the exact
+        model, has a strict order, or has cuts.
 
     Returns:
       a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
@@ -228,7 +228,11 @@ def _with_planned_gangs(
 
 
 def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
-    """Tell whether the greedy solution is optimal, because it places every pod that may be placed."""
+    """Return whether the greedy solution is known to be optimal: it places every pod that may be placed.
+
+    In a small session, the exact model also decides by preferred levels and node scores. There, the greedy solution is
+    optimal only if its pods cause no cost of preferred levels, and if all node scores are equal.
+    """
     if not places_every_pod(problem, floor):
         return False
     # Only the exact stage decides by node scores and preferred levels among equal values.

@@ -1,4 +1,4 @@
-"""What one solve hands over to a later one: placements, capacity prices, and how near the bounds the answer was.
+"""What one solve hands over to a later one: its placements, its capacity prices and the gap of its answer.
 
 A start never changes which answers are legal: its placements are taken only as far as they fit, and its prices give a
 valid bound for every problem (`solver.tiered.prices`).
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class SlotPrice:
-    """The price of one slot, such as whole groups of 4 GPUs, on the nodes of one node pool.
+    """The price of one slot, such as the room for a request of 4 GPUs, on the nodes of one node pool.
 
     Args:
       capacity: allocatable amounts of a node of the pool, by resource.
@@ -35,14 +35,16 @@ class SlotPrice:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPrices:
-    """The dual values of one Benders cut of the tiered model: a price of each kind of slot on each pool of nodes."""
+    """The dual values of one Benders cut of the tiered model: a price of each slot kind on each node pool."""
 
     slots: tuple[SlotPrice, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmStart:
-    """What a solve starts from: placements, capacity prices and gap of an earlier one, with the indexes of its problem.
+    """The placements, capacity prices and gap of an earlier solve, from which a solve starts.
+
+    The indexes of classes and nodes are those of the problem that is solved now.
 
     Args:
       classes, nodes, counts: [P] planned placements, one triple for each class and node; they need not fit.
@@ -57,7 +59,7 @@ class WarmStart:
     prices: tuple[CapacityPrices, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the start has placements."""
+        """Return whether the start has placements."""
         return bool(self.classes.size)
 
     def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:

@@ -1,4 +1,4 @@
-"""The rows of the node-level model for trees of subgroups and for equal slices.
+"""The constraints of the node-level model for subgroup trees and topology slices.
 
 For every subgroup there is a 0/1 variable *open*: pods may be placed in it. An open subgroup runs, and so does the one
 above it. A required level has a 0/1 variable for each domain, and slices have a count for each domain.

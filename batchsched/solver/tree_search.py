@@ -1,4 +1,4 @@
-"""The exact search for one gang on the free capacity: a placement, or the proof that there is none.
+"""The exact search for a placement of one gang on the free capacity, or for the proof that there is none.
 
 The greedy for trees chooses domain after domain and may fail although a placement exists. Here CP-SAT decides. Nodes
 that are interchangeable for the gang become one: with equal domains, equal free amounts and equal filters.
@@ -56,7 +56,10 @@ class GangSearchResult:
 
 
 def mask_gangs_needing_exact_search(problem: Problem) -> BoolArray:
-    """Return a mask [G] of the gangs that may fit although the greedy algorithm does not place them."""
+    """Return a mask [G] of the gangs for which the greedy algorithm may miss a placement that exists.
+
+    They have nested or optional subgroups, topology slices, or subgroups with a required level.
+    """
     searched = mask_gangs_with_tree_rules(problem)
     parts = problem.subgroups
     searched[parts.gang[parts.required != NONE]] = True
@@ -64,10 +67,10 @@ def mask_gangs_needing_exact_search(problem: Problem) -> BoolArray:
 
 
 def find_placement_or_proof(problem: Problem, units: float, seed: int) -> GangSearchResult:
-    """Find a placement of a gang, or the proof that there is none, given the problem of this gang alone without cuts.
+    """Find a placement of the only gang of a problem without cuts, or the proof that there is none.
 
     Args:
-      problem: the gang on what is free.
+      problem: the problem of the gang on the free capacity.
       units: maximum deterministic units of CP-SAT.
       seed: CP-SAT's seed.
     """

@@ -1,4 +1,4 @@
-"""Independent check of solutions and sets of victims: whether they are legal, and whether their figures are true.
+"""The independent check that solutions and victim sets are legal, and that their reported values are true.
 
 The check shares no code with the rest of the solver, only the dataclasses: a mistake made in both places would not be
 found.
@@ -52,9 +52,9 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
 
 
 def verify_victims(problem: VictimProblem, answer: VictimSolution) -> tuple[str, ...]:
-    """Return all faults of a set of victims, one sentence each; the result is empty if the set is correct.
+    """Return all faults of a victim set, one sentence each; the result is empty if the set is correct.
 
-    Checked are: the units and their cost, bonds, limits and cuts, the placement on what is free without the units,
+    Checked are: the units and their cost, bonds, limits and cuts, the placement on the capacity after the evictions,
     and that the placement needs each eviction. Rows of plugins are not checked: the session sends the placement
     through the pipeline.
     """

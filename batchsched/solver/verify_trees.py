@@ -1,4 +1,4 @@
-"""Independent check of trees of subgroups and of equal slices.
+"""The independent check of subgroup trees and topology slices in a solution.
 
 It is a part of `solver.verify`, and like it shares no code with the rest of the solver.
 """

@@ -1,1 +1,1 @@
-"""The anytime improvement of a tiered solution: a large-neighbourhood search over subsets of the gangs."""
+"""The improvement of a solution: a large-neighbourhood search that places subsets of the gangs again."""

@@ -1,4 +1,4 @@
-"""The search of a small session: the exact model places some of the gangs again, while all others keep their nodes.
+"""The improvement of a small session: the exact model places some gangs again, while others keep their nodes.
 
 CP-SAT rarely proves the optimum of a contended session, and its solutions then end up to a tenth below. With half of
 the gangs fixed it proves the best places of the other half in a hundredth of the time. Steps alternate between two

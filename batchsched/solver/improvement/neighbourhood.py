@@ -1,4 +1,4 @@
-"""Neighbourhoods of a solution: the gangs that a step of the search decides again, tier by tier.
+"""Neighbourhoods of a solution: the gangs that one step of the improvement places again.
 
 A step for a tier takes gangs of this tier and of lower ones, so that no tier waits for those above. The first steps
 take all of them: the rounds planned these tiers before the places of the tiers above were known. Later steps take the

@@ -1,4 +1,4 @@
-"""The search: one neighbourhood after the other, until the units are spent or no step improves the solution.
+"""The improvement search: place subsets of the gangs again, until the budget ends or no subset helps.
 
 A step is accepted only if the solution becomes lexicographically better. Then refused gangs that fit by themselves are
 added (`solver.completion`). Steps do not depend on the units that remain, so that a larger budget runs the same steps
@@ -123,7 +123,7 @@ class _Schedule:
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
-        """Return the order of turns after a step with a result that is proved to be within the accepted gap.
+        """Return the schedule after a step with a result that is proved to be within the accepted gap.
 
         If the step placed all gangs of its tier and of the lower tiers again, no such step from this tier on can gain.
         """

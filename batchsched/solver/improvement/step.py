@@ -1,4 +1,4 @@
-"""One step of the search: a neighbourhood is solved on what all other gangs leave.
+"""One step of the improvement: some gangs are placed again on the capacity that all other gangs leave.
 
 A step is a pure function of the problem, the seed and its input, so that any process may compute it.
 """

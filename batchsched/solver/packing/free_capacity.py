@@ -1,4 +1,4 @@
-"""Free capacity of the nodes while pods are placed, with undo."""
+"""The free capacity of nodes while the solver places pods; every change can be undone."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _ONE = np.ones(1, np.int64)
 
 
 class TrailEntry(NamedTuple):
-    """One recorded change, so that it can be undone: placed pods, or a gang that is counted as placed."""
+    """A recorded change of a packing that can be undone: placed pods, or a gang that counts as placed."""
 
     class_index: int
     gang: int
@@ -45,7 +45,10 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def permitted_nodes(self, class_index: int) -> BoolArray:
-        """Return a mask [N] of the nodes that pass the filters of a pod class and have not refused its pods later."""
+        """Return a mask [N] of the nodes that a pod class may use by its Filter results and by the cuts.
+
+        A cut excludes nodes on which plugins refused pods of the class that the solver had placed.
+        """
         mask: BoolArray = self.mask[self._kind[class_index]]
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
@@ -215,9 +218,9 @@ class FreeCapacity:
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
     def apply_trail_entry(self, entry: TrailEntry, sign: int = 1) -> None:
-        """Place pods or count a gang as placed, and record this (sign 1), or undo such a record (sign -1).
+        """Make the change of a trail entry and record it (sign 1), or undo the recorded change (sign -1).
 
-        A caller that undoes an entry has removed it from the trail.
+        The change places pods, or counts a gang as placed. A caller that undoes an entry has removed it from the trail.
         """
         if entry.class_index < 0:
             self.quotas.count_gang(entry.gang, sign)
@@ -248,7 +251,10 @@ class FreeCapacity:
         return self._withdraw(lambda entry: entry.gang in gangs)
 
     def withdraw_classes(self, classes: Collection[int]) -> list[TrailEntry]:
-        """Remove all placed pods of some pod classes, and return the removed placements; gangs stay counted."""
+        """Remove all placed pods of some pod classes, and return the removed placements.
+
+        The gangs of these pods still count as placed.
+        """
         return self._withdraw(lambda entry: entry.class_index in classes)
 
     def _withdraw(self, leaves: Callable[[TrailEntry], bool]) -> list[TrailEntry]:
@@ -267,9 +273,9 @@ class FreeCapacity:
         return withdrawn
 
     def add_trail_removal_listener(self, listener: Callable[[int], None]) -> None:
-        """Register a method that is called after entries of the trail were removed, with the number of unchanged ones.
+        """Register a method to call, with the number of unchanged entries, after trail entries are removed.
 
-        The listener ends with its object.
+        The registration does not keep the method's object alive, and ends with it.
         """
         # Weak: tables over the trail refer to this object, and a cycle would keep both until a full garbage collection.
         self._trail_removal_listeners.append(WeakMethod(listener))

@@ -1,4 +1,4 @@
-"""What quotas and plugins' rows still allow while gangs are placed one by one."""
+"""The amounts that queue limits and plugin constraints still allow while gangs are placed one by one."""
 
 import numpy as np
 
@@ -187,7 +187,7 @@ class RowLedger:
         return caps
 
     def missing_pods_by_domain(self, class_index: int) -> list[tuple[IndexArray, IntArray]]:
-        """Return how many pods of a class each domain lacks for plugin constraints with a lower limit.
+        """Return how many pods of a class each domain lacks to satisfy plugin constraints with a lower limit.
 
         For each such row, the result has the domains of the nodes, and the missing pods of each domain.
         """

@@ -89,7 +89,7 @@ class NodeOrder:
     def pod_limits_by_phase(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield for each phase the maximum number of pods on each node; later phases break up pairs of free devices.
+        """Yield the maximum pods on each node, phase by phase; early phases keep free device groups whole.
 
         Args:
           class_index: the class.
@@ -237,7 +237,7 @@ def demand_with_plugin_limits(problem: Problem) -> IntArray:
 def free_with_plugin_limits(problem: Problem) -> IntArray:
     """Return the free amounts of each node [R + E, N]: R resources, then E per-node plugin limits.
 
-    They are the columns of `demand_with_plugin_limits`.
+    Their order is that of the columns of `demand_with_plugin_limits`.
     """
     rows = [np.maximum(0, row.right) for row in problem.rows if limits_each_node_separately(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

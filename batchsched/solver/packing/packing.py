@@ -1,4 +1,4 @@
-"""The placement of single gangs, all or nothing, on what is free now."""
+"""The placement of one gang after the other, all or nothing, on the present free capacity of the nodes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

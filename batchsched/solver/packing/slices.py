@@ -1,4 +1,4 @@
-"""How equal slices are divided among topology domains: evenly, over as few domains as possible."""
+"""The division of topology slices among domains: evenly, and over as few domains as possible."""
 
 from collections.abc import Mapping
 

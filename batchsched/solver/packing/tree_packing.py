@@ -1,8 +1,8 @@
-"""The placement of trees of subgroups and of equal slices, all or nothing at every level.
+"""The greedy placement of gangs with subgroup trees or slices, all or nothing for each subgroup.
 
 A tree is placed from the top: a domain is chosen for a subgroup that requires a level, and in its nodes the subgroups
 below are placed, those with the fewest places first. If a subgroup finds no place, the next domain of the one above is
-tried. This is a greedy: `solver.tree_search` decides if it fails.
+tried. If this fails, `solver.tree_search` decides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,10 @@ class TreePlacer:
     # ------------------------------------------------------------------------------------ minimum
 
     def place_minimum(self, tree: SubgroupTreeNode) -> bool:
-        """Place the minimum of the gang; if the result is False, the caller must undo the placements."""
+        """Place the minimum number of pods of the gang; return False if they do not fit.
+
+        If the result is False, the caller must undo the placements.
+        """
         if not self._place(tree, None):
             return False
         # The gang may need more pods than its subgroups do: any that keep the tree.
@@ -277,7 +280,10 @@ class TreePlacer:
     # ------------------------------------------------------------------------------------ elastic pods
 
     def place_elastic_pods(self, tree: SubgroupTreeNode) -> int:
-        """Place as many pods beyond the minimum as fit: whole subgroups, then single pods and whole slices."""
+        """Place as many elastic pods of the gang as fit; return how many were placed.
+
+        Whole subgroups come first, then single pods and whole slices.
+        """
         return self._extend(tree, None, tree.pods)
 
     def _extend(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:

@@ -1,4 +1,4 @@
-"""The work that the explanations of one session may cost.
+"""The budget of computing work for explaining the refusals of one session.
 
 An explanation names the smallest change that would admit a refused gang. To find it may take longer than to decide the
 session, and a namespace with hundreds of refused gangs would delay the pods of all others. The gangs that are explained
@@ -67,7 +67,7 @@ class ExplanationBudget:
 
     @contextmanager
     def limited_to(self, units: float) -> Iterator[None]:
-        """Limit the remaining budget for explanations to an amount of computing work, within a `with` block."""
+        """Limit the remaining budget to the given computing work while a `with` block runs."""
         withheld = max(0.0, self.remaining - units)
         self.remaining -= withheld
         try:

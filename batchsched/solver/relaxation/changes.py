@@ -1,4 +1,4 @@
-"""Changes of a problem that admit more gangs, as values: apply one to a problem, or halve it.
+"""Changes of a problem that may admit a refused gang, as values that can be applied, resized and halved.
 
 Shapes: C classes, G gangs, K kinds, L levels, N nodes, Q quotas, R resources.
 """

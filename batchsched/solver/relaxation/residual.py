@@ -1,4 +1,4 @@
-"""Whether one gang fits by itself, and what its minimum lacks of quotas and capacity.
+"""The test whether one gang fits by itself, and the quota and capacity that its minimum lacks.
 
 Shapes: C classes, D domains, N nodes, Q quotas, R resources.
 """
@@ -46,7 +46,7 @@ _BUDGET: Final = SolverBudget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """How many pods of a gang's minimum fit, for each topology domain [D] and each of its pod classes [C].
+    """The numbers of pods of a gang's minimum that fit, by topology domain [D] and pod class [C].
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -164,7 +164,7 @@ class ResidualProblem:
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
         Args:
-          added: the problem of the new nodes alone (`changes.problem_of_added_nodes`).
+          added: the problem of the new nodes alone (`changes.problem_of_added_nodes_only`).
         """
         counts = self.fit_counts
         if counts.fits:
@@ -180,7 +180,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Tell whether a domain may hold the gang: each pod class fits by itself, and the resources suffice in sum.
+        """Return whether some domain has enough free resources, in sum and for each pod class by itself.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """
@@ -424,7 +424,7 @@ class ResidualProblem:
         return is_best
 
     def node_size_shortage(self) -> IntArray:
-        """Return the amounts [R] by which a pod of the gang exceeds the best of the nodes that pass its filters."""
+        """Return by how much [R] a pod exceeds the capacity of the best node that passes its filters."""
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.nodes_passing_filters()):

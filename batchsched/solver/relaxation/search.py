@@ -1,4 +1,4 @@
-"""The smallest change that admits a gang: families of changes, each tried in growing size.
+"""The search for the smallest change that admits a gang: families of changes are tried in growing size.
 
 Shapes: C classes, D domains, N nodes, R resources.
 """
@@ -159,7 +159,7 @@ def propose_change_families(
     node_types: Sequence[IntArray],
     wider: Sequence[int],
 ) -> Iterator[ChangeFamily]:
-    """Yield kinds of changes that may admit a refused gang, such as more nodes, the least disruptive first.
+    """Yield families of changes that may admit a refused gang, such as more nodes, least disruptive first.
 
     Args:
       residual: the gang's own problem on what is left.

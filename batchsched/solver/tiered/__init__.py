@@ -1,1 +1,1 @@
-"""The tiered model for large sessions: select gangs over pools of nodes and domains, then round to nodes."""
+"""The tiered solve for large sessions: choose gangs, count pods by node pool, then assign pods to nodes."""

@@ -1,4 +1,4 @@
-"""Rows over gangs that compete for the domains of a required topology level.
+"""Linear constraints on gangs that compete for the domains of a required topology level.
 
 In the model for bounds a gang may use all domains that hold it, and two gangs the same devices of a domain. These rows
 limit the gangs that the domains hold together. The gangs are items, the domains are bins, and a slot row of a domain

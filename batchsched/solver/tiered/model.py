@@ -1,4 +1,4 @@
-"""The tiered model: which gangs are taken, how many pods of each class, and in which domains.
+"""The tiered model: it chooses which gangs to place, how many pods of each class, and in which domains.
 
 The decision variables are integers of one CP-SAT model: y[gang]; the *switches* d[gang, domain] and e[part, domain]
 for required levels; t[class] for elastic classes. The rows over them are exact: choices, minimums, quotas, and slot
@@ -71,7 +71,10 @@ class CandidateDomains:
         }
 
     def enclosing_domains(self, level: int, domain: int) -> tuple[tuple[int, int], ...]:
-        """Return a topology domain, and the domains of other levels that contain all its nodes."""
+        """Return a topology domain and the domains of other levels around it, as (level, domain) pairs.
+
+        A domain is around another one if it contains all its nodes.
+        """
         result = [(level, domain)]
         for other in range(len(self._problem.nodes.levels)):
             if other != level:

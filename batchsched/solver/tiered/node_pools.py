@@ -109,7 +109,7 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotCapacityRow:
-    """A linear constraint on the pod counts x of a set of nodes, given by its capacity: Σ factors·x <= right.
+    """A linear constraint by which the slots of some nodes limit their pod counts x: Σ factors·x <= right.
 
     A pod counts as the minimum of floor(request / size) over the (resource, size) pairs of `requests`.
     """
@@ -126,7 +126,7 @@ class SlotCapacityRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotKinds:
-    """F kinds of slots: first requests of one size of one resource, then requests of two resources together.
+    """F kinds of slots, such as 4 GPUs: first the kinds of one resource, then the kinds of two resources.
 
     Args:
       resource, size: [F] the resource, and the size of a request.
@@ -140,21 +140,21 @@ class SlotKinds:
 
     @classmethod
     def from_requests(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
-        """Return the kinds with these requests of (resource, size), those of one resource before those of two."""
+        """Return the slot kinds given by (resource, size) pairs; kinds with one pair must come first."""
         first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
         second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
         return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
 
     def requests(self, kind: int) -> tuple[tuple[int, int], ...]:
-        """Return the (resource, size) pairs of one kind."""
+        """Return the (resource, size) pairs of one slot kind."""
         first = int(self.resource[kind]), int(self.size[kind])
         pair = kind - (len(self.size) - len(self.second))
         return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
 
     def count_fitting_slots(self, amounts: IntArray) -> IntArray:
-        """Return how many slots of each kind fit into each of the given amounts [R, n]: floor(amount / size), [F, n].
+        """Return how many slots of each kind fit into each column of the amounts [R, n], as an array [F, n].
 
-        For two resources it is the minimum of both.
+        For one resource the number is floor(amount / size), and for two resources the minimum of both.
         """
         slots: IntArray = amounts[self.resource] // self.size[:, None]
         if len(self.second):
@@ -277,7 +277,7 @@ class SlotCounter:
         )
 
     def evaluate_slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return how many slots of F kinds a pod of each class uses, and how many of them each node has.
+        """Return for each slot kind how many slots a pod of each class uses, and how many each node has.
 
         For the pods on a node, the values of their requests add up to at most the value of its free amounts.
 
@@ -292,7 +292,7 @@ class SlotCounter:
         )
 
     def sizes_of_one_resource(self, classes: IntArray) -> Iterator[tuple[tuple[int, int]]]:
-        """Yield each resource with each of its `slot_sizes` for the classes."""
+        """Yield the slot kinds of one resource for the given classes, each as one (resource, size) pair."""
         for r in range(self.demand.shape[1]):
             for size in self.slot_sizes(r, classes):
                 yield ((r, size),)
@@ -300,7 +300,9 @@ class SlotCounter:
     def sizes_with_device(
         self, classes: IntArray, most: int
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Yield pairs of a device size and an amount of another resource that pods of the classes request with it.
+        """Yield slot kinds of a device size, such as 4 GPUs, with an amount of another resource.
+
+        Pods of the given classes request both together.
 
         Args:
           classes: the classes.
@@ -389,7 +391,7 @@ class _KindsOfPodClasses:
         self._kinds_of_two_resources: dict[tuple[int, int], SlotKinds] = {}
 
     def slot_kinds_of_two_resources(self, first: int, second: int) -> SlotKinds:
-        """Return the kinds of slots of two plain resources."""
+        """Return the slot kinds that combine two resources other than devices, such as CPU and memory."""
         if (first, second) not in self._kinds_of_two_resources:
             both = self._demand[(self._demand[:, [first, second]] > 0).all(axis=1)]
             # Pods with devices have slots of a device and another resource.

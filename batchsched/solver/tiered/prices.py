@@ -34,7 +34,7 @@ PoolKey = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def capacity_prices_of_cuts(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
-    """Return the capacity prices of all Benders cuts that a transport has added to its model, the newest last."""
+    """Return the capacity prices of all Benders cuts that `transport` added to its model, the newest last."""
     keys = pool_keys(transport.model)
     return tuple(
         CapacityPrices(
@@ -61,7 +61,7 @@ def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None
 
 
 def pool_keys(model: TieredModel) -> list[PoolKey]:
-    """Return a key for each node pool [P], which is equal for pools with equal nodes in different problems."""
+    """Return a key for each node pool [P]; pools with equal nodes have equal keys in different problems."""
     problem, devices = model.problem, list(model.packing.room.slots.devices)
     seen: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     keys: list[PoolKey] = []

@@ -1,4 +1,4 @@
-"""Rounding: place what the tiered model selected on nodes, gangs with domains first, then the largest pods.
+"""Rounding: assign the pods that the tiered model chose to nodes, gangs with domains and large pods first.
 
 A gang below its minimum is withdrawn as a whole and reported, and the rest of the session continues. In the end every
 gang and elastic pod that still fits is added in the policy's order.
@@ -220,7 +220,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class PodShortage:
-    """A number of pods of one pod class that the tiered solve chose, but that do not fit on single nodes."""
+    """Pods of one class that the tiered model chose, but for which rounding found no room on the nodes."""
 
     gang: int
     class_index: int
@@ -229,7 +229,7 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """The nodes with the pods that the tiered solve chose, and the chosen pods that did not fit at first.
+    """The result of rounding: nodes with their placed pods, and the chosen pods that did not fit at first.
 
     Room may have been found for these pods later.
     """
@@ -255,12 +255,12 @@ def round_to_nodes(
     prefer: bool,
     budget: CpSatBudget | None = None,
 ) -> RoundedSolution:
-    """Place the pods that the tiered solve has chosen on nodes, then every other gang and elastic pod that fits.
+    """Assign the pods of a plan to single nodes, then place every other gang and elastic pod that fits.
 
     Args:
       aggregate: the model.
       values: [V] the plan: values of the model's variables.
-      split: [C, P] its spread over pools.
+      split: [C, P] the pods of the plan by class and node pool.
       prefer: use few domains of preferred levels, before the plan's pools.
       budget: the budget of CP-SAT, for packing the pods on a few nodes again; None to use moves of single pods only.
     """
@@ -358,7 +358,7 @@ def place_withdrawn_gangs_again(
     fallen: set[int],
     planned_nodes: Callable[[int], IntArray | None],
 ) -> None:
-    """Place withdrawn gangs again, tier by tier, and in the same way the gangs that are ejected for them.
+    """Place withdrawn gangs again, tier by tier, and also the gangs that are ejected to make room for them.
 
     Args:
       packing: the placements, which are changed.
@@ -408,7 +408,9 @@ def _gangs_with_pending_surplus(packing: Packing) -> set[int]:
 
 
 def withdraw_broken_gangs(packing: Packing, gangs: list[int]) -> set[int]:
-    """Withdraw gangs with a violated minimum or row, until none is left: a withdrawal may violate another row.
+    """Withdraw gangs that miss their minimum or violate a plugin constraint, until no such gang is left.
+
+    A withdrawal may violate another constraint, so the gangs are checked repeatedly.
 
     Args:
       packing: the placements, which are changed.

@@ -1,4 +1,6 @@
-"""Rounds of selecting, splitting and rounding, until the gap is small enough or nothing more is gained.
+"""The rounds of the tiered solve: choose gangs, divide their pods among node pools, assign them to nodes.
+
+The rounds end if the gap is small enough, or if a round gains nothing more.
 
 The loose model (without the choice of domains) is solved first: it takes milliseconds, and its optimum bounds every
 solution. Mostly the full model then only has to find domains for the gangs of that optimum. Pods that rounding could
@@ -43,7 +45,10 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """Earlier solutions that the result of the tiered solve must not be worse than, and the best of them."""
+    """Earlier solutions that the result of the tiered solve must not be worse than, and the best of them.
+
+    `placed` has the number of pods by class [C] for each of the solutions.
+    """
 
     best: Solution
     placed: tuple[IntArray, ...]

@@ -58,7 +58,7 @@ class _TierChoice:
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Whether this choice of gangs is better: it fits and the other does not, or its objective is higher."""
+        """Return whether this choice is better: it alone fits, or its objective is higher at equal fit."""
         return (self.fits, self.objective_value(objective)) > (other.fits, other.objective_value(objective))
 
 
@@ -86,7 +86,7 @@ class _Ascent:
     fits: bool = False
 
     def adopt_choice(self, choice: _TierChoice) -> None:
-        """Fix the gangs that were chosen for a tier; the next tier starts from this choice."""
+        """Adopt the choice of gangs of a tier; the solve of the next tier starts from it."""
         assert choice.values is not None
         self.values, self.split = choice.values, choice.split
         self.solved, self.fits = True, choice.split.short == 0.0

@@ -1,8 +1,9 @@
-"""The split of a choice over pools: a linear program over x[class, pool], and the cut if the pods do not fit.
+"""The division of chosen pods among node pools by a linear program, and a Benders cut if they do not fit.
 
-For fixed pod counts n and switches the program is: Σ_p x[c, p] + s[c] = n[c]; slot rows of every pool; rows of
-plugins over pools; x[c, p] no more than fits in the cells that are switched on. It minimises the weighted shortage s.
-With the duals μ of the rows, π_c of the classes and ν_cp of the limits on x,
+The variable x[class, pool] is the number of pods of a class in a pool. For fixed pod counts n and switches the program
+is: Σ_p x[c, p] + s[c] = n[c]; slot rows of every pool; rows of plugins over pools; x[c, p] no more than fits in the
+cells that are switched on. It minimises the weighted shortage s. With the duals μ of the rows, π_c of the classes and
+ν_cp of the limits on x,
 
     Σ_c π_c n[c] <= Σ_r μ_r (b_r + B_r y) + Σ_cp ν_cp limit_cp(switches)
 

@@ -1,4 +1,4 @@
-"""Entry point: the victims for one gang, by three greedies and by the CP-SAT model in every domain.
+"""The choice of victims for one pending gang: by three greedy algorithms, and by CP-SAT in each domain.
 
 Shapes: C classes, D domains, F shares of units on sites, N nodes, S sites, U units.
 """
@@ -49,7 +49,7 @@ def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | No
 
 
 def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Remove all victims from one node after the other until the gang fits; costs are computed once, at the start.
+    """Evict all units of one node after the other until the gang fits, in the order of initial node costs.
 
     The cost of a unit is divided among the nodes on which it blocks pods.
     """
@@ -62,7 +62,7 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
 
 
 def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Remove all victims from one node after the other until the gang fits; the next node is always the cheapest.
+    """Evict all units of the currently cheapest node, then of the next one, until the pending gang fits.
 
     Units that are evicted already cost nothing.
     """
@@ -284,7 +284,7 @@ def _choose_for_tree(
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
-    """Yield one victim problem for each domain of the gang's required topology level, or one for all nodes.
+    """Yield the input of a victim search for each domain of the gang's required level, or one for all nodes.
 
     Domains in which no eviction makes enough room are skipped.
     """

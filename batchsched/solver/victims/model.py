@@ -1,4 +1,4 @@
-"""The CP-SAT model of victims: a boolean for each unit that may be evicted, counts of pods for nodes or sets of them.
+"""The CP-SAT model of victims: a boolean for each eviction unit, and pod counts for nodes or sets of nodes.
 
 Take a pod class on a node that has room for `now` pods, for `most` if all units are evicted, and for m if all but one
 unit are evicted. Then x ≤ m + (most - m)·v holds for each unit there. If every m equals `now`, these rows describe

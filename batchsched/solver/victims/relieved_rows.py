@@ -1,4 +1,4 @@
-"""Rows that evictions relax, as further resources: a unit then frees room in a row as it frees CPU.
+"""Conversion of plugin constraints that evictions loosen to resources, which evictions free like CPU.
 
 Shapes: C classes, E pairs of a unit and a node, K rows, N nodes, Q quotas, R resources.
 """

@@ -1,4 +1,4 @@
-"""Victims for a tree or for slices: evictions and the placement are decided together, by one exact model.
+"""Victims for a gang with a subgroup tree or slices: one exact model chooses both evictions and placement.
 
 `VictimModel` counts pods over all nodes, so it cannot know that a subgroup needs a domain of its own. Here the
 node-level model of the gang has a 0/1 variable for each unit that may be evicted, and what a node offers grows with
@@ -123,9 +123,9 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Return the cheapest victims for a gang, by its placement on single nodes, and a lower bound of the cost.
+    """Find the cheapest victims by a model of single nodes; return them and a lower bound of their cost.
 
-    The solution is None if there are no cheaper victims, or if the budget ends before any are found.
+    The victims are None if no set costs less than `below`, or if the budget ends before one is found.
     """
     everything = problem.free.copy()
     np.add.at(everything, problem.node, problem.freed)

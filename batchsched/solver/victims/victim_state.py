@@ -1,4 +1,4 @@
-"""Free capacity while units are evicted and restored, and whether the gang fits.
+"""The free capacity while a search evicts and restores victims, and the test whether the pending gang fits.
 
 For one class without rows or levels of its own, pods are counted; otherwise the packing places the gang.
 
@@ -152,7 +152,7 @@ class VictimState:
         return int(self.problem.cost[self.evicted].sum())
 
     def with_required_units(self, units: Iterable[int]) -> list[int]:
-        """Return victims, with all further victims that must be evicted with them and are not evicted yet.
+        """Return the given units and all units that must be evicted with them, unless evicted already.
 
         They are in no particular order.
         """
@@ -166,10 +166,9 @@ class VictimState:
         return list(closure)
 
     def evict_units_within_limits(self, units: Iterable[int]) -> bool:
-        """Mark victims, and those that must be evicted with them, as evicted, unless a limit forbids it.
+        """Evict units, and the units that must be evicted with them; return False if a limit forbids it.
 
-        Returns:
-          True, or False if a limit forbids it. Then nothing has changed.
+        If the result is False, nothing has changed.
         """
         leaving = self.with_required_units(units)
         # Limits are tested unit by unit, so that a failure undoes only what was moved.
@@ -187,7 +186,7 @@ class VictimState:
         self._move(unit, -1)
 
     def is_required_by_evicted_unit(self, unit: int) -> bool:
-        """Tell whether another evicted victim requires the eviction of this one, so that it must stay evicted."""
+        """Return whether an evicted unit requires the eviction of this unit, which then must stay evicted."""
         return any(self.evicted[other] for other in self._upon[unit])
 
     def _move(self, unit: int, sign: int) -> None:

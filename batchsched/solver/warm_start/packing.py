@@ -1,4 +1,4 @@
-"""The placements of a start, and how a plan is placed around them.
+"""The placements of a warm start, and the placement of the other pods of a plan around them.
 
 A gang of the start keeps its nodes as far as its pods still fit there. The other pods of the plan are placed around
 them: gangs with a required level first, because other gangs may use any node, and then the largest pods.
@@ -21,7 +21,7 @@ from batchsched.solver.tiered.rounding import (
 
 
 class WarmStartPlacements:
-    """The placements of a start, converted to a problem that may have other gangs, nodes and free amounts."""
+    """The planned placements of a warm start by pod class, for the problem that is solved now."""
 
     def __init__(self, problem: Problem, start: WarmStart) -> None:
         self._problem = problem
@@ -41,11 +41,11 @@ class WarmStartPlacements:
         self.levelled[parts.gang[parts.required != NONE]] = True
 
     def place_pods(self, planned_pods: IntArray, *, moving: bool) -> Packing:
-        """Place the pods of a plan, on the nodes of the start if they fit there, then all other pods that still fit.
+        """Place the pods of a plan, if possible on the nodes of the start, then other pods that still fit.
 
         Args:
           planned_pods: [C] pods of a plan. A gang is placed with its minimum at least, or not at all.
-          moving: find room by moving pods, and by removing gangs of lower tiers, for what does not fit.
+          moving: whether to move pods and remove gangs of lower tiers, to make room for pods that do not fit.
         """
         return _PlanPlacement(self._problem, self, planned_pods).place_plan(moving=moving)
 

@@ -1,8 +1,9 @@
-"""A solve that begins with a start: a plan of the model without domains, placed around the placements of the start.
+"""The solve from a warm start: keep the placements that still fit, and place a new plan around them.
 
-The model for bounds chooses the gangs, with rows from the capacity prices of earlier solves in place of the linear
-program that divides pods among pools. These rows cost a tenth of it, and give nearly the same bounds. If the answer is
-not near its bounds, one step of the search follows, and if that is not enough, the caller runs the rounds.
+The tiered model without domains chooses the gangs of the plan, with rows from the capacity prices of earlier solves in
+place of the linear program that divides pods among pools. These rows cost a tenth of it, and give nearly the same
+bounds. If the answer is not near its bounds, one step of the search follows, and if that is not enough, the caller runs
+the rounds.
 
 Shapes: C classes, G gangs, T tiers.
 """
@@ -51,7 +52,7 @@ class WarmAnswer:
 def solve_from_start(
     problem: Problem, start: WarmStart, budget: SolverBudget, seed: int, telemetry: Telemetry
 ) -> WarmAnswer:
-    """Place the gangs of a problem, beginning with the placements of a start.
+    """Place the gangs of a problem, beginning with the placements of an earlier solve (a warm start).
 
     Args:
       problem: the problem, without cuts.
