@@ -1,4 +1,4 @@
-"""Writes the devices that a search chose as the allocation of a claim: results, configuration and node selector."""
+"""Conversion of the devices that a search chose into the allocation of a ResourceClaim."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -32,7 +32,7 @@ def build_allocations(
     node: str,
     configurations: Sequence[ClaimConfiguration],
 ) -> tuple[AllocationResult, ...]:
-    """Return the allocation of each ResourceClaim, made of the devices that a search found on a node.
+    """Return the allocation of each ResourceClaim, with the devices that a search chose on a node.
 
     Args:
       solution: the devices.
@@ -60,7 +60,10 @@ def build_allocations(
 def configurations_of_claims(
     claims: Sequence[ClaimRequests], alternatives: UsedAlternatives, rules: DeviceRules
 ) -> tuple[ClaimConfiguration, ...]:
-    """Return the configuration of the devices of each claim, which depends only on the alternatives that are used."""
+    """Return the device configuration of each claim, from the claim and from the DeviceClasses that it uses.
+
+    For equal claims, it depends only on the `firstAvailable` alternatives that are used.
+    """
     return tuple(
         _configuration(entry, _used_requests(entry, number, alternatives), rules) or None
         for number, entry in enumerate(claims)

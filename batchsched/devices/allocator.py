@@ -1,4 +1,4 @@
-"""Searches one node for devices for the claims of a pod, with the same result as kube-scheduler.
+"""The search for free devices on one node for a pod's ResourceClaims, with the result of kube-scheduler.
 
 The search goes through claims, requests and devices in their order, and takes the first complete solution. Of equal
 solutions the one with the earlier devices is found, so drivers influence the choice by the names of pools and slices.
@@ -105,7 +105,7 @@ class Allocator:
     Args:
       inventory: the devices.
       ledger: what is allocated.
-      rules: the behaviour of the release of Kubernetes.
+      rules: how the release of Kubernetes allocates devices.
     """
 
     inventory: DeviceInventory
@@ -120,7 +120,7 @@ class Allocator:
     def find_devices(
         self, node: Node, claims: Sequence[ClaimRequests], budget: SearchBudget | None = None
     ) -> PodDeviceAllocation | None:
-        """Return devices on a node for ResourceClaims; None if the free devices of the node do not suffice.
+        """Return free devices of a node for ResourceClaims; None if the free devices do not suffice.
 
         Args:
           node: the node.
@@ -485,7 +485,7 @@ class _Search:
 
 
 def remaining_counters(pool: DevicePool, ledger: DeviceLedger) -> Counters:
-    """Return the amounts of a pool's counters that allocated devices do not consume."""
+    """Return the amount of each counter in a device pool that its allocated devices do not consume."""
     remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
     for devices in (*pool.slices, pool.unreachable):
         for device in devices:

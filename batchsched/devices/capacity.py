@@ -16,7 +16,10 @@ ZERO: Final = Decimal(0)
 
 
 class InvalidCapacityRequest(Exception):
-    """A request for device capacity is negative or too large. No device can serve it, so the search stops."""
+    """Raised if a request for device capacity is negative or too large.
+
+    No device can serve the request, so the search stops.
+    """
 
 
 def consumed_capacity(device: PoolDevice, requested: Mapping[str, Decimal]) -> dict[str, Decimal]:

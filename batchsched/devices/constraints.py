@@ -1,4 +1,4 @@
-"""Constraints of a claim: the devices of some requests have an attribute in common, or all differ in it.
+"""Constraints of a ResourceClaim that require equal, or all different, values of a device attribute.
 
 Source: k8s.io/dynamic-resource-allocation/structured/internal/incubating, allocator_incubating.go and constraint.go.
 """
@@ -16,7 +16,9 @@ AttributeValue = tuple[str, int | bool | str]
 
 
 class AttributeConstraint:
-    """A `matchAttribute` or `distinctAttribute` constraint of a ResourceClaim, with the values of chosen devices.
+    """A `matchAttribute` or `distinctAttribute` constraint of a ResourceClaim during a search for devices.
+
+    It keeps the attribute values of the devices that the search has chosen so far.
 
     Args:
       attribute: the fully qualified name of the attribute.
@@ -88,7 +90,7 @@ class LastDistinctConstraint(AttributeConstraint):
 
 
 def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
-    """Return the value of a fully qualified attribute of a device, None if the device lacks it.
+    """Return the type and value of a device attribute, given its fully qualified name; None if it is missing.
 
     A device may state an attribute of its own driver without the domain.
     """

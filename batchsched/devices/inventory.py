@@ -85,7 +85,7 @@ class PoolDevice:
 
     @property
     def capacity(self) -> dict[str, Decimal]:
-        """The amount of each capacity of the device."""
+        """The amount that the device offers of each of its capacities, by the name of the capacity."""
         if self._capacity is None:
             # Most devices are allocated as a whole, and their amounts are never compared.
             self._capacity = {
@@ -95,7 +95,7 @@ class PoolDevice:
 
     @property
     def capacity_count(self) -> int:
-        """The number of capacities of the device."""
+        """The number of capacities that the device has, such as 1 if it has only memory."""
         return len(self.device.capacity or ())
 
     @property
@@ -140,7 +140,7 @@ class DevicePool:
 
     @property
     def is_usable(self) -> bool:
-        """True if devices of the pool may be allocated: no ResourceSlice is missing, and none is invalid."""
+        """True if devices of the pool may be allocated: the pool is complete and valid."""
         return not self.incomplete and not self.invalid
 
     @property
@@ -159,7 +159,7 @@ class DeviceInventory:
     Args:
       slices: the ResourceSlices.
       taint_rules: taints that administrators add to devices.
-      rules: the behaviour of the release of Kubernetes.
+      rules: how the release of Kubernetes allocates devices.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class DeviceInventory:
 
     @property
     def has_shared_slices(self) -> bool:
-        """True if several nodes may reach the devices of one ResourceSlice."""
+        """True if there is a ResourceSlice with devices that several nodes may reach."""
         return bool(self._shared)
 
     def pools_reached_by_one_node(self) -> Iterable[tuple[DevicePoolKey, str]]:
@@ -361,7 +361,7 @@ def pool_key(resource_slice: ResourceSlice) -> DevicePoolKey:
 def is_accessible_from_node(
     node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool:
-    """Return whether a ResourceSlice or device is accessible from a node, given its three fields that select nodes."""
+    """Return whether a node can reach a ResourceSlice or device, given the fields of it that select nodes."""
     if node_name:
         return node.name == node_name
     if all_nodes:

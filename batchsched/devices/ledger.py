@@ -1,4 +1,4 @@
-"""The ledger of devices: which devices are allocated to claims, and which are reserved for pods of a session.
+"""The ledger of devices: which devices are allocated to ResourceClaims, or reserved for placed pods.
 
 Claims of the snapshot count by their `status.allocation`. A pod that passes Reserve assumes allocations for its claims;
 they count until the pod is rolled back, or until the snapshot shows them. Pods that share a claim share its assumed
@@ -58,7 +58,7 @@ class DeviceUse(msgspec.Struct):
         return not self.exclusive and not self.shares
 
     def add_or_remove_allocation(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
-        """Add an allocation of the device, or remove it if `sign` is -1."""
+        """Count one more allocation of the device, or one less if `sign` is -1."""
         if not shared:
             self.exclusive += sign
             return
@@ -91,7 +91,7 @@ def no_pod_is_bound(_pod: str, _uid: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HeldAllocation:
-    """Devices that are held for the nominated pods of one ResourceClaim.
+    """The devices that are held for one ResourceClaim because nominated pods use the claim.
 
     Args:
       allocation: the devices.
@@ -103,7 +103,7 @@ class HeldAllocation:
 
 
 class DeviceLedger:
-    """A record of the allocated devices: by ResourceClaims of the snapshot, and by pods that a session placed.
+    """A record of the devices in use, by ResourceClaims of the snapshot or by pods that sessions placed.
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
@@ -170,13 +170,13 @@ class DeviceLedger:
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
     def has_reservation_for_any_pod(self, pods: Iterable[Pod]) -> bool:
-        """Return whether devices are reserved for at least one of some pods."""
+        """Return whether devices are reserved for at least one of the given pods."""
         return bool(self._by_pod) and any(
             self.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None for pod in pods
         )
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a separate ledger of what is reserved for some pods, with their claims; sessions do not change it."""
+        """Return a new ledger with only the reserved devices of some pods; sessions do not change it."""
         excerpt = type(self)({})
         for pod in pods:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
@@ -191,7 +191,7 @@ class DeviceLedger:
         return self._dropped_changes + len(self._changed)
 
     def devices_changed_since(self, change_count: int) -> Sequence[DeviceKey] | None:
-        """Return the devices with a changed use since an earlier `change_count`; None if the record begins later."""
+        """Return the devices with changed use since an earlier `change_count`; None if it is too long ago."""
         position = change_count - self._dropped_changes
         return None if position < 0 else self._changed[position:]
 
@@ -244,7 +244,7 @@ class DeviceLedger:
                 self._count(allocation, -1)
 
     def find_extended_claim(self, pod: Pod) -> ResourceClaim | None:
-        """Return the ResourceClaim that an earlier attempt to bind a pod created for its extended resources."""
+        """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
         key = self._extended_claims.get((pod.metadata.name, pod.metadata.uid))
         return self.claims[key] if key is not None else None
 
@@ -335,7 +335,7 @@ class DeviceLedger:
         return claims_of_consumer
 
     def consumer_pods(self) -> Mapping[str, str]:
-        """Return the pods (UID to `namespace/name`) for which allocated ResourceClaims of the snapshot are reserved."""
+        """Return the pods for which allocated ResourceClaims are reserved: UID → `namespace/name`."""
         return {
             consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
             for claim in self.claims.values()
@@ -476,8 +476,8 @@ class DeviceLedger:
 
         Args:
           before: the earlier ledger.
-          is_reserved: returns whether a pod still has what its profile reserved. It is called with the
-            `namespace/name` and the UID of the pod; the name of a deleted pod with a namesake is that of no pod.
+          is_reserved: returns whether a pod still has what its profile reserved, given the `namespace/name` and the
+            UID of the pod. For a deleted pod with a newer namesake, it gets a name that no pod has.
           is_bound: returns whether a pod is bound to a node. The devices of a bound pod are copied as long as one of
             its claims has no allocation: the API server may show the pod first.
         """
@@ -491,7 +491,7 @@ class DeviceLedger:
         is_reserved: PodTest,
         is_bound: PodTest = no_pod_is_bound,
     ) -> None:
-        """Copy which devices are reserved for pods of other profiles, and release those that these profiles released.
+        """Copy which devices other profiles reserved for pods, and drop those that they have released.
 
         Args:
           ledgers: those of the other profiles.
@@ -559,7 +559,7 @@ def _are_equal_uses(allocation: AllocationResult, other: AllocationResult) -> bo
 def devices_used_by_allocation(
     allocation: AllocationResult,
 ) -> Iterable[tuple[DeviceKey, Amounts | None, bool]]:
-    """Yield each device of an allocation, the capacity consumed on the device, and whether others may share the device.
+    """Yield for each device of an allocation: its key, the consumed capacity, and whether it may be shared.
 
     A device with admin access is left out: it is not used up.
 

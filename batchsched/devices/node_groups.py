@@ -25,7 +25,7 @@ GROUP_FACTOR: Final = 2**32
 
 
 class NodeGroupsByDevices:
-    """Groups the nodes by their devices: a search for devices has the same result on all nodes of a group.
+    """The nodes in groups by their devices: a search for devices has the same result on all nodes of a group.
 
     Args:
       inventory: the devices.
@@ -90,7 +90,7 @@ class NodeGroupsByDevices:
         return self._node_of_pool.get(device[:2])
 
     def group_number(self, node: int, names: frozenset[str] | None) -> int:
-        """Return the number of the group of one node, given by its index."""
+        """Return the number of the group of nodes with equal devices to which a node belongs."""
         self._follow_ledger()
         if names not in self._by_names:
             self.group_numbers(names)

@@ -1,4 +1,4 @@
-"""The requests of a claim in the form in which the search reads them: exact requests and alternatives alike."""
+"""The device requests of a ResourceClaim, in one form for exact requests and for alternatives."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class ResolvedDeviceRequest:
 
     @property
     def requests_all_matching_devices(self) -> bool:
-        """True if the request has the allocation mode All: it needs all matching devices, not a number of them."""
+        """True if the request has the allocation mode All, and so needs all devices that match."""
         return self.mode == ALL
 
     def selects(self, device: PoolDevice) -> bool:
@@ -100,7 +100,7 @@ class ResolvedDeviceRequest:
         return work
 
     def attributes_read_by_selectors(self) -> frozenset[str] | None:
-        """Return the names of the device attributes and capacities that CEL selectors read; None if unknown."""
+        """Return the names of the attributes and capacities on which the request depends; None if unknown."""
         names: frozenset[str] = frozenset(self.capacity)
         for _, expression in self.expressions:
             try:

@@ -1,6 +1,6 @@
-"""Constrain: an extension point where a plugin describes to the solver how pods affect each other.
+"""The extension point Constrain, at which a plugin adds linear constraints (rows) to the solver's problem.
 
-If placed pods change a plugin's verdict, it adds linear rows over the number of pods of a class in a domain.
+If placed pods change a plugin's verdict, the plugin adds rows over the number of pods of a class in a domain.
 A row must be valid: it may allow too much, because the pipeline checks each proposal pod by pod, but it must not
 forbid a placement that the pipeline allows.
 
@@ -25,13 +25,13 @@ class CandidatePods:
     """The pending pods of one gang and one pod class; the solver decides how many of them each node gets.
 
     Args:
-      index: the number of the column; rows refer to it.
+      index: the number by which rows refer to these pods.
       pod_class: the class of the pods.
       gang: the number of the gang in the problem.
       count: the number of pending pods.
-      rigid: either all of the pods are placed or none, because the gang has no surplus.
-      fits: [N] nodes that no lasting refusal excludes; None if unknown. It makes rows tighter.
-      subgroup: the number of their subgroup in the problem; NONE for pods outside of subgroups.
+      rigid: either all of the pods are placed or none, because the gang has no elastic pods.
+      fits: [N] nodes that no lasting refusal excludes; None if unknown. Plugins use it to make rows tighter.
+      subgroup: the number of the pods' subgroup in the problem; NONE for pods outside of subgroups.
     """
 
     index: int
@@ -94,7 +94,7 @@ def pod_limit_row(
     right: IntArray,
     relief: RowRelief | None = None,
 ) -> ConstraintRow:
-    """Return a linear constraint that limits the number of pods in each topology domain, weighted by pod class.
+    """Return a linear constraint that limits the weighted number of pods in each topology domain.
 
     Args:
       plugin: the plugin that adds the row.
@@ -124,9 +124,9 @@ def exclusion_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Sum up one number for each node by topology domain [D+1]; the last sum is that of nodes without a domain.
+    """Return the sum of `counts` over each topology domain's nodes [D+1]; the last is for nodes without one.
 
-    `codes` [N] has the domain of each node, -1 for none.
+    `codes` [N] has the domain of each node, -1 for none. `counts` [N] has one number for each node.
     """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
@@ -145,9 +145,9 @@ class ConstraintDomains:
 
     @classmethod
     def from_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
-        """Create the topology domains for linear constraints from `codes` [N], the number of each node's domain.
+        """Create the topology domains for linear constraints from `codes` [N], each node's domain number.
 
-        -1 stands for a node without a domain.
+        The number is -1 for a node without a domain.
         """
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)

@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CloneableValue(Protocol):
-    """A value of a cycle state that can be copied for a dry run, in which AddPod and RemovePod change the copy.
+    """A value of a cycle state that can be cloned for a dry run of preemption.
 
-    A dry run works on a copy, so that the original does not change.
+    In the dry run, AddPod and RemovePod change the clone, so that the original value does not change.
     """
 
     def clone(self) -> object:

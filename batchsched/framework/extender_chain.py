@@ -40,7 +40,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 
 class InvalidExtenderAnswer(ValueError):
-    """An extender's answer reports an error, or does not have the format of the called verb."""
+    """Raised if an extender's answer reports an error, or does not have the format of the called verb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ExtenderFilterAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MetaVictims:
-    """An extender's victims on one node, by uid, and the number of disruption budgets that their eviction violates."""
+    """An extender's victims on one node by UID, and how many disruption budgets their eviction violates."""
 
     uids: tuple[str, ...]
     violations: int
@@ -140,7 +140,7 @@ def decode_extender_filter_answer(body: str, *, by_name: bool) -> ExtenderFilter
 
 
 def decode_scores(body: str) -> list[tuple[str, int]]:
-    """Decode an extender's answer to the prioritize verb: node names with scores, in the order of the answer.
+    """Return the pairs of node name and score in an extender's answer to the prioritize verb, in their order.
 
     Raises:
       InvalidExtenderAnswer: the answer has another format.
@@ -156,7 +156,7 @@ def decode_scores(body: str) -> list[tuple[str, int]]:
 
 
 def decode_victims(body: str) -> dict[str, MetaVictims]:
-    """Decode an extender's answer to the preempt verb: node name → victims.
+    """Return the victims by node name in an extender's answer to the preempt verb.
 
     Raises:
       InvalidExtenderAnswer: the answer has another format.
@@ -240,7 +240,7 @@ class ExtenderChain:
           Each extender's verdict about all N nodes, by name. Infeasible nodes are not refused a second time.
 
         Raises:
-          ExtenderError: an extender failed that may not be ignored.
+          ExtenderError: an extender that may not be ignored failed.
         """
         refused: list[tuple[str, Verdict]] = []
         remaining = feasible.copy()
@@ -272,7 +272,7 @@ class ExtenderChain:
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
-        """Return the sums [n] of the extenders' weighted scores of nodes, to be added to the plugins' scores."""
+        """Return for each node [n] the weighted sum of its extender scores, to add to its plugin scores."""
         total = np.zeros(len(places), np.int64)
         index_of = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:
@@ -292,15 +292,15 @@ class ExtenderChain:
     def preempt(
         self, pod: Pod, victims: Mapping[str, NodeVictims], leaving: Callable[[str], Sequence[Pod] | None]
     ) -> Mapping[str, NodeVictims]:
-        """Return the victims by node after the extenders' preempt calls, which may remove nodes and replace victims.
+        """Let the extenders replace victims or drop nodes (preempt verb), and return the victims by node.
 
         Args:
           pod: the pending pod.
           victims: node name → victims.
-          leaving: returns the pods on a node, by name, that may be evicted; None for an unknown node.
+          leaving: returns the pods that may be evicted from a node, given its name; None for an unknown node.
 
         Raises:
-          ExtenderError: an extender failed that may not be ignored, or returned a node without victims.
+          ExtenderError: an extender that may not be ignored failed, or returned a node without victims.
         """
         for extender in self._extenders:
             if not victims:
@@ -324,10 +324,10 @@ class ExtenderChain:
     async def bind(self, pod: Pod, node: str) -> bool:
         """Bind a pod to a node through the first extender with a bind verb that manages the pod.
 
-        Return False if there is none, or if it failed and may be ignored.
+        Return False if there is no such extender, or if it failed and may be ignored.
 
         Raises:
-          ExtenderError: the extender failed.
+          ExtenderError: the extender failed and may not be ignored.
         """
         for extender in self._extenders:
             if not extender.bind_verb or not _manages(extender, pod):

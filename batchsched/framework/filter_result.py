@@ -1,4 +1,4 @@
-"""Result of the Filter plugins about all nodes for one class, and the message that summarises it."""
+"""The result of the Filter plugins for one pod class and all nodes, and the message that summarizes it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class FilterResult:
     outside: BoolArray | None = None
 
     def restricted_to(self, allowed: BoolArray) -> "FilterResult":
-        """Return the filter result with the nodes outside of `allowed` [N] excluded."""
+        """Return the filter result with all nodes excluded except those in the mask `allowed` [N]."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
@@ -57,7 +57,7 @@ class FilterResult:
     def with_refusals(self, refusals: Sequence[tuple[str, Verdict]]) -> "FilterResult":
         """Return the filter result with further refusals, such as those of extenders.
 
-        Each has a name and a verdict about all N nodes.
+        Each refusal is a pair: the name of the plugin or extender, and its verdict about all N nodes.
         """
         fits, refused_by = self.fits.copy(), self.refused_by.copy()
         for number, (_, verdict) in enumerate(refusals, start=len(self.verdicts)):

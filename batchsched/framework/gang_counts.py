@@ -1,4 +1,4 @@
-"""Numbers of a gang's pods, as plugins see them during a session."""
+"""The pod counts of a gang, as plugins see them during a session: minimum, existing and placed pods."""
 
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class GangPodCounts:
     def has_minimum_placed(self) -> bool:
         """True if the gang and each of its subGroups have at least their minimum number of placed pods.
 
-        Of nested subGroups, enough must have their minimum.
+        If the subGroups are nested, enough of them must have their minimum.
         """
         if not self.sub_minimum:  # a pod at Permit asks this
             return self.placed >= self.minimum
@@ -50,7 +50,7 @@ class GangPodCounts:
     def has_enough_pods(self) -> bool:
         """True if the gang and each of its subGroups have at least their minimum number of existing pods.
 
-        Of nested subGroups, enough must have their minimum.
+        If the subGroups are nested, enough of them must have their minimum.
         """
         if self.tree is not None:
             return self.existing >= self.minimum and not self.tree.count_missing_pods(self.sub_existing)

@@ -1,8 +1,8 @@
-"""The extension points in the order of their calls, one protocol each.
+"""The protocols of the extension points, in the order in which the extension points are called.
 
 A plugin is a class with a `name` and the methods of its extension points. It needs no base class; a method with the
 name of an extension point makes the pipeline call it. A plugin with arguments has a pydantic model `Args`. Arrays
-have one entry for each node of the view that a method gets.
+have one entry for each node of the `Nodes` that a method gets as its argument.
 
 Each protocol states when it is called and what its answers cause. Plugins must not keep their arguments after a call,
 except values in the cycle state.
@@ -78,7 +78,10 @@ class ObjectSelectorLabelKeysPlugin(Protocol):
 
 @runtime_checkable
 class EnqueueExtensionsPlugin(Protocol):
-    """A plugin that registers the events after which pods that it refused are tried again, in place of all events."""
+    """A plugin that registers the cluster events after which the pods that it refused are tried again.
+
+    The refused pods of a plugin without this protocol are tried again after every event.
+    """
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Return the cluster events that may help a refused pod, with queueing hints; none if no event can help."""
@@ -88,9 +91,9 @@ class EnqueueExtensionsPlugin(Protocol):
 class PreEnqueuePlugin(Protocol):
     """A plugin that is called before a pod enters the scheduling queue, and may refuse the pod.
 
-    A refused pod stays outside and uses no resources.
+    A refused pod stays outside the queue and uses no resources.
 
-    With the trait `preenqueue_reads_spec_only` it is called for the first of the pods that share a spec.
+    With the trait `preenqueue_reads_spec_only` it is called only for the first of the pods that share a spec.
     """
 
     def preenqueue(self, pod: Pod) -> Status:
@@ -182,7 +185,7 @@ class NodeDryRun(Protocol):
         """Begin the dry run."""
 
     def __exit__(self, *_: object) -> None:
-        """Undo all changes."""
+        """Undo all changes of the dry run."""
 
     def add_pod(self, pod: Pod) -> None:
         """Add a pod to the node of this dry run."""
@@ -250,7 +253,7 @@ class PostFilterHandle(Protocol):
     def start_candidate_nodes_dry_run(self, nodes: Sequence[int]) -> CandidateNodesDryRun:
         """Start a dry run of evictions on several nodes at once.
 
-        It omits nodes that it does not support: use `start_node_dry_run`.
+        It omits nodes that it does not support: use `start_node_dry_run` for them.
         """
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
@@ -293,7 +296,7 @@ class PreScorePlugin(Protocol):
     """
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Prepare the plugin's Score of a pod class for its feasible nodes, and return a status.
+        """Prepare the plugin's Score for a pod class and its feasible nodes, and return a status.
 
         After a lasting Skip, the method is not called for other pods of the class with the same feasible nodes until a
         Node object changes.
@@ -320,7 +323,7 @@ class NormalizeScorePlugin(Protocol):
     """
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return the raw scores of all feasible nodes, mapped to 0..100 [n]; higher is better."""
+        """Map the raw scores [n] of all feasible nodes to 0..100, where higher is better, and return them."""
 
 
 @runtime_checkable
@@ -365,8 +368,8 @@ class SelectiveReservePlugin(Protocol):
         """Return True if `reserve` would keep no state and return Success for every pod of the class on every node.
 
         The plugin is asked once in each session; `nodes` has the objects of the session.
-        `reserve` is then not called for these pods; `unreserve` is. If the plugin also has Permit, later pods of the
-        same gang may already be assumed when Permit is called for a pod.
+        After True, `reserve` is not called for these pods, but `unreserve` is. If the plugin also has Permit, later
+        pods of the same gang may already be assumed when Permit is called for a pod.
         """
 
 
@@ -374,7 +377,7 @@ class SelectiveReservePlugin(Protocol):
 class PermitPlugin(Protocol):
     """A plugin that is called before the binding of a pod, and allows the pod, rejects it, or makes it wait.
 
-    With the trait `permit_is_per_gang` it is called for the first of the equal pods that are assumed together.
+    With the trait `permit_is_per_gang` it is called only for the first of the equal pods that are assumed together.
     """
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
@@ -389,7 +392,7 @@ class BindingHandle(Protocol):
 
     @property
     def node_table(self) -> NodeTable:
-        """The node table, which sessions change while the pod is being bound."""
+        """The node table, which later sessions may change while the pod is being bound."""
 
     @property
     def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
@@ -400,7 +403,10 @@ class BindingHandle(Protocol):
 
     @property
     def binder(self) -> Binder:
-        """The component through which plugins write to the API server. An exception of it ends the binding cycle."""
+        """The component through which plugins write to the API server.
+
+        An exception from it ends the binding cycle.
+        """
 
 
 @runtime_checkable
@@ -416,14 +422,14 @@ class PreBindPlugin(Protocol):
 
 @runtime_checkable
 class ReversiblePreBindPlugin(PreBindPlugin, Protocol):
-    """A PreBind plugin with writes that are undone if the pod is not bound.
+    """A PreBind plugin that can undo what it wrote for a pod, if the pod is not bound.
 
     If `writes_in_prebind` returns True for a pod of a gang, no pod of the gang is bound before all of them have passed
     PreBind. If one of them does not, `undo_prebind` is called for all.
     """
 
     def writes_in_prebind(self, pod: Pod, table: NodeTable) -> bool:
-        """Return whether `prebind` writes something for the pod."""
+        """Return whether `prebind` writes something for the pod that `undo_prebind` may have to undo."""
 
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
         """Undo what `prebind` wrote for a pod that is not bound.

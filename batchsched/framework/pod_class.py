@@ -1,4 +1,4 @@
-"""Pod classes: pods that no plugin can distinguish share all results."""
+"""Pod classes: groups of pods that no plugin can distinguish, so that they share all plugin results."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from batchsched.framework.status import IndexArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClass:
-    """Pods that every plugin treats in the same way: an example pod, and the requests of one.
+    """The pods that every plugin treats in the same way, described by an example pod and its requests.
 
     They may belong to several gangs, unless a plugin reads the gang of a pod.
 
@@ -21,8 +21,8 @@ class PodClass:
       nonzero: [2] milli-CPU and bytes with the defaults that scoring uses.
       requested_columns: the columns of `requests` above zero, without the pod count.
       priority: the resolved priority.
-      kin: a class that differs only in priority, if no plugin reads the priority; None: this is the first such
-        class.
+      kin: the first class that differs from this one only in priority, if no plugin reads the priority; None for
+        that first class itself.
     """
 
     pod: Pod
@@ -34,7 +34,7 @@ class PodClass:
 
     @property
     def result_cache_class(self) -> "PodClass":
-        """The class under which results for this class are cached: itself, or one that differs only in priority."""
+        """The pod class under which results are cached: this class, or one that differs only in priority."""
         return self.kin or self
 
     def with_pod(self, pod: Pod) -> "PodClass":
@@ -45,6 +45,9 @@ class PodClass:
     def from_pod(
         cls, pod: Pod, requests: IntArray, nonzero: tuple[int, int], priority: int = 0
     ) -> "PodClass":
-        """Create the pod class of one pod with its requests. Column 0 is the pod count."""
+        """Create the pod class of a pod from the pod and its requests.
+
+        Column 0 of `requests` is the pod count.
+        """
         asked = np.flatnonzero(requests[1:] > 0).astype(np.int32) + 1
         return cls(pod, requests, np.asarray(nonzero, np.int64), asked.astype(np.int32), priority)

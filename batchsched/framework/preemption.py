@@ -41,7 +41,7 @@ from batchsched.framework.status import (
 
 
 class DryRunNodes(Nodes):
-    """A view of n nodes that shows the requested amounts of a dry run instead of those in the node table."""
+    """A view of n nodes with the requested resources of a dry run instead of those of the node table."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -53,7 +53,7 @@ class DryRunNodes(Nodes):
     @property
     @override
     def requested(self) -> IntArray:
-        """The requests [n, R] of the pods that would be on each node after the dry run."""
+        """The resources [n, R] that the pods on each node would request after the dry run."""
         return self._requested
 
     @property
@@ -64,7 +64,7 @@ class DryRunNodes(Nodes):
 
 
 class PipelineCandidateNodesDryRun:
-    """A dry run of preemption on several nodes at once, on copies of the requested amounts. The table is not changed.
+    """A dry run of preemption on several nodes at once, on copies of the nodes' requested resources.
 
     Args:
       pipeline: the Filters to call.
@@ -90,7 +90,7 @@ class PipelineCandidateNodesDryRun:
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
         """Add each pod to one node of this dry run; `rows` has the position of its node in `node_indexes`.
 
-        A number may occur several times. The pods are on nodes of the table.
+        A position may occur several times. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
@@ -151,7 +151,9 @@ PREEMPT_NEVER: Final = "Never"
 
 
 def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
-    """Return True unless preemptionPolicy is Never in the pod's spec or, if the spec has none, in its PriorityClass.
+    """Return whether a pod may preempt others: its preemptionPolicy is not Never.
+
+    If the pod's spec has no preemptionPolicy, that of its PriorityClass counts.
 
     Args:
       pod: the pending pod.
@@ -164,13 +166,13 @@ def may_preempt(pod: Pod, never_preempting: Container[str] = ()) -> bool:
 
 
 def spec_priority(pod: Pod) -> int:
-    """Return the priority in a pod's spec, which the API server resolves; 0 if the spec has none."""
+    """Return the priority in a pod's spec, which the API server sets; 0 if the spec has none."""
     return pod.spec.priority or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Nominations:
-    """The pods that are nominated for a node, by node.
+    """For each node, the pods that are nominated for it.
 
     Args:
       pods: node index → nominated pods.
@@ -225,7 +227,7 @@ class PipelineNodeDryRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the table."""
+        """Restore the node table as it was before the dry run."""
         self._take_back(0, self._ports)
 
     def add_pod(self, pod: Pod) -> None:
@@ -247,7 +249,7 @@ class PipelineNodeDryRun:
     def run_filters_with_nominated_pods(self) -> Status:
         """Call all Filters for the pending pod while the nominated pods that compete with it are on the node.
 
-        Return the first refusal. Return Success if there are no such nominated pods.
+        Return the first refusal, or Success. Return Success also if no nominated pod competes with the pod.
         """
         handle = self._handle
         # A nominated pod that is already assumed or bound, on this or another node, is in the table and counts there.
@@ -384,7 +386,7 @@ class PreemptionHandle:
         """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice.
 
         Raises:
-          ExtenderError: an extender failed that may not be ignored.
+          ExtenderError: an extender that may not be ignored failed.
         """
         return self.pipeline.extenders.preempt(self.pod.pod, victims, self._lower_on)
 
@@ -412,7 +414,7 @@ def filter_with_nominations(
 
     Raises:
       PluginError: a plugin failed.
-      ExtenderError: an extender failed that may not be ignored.
+      ExtenderError: an extender that may not be ignored failed.
     """
     result = refuse_nominated_conflicts(handle)
     own = restrict_to_nominated_node(result, handle.pod, handle.node_table)

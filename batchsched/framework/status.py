@@ -80,7 +80,7 @@ LASTING_SKIP_FILTER: Final = PreFilterAnswer(LASTING_SKIP)
 
 @dataclass(frozen=True, slots=True)
 class PermitAnswer:
-    """The answer of a Permit plugin: Success, a refusal, or Wait with the maximum time in seconds."""
+    """The answer of a Permit plugin: Success, a refusal, or Wait with the longest waiting time in seconds."""
 
     status: Status = SUCCESS
     timeout_seconds: float = 0.0
@@ -134,9 +134,9 @@ class Verdict:
         return Status(code, self.reasons_at(node), plugin)
 
     def expand_to_all_nodes(self, nodes: IndexArray, count: int) -> "Verdict":
-        """Return this verdict about the n nodes `nodes` as a verdict about all `count` nodes.
+        """Return this verdict, which is about the nodes `nodes` [n], as a verdict about all `count` nodes.
 
-        It refuses no other node.
+        The result refuses no node outside of `nodes`.
         """
         refused, unresolvable = np.zeros((len(self.reasons), count), np.bool_), np.zeros(count, np.bool_)
         refused[:, nodes] = self.refused

@@ -1,7 +1,7 @@
-"""Traits of a plugin: what it promises about itself, so that the session may ask it less often.
+"""Plugin traits: what a plugin declares about its results, so that the session may call it less often.
 
 A plugin declares them as a class attribute or a property `traits`. Every default is safe: a plugin without traits is
-asked about every pod and every node, which is correct and slow. A promise that is too strong leads to wrong
+called for every pod and every node, which is correct and slow. A promise that is too strong leads to wrong
 placements.
 """
 

@@ -27,7 +27,7 @@ class WaitingPod:
 
     @property
     def pending_plugins(self) -> tuple[str, ...]:
-        """The Permit plugins that have not allowed the waiting pod yet."""
+        """The names of the Permit plugins that have not allowed the waiting pod yet."""
         return tuple(self.until)
 
     def allow(self, plugin: str) -> None:
@@ -70,7 +70,7 @@ class WaitingPods:
         return next((one.rejection for one in self.pods_of_gang(gang) if not one.rejection.ok), SUCCESS)
 
     def pods_of_gang(self, gang: str) -> Iterable[WaitingPod]:
-        """The pods of a gang that wait at Permit, in the order in which they were added."""
+        """Return the pods of a gang that wait at Permit, in the order in which they were added."""
         return self._gangs.get(gang, {}).values()
 
     def remove_pod(self, gang: str, pod: str) -> None:
@@ -88,5 +88,5 @@ class WaitingPods:
         self._gangs.pop(gang, None)
 
     def is_gang_allowed(self, gang: str) -> bool:
-        """True if no plugin makes a pod of the gang wait at Permit any more."""
+        """Return True if no plugin makes a pod of the gang wait at Permit any more."""
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

@@ -1,4 +1,4 @@
-"""Floor 2: Protocols for what the core needs from its environment.
+"""The Protocols for what the core of batchsched needs from its environment, such as a clock (layer 2).
 
 A Protocol states one need: to bind pods, to tell the time, to call extenders, to report durations. A package above the
 core implements it, for a real cluster or for a simulated one. The obligations of an implementation are documented

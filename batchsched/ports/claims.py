@@ -1,4 +1,4 @@
-"""Writes of ResourceClaims: reservations for pods, with the devices that a session chose, and their release."""
+"""The writes of ResourceClaims to the API server: their reservation for pods, allocation and release."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ClaimReservation(_ClaimWrite):
       allocation: the devices to allocate if the claim has none yet; None if the session found the claim allocated.
       pod_group: the PodGroup of Kubernetes to which the pod belongs, "" without one; a claim that is reserved for the
         group is reserved for its pods.
-      present_allocation: the devices with which the session found it; None if it had none.
+      present_allocation: the allocation that the session found on the claim; None if there was none.
     """
 
     uid: str
@@ -98,11 +98,14 @@ class ClaimBinder(Protocol):
         ...
 
     async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
-        """Create, allocate and reserve the ResourceClaim for a pod's extended resources; name it in its status."""
+        """Create, allocate and reserve a ResourceClaim for a pod's extended resources.
+
+        Name the claim in the status of the pod.
+        """
         ...
 
     async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
-        """Delete the ResourceClaim for the extended resources of a pod. A deleted claim is no error."""
+        """Delete the ResourceClaim for the extended resources of a pod, if the claim still exists."""
         ...
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
@@ -115,6 +118,6 @@ class ClaimBinder(Protocol):
     async def release_claim(self, release: ClaimRelease) -> None:
         """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 
-        A deleted claim is no error.
+        It is no error if the claim no longer exists.
         """
         ...

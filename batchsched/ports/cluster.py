@@ -1,4 +1,4 @@
-"""What connects the core to a cluster, real or simulated: a clock, watch events, writes of bindings, a scheduler."""
+"""The Protocols between the core and a real or simulated cluster, such as a clock and a binder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
+        """Wait for the given number of seconds."""
         ...
 
     def random_fraction(self) -> float:
-        """Return a random number in [0, 1), by which clients repeat failed requests at different times."""
+        """Return a random number in [0, 1), which spreads the retries of failed requests over time."""
         ...
 
 
@@ -56,7 +56,8 @@ class SetAsideObject:
 class ObjectHandler(Protocol[T_contra]):
     """Receives the objects that a reflector lists and watches, as JSON or decoded.
 
-    An invalid object must not raise. If one does, the reflector calls `set_object_aside` and continues with the others.
+    The methods must not raise for an invalid object. If one raises, the reflector calls `set_object_aside` and
+    continues with the other objects.
     """
 
     set_aside_objects: dict[str, SetAsideObject]
@@ -227,7 +228,7 @@ class Scheduler(Protocol):
     """
 
     def apply_changes(self, changes: ClusterChanges) -> None:
-        """Apply changes of the cluster to the scheduler. Call this method between two sessions only."""
+        """Update the scheduler with changes of the cluster. Call this method between two sessions only."""
         ...
 
     def set_waiting_gangs(self, held: tuple[HeldGang, ...]) -> None:
@@ -237,7 +238,7 @@ class Scheduler(Protocol):
     def decide(self, now: float, seed: int) -> Decision:
         """Run the next session and return its decision.
 
-        Its pods count as bound only after `apply_changes` reports them.
+        The pods of the decision count as bound only after `apply_changes` reports them.
 
         Args:
           now: seconds since 1970.

@@ -1,4 +1,4 @@
-"""The calls that a session makes to the outside while it decides: extenders, plugins with a deadline, telemetry.
+"""The interfaces through which a session calls extenders, plugins with a deadline, and telemetry.
 
 A session file records the answers of the first two.
 
@@ -80,11 +80,11 @@ class NoExtenders:
     """The implementation of `Extenders` that calls no extender. It is the default."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Call no extender; return a reply that states this."""
+        """Return a reply that states that no extender was called."""
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Call no extender; return a reply that states this."""
+        """Return a reply that states that no extender was called."""
         return ExtenderReply(fault=NOT_CALLED)
 
 
@@ -139,14 +139,14 @@ class Telemetry(Protocol):
     """
 
     def stage_span(self, name: str) -> AbstractContextManager[None]:
-        """Return a context manager in which a session runs one stage.
+        """Return a context manager that surrounds one stage of a session, to measure its duration.
 
         Stages may nest. An implementation that measures adds up the durations of equal names.
         """
         ...
 
     def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
-        """Return a context manager in which a session works for one gang.
+        """Return a context manager that surrounds a session's work for one gang, to measure its duration.
 
         An implementation that measures adds up the durations of one gang. Work for all gangs together, such as that of
         the solver, has no such context manager.
@@ -161,7 +161,7 @@ class Telemetry(Protocol):
         ...
 
     def plugin_span(self, plugin: str, point: str) -> AbstractContextManager[None]:
-        """Return a context manager in which a session calls a plugin at an extension point.
+        """Return a context manager that surrounds a call of a plugin, to measure its duration.
 
         Only a sample of the calls has such a context manager.
         """

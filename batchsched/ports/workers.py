@@ -1,4 +1,4 @@
-"""The processes that compute parts of a session in addition to the process of the session.
+"""The interfaces to processes that compute parts of a session, in addition to the session's own process.
 
 They compute pure functions: the result depends on the arguments only, so that a session may also compute each of them
 itself. An implementation therefore cannot change the decision, and a lost process costs time only.
@@ -17,7 +17,7 @@ class PendingResult(Protocol[R_co]):
     """The result of a function that another process computes."""
 
     def cancel_if_not_started(self) -> bool:
-        """Cancel the function if it has not started; return True if it was cancelled."""
+        """Cancel the function if it has not started; return True if it was canceled."""
         ...
 
     def is_finished(self) -> bool:
@@ -25,7 +25,7 @@ class PendingResult(Protocol[R_co]):
         ...
 
     def wait_for_result(self, seconds: float) -> R_co | None:
-        """Wait at most this number of seconds for the result; return None without one, or if the process was lost.
+        """Wait up to `seconds` for the result; return None after a timeout or if the process was lost.
 
         Raises:
           BatchschedError: the function raised it.
@@ -45,7 +45,7 @@ class SharedInput(Protocol):
 
 
 class SolverWorkers(Protocol):
-    """Processes that call functions for the solver of a session and return their results."""
+    """Processes that compute functions for the solver of a session and return the results."""
 
     @property
     def process_count_with_session(self) -> int:
@@ -53,5 +53,5 @@ class SolverWorkers(Protocol):
         ...
 
     def share_input(self, value: object) -> SharedInput:
-        """Share a picklable input with the processes. It replaces the one before."""
+        """Share a picklable input with the processes. It replaces the input that was shared before."""
         ...

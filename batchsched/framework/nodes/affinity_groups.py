@@ -1,7 +1,7 @@
-"""The pods on nodes with pod affinity or anti-affinity, and which of their terms may match a pending pod.
+"""An index of the affinity terms of pods on nodes, which finds the terms that may match a pending pod.
 
 A cluster may have thousands of pods with different terms, and nearly every term requires a label value that few pending
-pods have. The terms are therefore indexed by a value that each of them requires.
+pods have. The terms are therefore indexed by a label value that each of them requires.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,11 +20,11 @@ LabelValue = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Pods with equal namespace, pod affinity and pod anti-affinity, with their number on each node.
+    """Pods of one namespace with equal pod affinity and anti-affinity, counted on each node.
 
     Args:
       namespace, affinity: what the pods share.
-      on: node → number of these pods.
+      on: index of a node → number of these pods on the node.
     """
 
     namespace: str
@@ -88,9 +88,9 @@ def _terms_of(group: AffinityGroup) -> Iterator[ExistingAffinityTerm]:
 
 
 class AffinityTermIndex:
-    """An index of affinity terms by a label value that they require.
+    """An index that finds affinity terms by a pod label value that each term requires.
 
-    A term that requires several values is found by the one that the fewest other terms have.
+    If a term requires several labels, it is listed under the one that the fewest other terms are listed under.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class AffinityTermIndex:
                 del self._by_value[value]
 
     def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterator[ExistingAffinityTerm]:
-        """Yield the terms that may match a pod with these labels, each once; no other term matches the pod."""
+        """Yield once each affinity term that may match a pod with these labels; no other term matches it."""
         yield from self._without_value
         for value in labels.items():
             yield from self._by_value.get(value, ())
@@ -137,7 +137,7 @@ class AffinityTermIndex:
 
 
 class AffinityGroups:
-    """The pods on nodes that have pod affinity or anti-affinity, in groups of equal namespace and affinity."""
+    """All pods on nodes that have pod affinity or anti-affinity, grouped by namespace and affinity."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, bytes], AffinityGroup] = {}
@@ -149,7 +149,7 @@ class AffinityGroups:
         return iter(self._groups.values())
 
     def add_or_remove_pod(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
-        """Count a pod that is added to a node (by=1) or removed from it (by=-1)."""
+        """Count a pod of an affinity group after it was added to a node (`by` = 1) or removed (`by` = -1)."""
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         group = self._groups.get(key)
         if group is None:
@@ -169,5 +169,5 @@ class AffinityGroups:
             group.renumber_nodes(numbers)
 
     def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingAffinityTerm]:
-        """Return the terms that may match a pending pod with these labels; no other term matches the pod."""
+        """Return the affinity terms that may match a pod with these labels; no other term matches it."""
         return self._index.terms_that_may_match(labels)

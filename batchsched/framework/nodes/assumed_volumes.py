@@ -1,4 +1,4 @@
-"""The volumes and PersistentVolumeClaims that are reserved for pods until they are bound."""
+"""The volumes and PersistentVolumeClaims that are reserved for placed pods until the volumes are bound."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class AssumedVolumes:
         """Number of pods for each claim in `node_of`."""
 
     def assume(self, pod: Pod, reservation: ReservedPodVolumes) -> None:
-        """Record the volumes and claims that are reserved for a pod, in place of earlier ones."""
+        """Record which volumes and claims are reserved for a pod, in place of its earlier record."""
         self._assume(_identity(pod), reservation)
 
     def _assume(self, identity: tuple[str, str], reservation: ReservedPodVolumes) -> None:
@@ -68,10 +68,10 @@ class AssumedVolumes:
     def copy_pods_being_bound_from(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
-        """Copy from an earlier object the volumes and claims that are reserved for pods which are still being bound.
+        """Copy from `before` the volumes and claims that are reserved for pods which are still being bound.
 
         Args:
-          before: the earlier object.
+          before: the volumes and claims of an earlier node table.
           is_reserved: as of `release_pods_not_being_bound`.
           is_bound: as of `release_pods_not_being_bound`.
         """
@@ -119,11 +119,11 @@ class AssumedVolumes:
         return frozenset(claim.key for claim in claims if not claim.spec.volume_name)
 
     def has_reservation_for_any_pod(self, pods: Iterable[Pod]) -> bool:
-        """Return whether volumes or claims are reserved for at least one of some pods."""
+        """Return whether volumes or claims are reserved for at least one of the given pods."""
         return bool(self._by_pod) and any(_identity(pod) in self._by_pod for pod in pods)
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a separate copy of the volumes and claims that are reserved for some pods."""
+        """Return a new object with only the volumes and claims that are reserved for the given pods."""
         excerpt = type(self)()
         for pod in pods:
             reservation = self._by_pod.get(_identity(pod))
@@ -136,7 +136,7 @@ class AssumedVolumes:
         return self._by_pod.get(_identity(pod), ReservedPodVolumes())
 
     def release_reserved_volumes(self, pod: Pod) -> None:
-        """Release the volumes and claims that are reserved for a pod, unless they are reserved for others, too."""
+        """Release a pod's reserved volumes and claims, except those that are also reserved for other pods."""
         self._release(_identity(pod))
 
     def _release(self, identity: tuple[str, str]) -> None:

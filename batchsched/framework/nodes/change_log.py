@@ -1,4 +1,4 @@
-"""Changes of nodes, and values that are recomputed only for the nodes that changed since they were stored.
+"""A log of node changes, and a cache of values that are recomputed only for the nodes that changed.
 
 `NodeChangeLog` numbers the changes. `NodeValueCache` keeps values that are computed from Node objects: after a
 change of a Node object, an array of independent entries is recomputed for that node only.
@@ -48,7 +48,7 @@ class NodeChangeLog:
             self._from += half
 
     def nodes_changed_since(self, generation: int) -> IndexArray:
-        """Return the nodes [k] that changed after a generation, ascending and without duplicates."""
+        """Return the nodes [k] that changed after the given generation number, ascending and each once."""
         if generation == self.generation:
             return NONE
         if generation < self._from:
@@ -96,7 +96,7 @@ class NodeValueCache:
     ) -> Any:
         """Return a cached value that is computed from Node objects on first use, and updated for changed nodes.
 
-        `build` computes the value; `amend` updates it.
+        `build` computes the value; `amend` updates it, given the indexes of the changed nodes.
         """
         return self._of(self._values, key, build, amend)
 
@@ -138,7 +138,7 @@ class NodeValueCache:
         return value
 
     def forget_value(self, key: Hashable) -> None:
-        """Drop a value, so that it is computed again."""
+        """Drop a cached value, so that it is computed again on the next use."""
         self._values.pop(key, None)
 
     def reorder_arrays(self, source: IndexArray) -> None:
@@ -153,7 +153,10 @@ class NodeValueCache:
 
 
 def reordered_array(array: Array, source: IndexArray) -> Array:
-    """Return an array [N, …] in a new order; `source` has each entry's former position, -1 for a new entry of 0."""
+    """Return a copy of an array [N, …] in a new order; `source` has each entry's former position.
+
+    A position of -1 stands for a new entry, which is 0.
+    """
     made = np.zeros((len(source), *array.shape[1:]), array.dtype)
     kept = source >= 0
     made[kept] = array[source[kept]]

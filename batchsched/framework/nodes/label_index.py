@@ -1,4 +1,4 @@
-"""Index of label sets: finds the label sets that a selector matches without testing each of them.
+"""An index of label sets, which finds the sets that a selector matches without testing each of them.
 
 Topology spread and inter-pod affinity need it for pods on nodes and for pending pods. A cluster may have ten thousand
 distinct label sets, so the index tests only sets with the rarest value that a selector requires.
@@ -53,7 +53,7 @@ class PodSelector:
 
     @property
     def matches_any_labels(self) -> bool:
-        """True if the selector matches all labels, because it requires none; its namespaces may be limited."""
+        """True if the selector matches pods with any labels; it may still select only some namespaces."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
@@ -87,7 +87,7 @@ class PodLabelIndex:
         self._selected: dict[Hashable, tuple[int, list[int]]] = {}
 
     def __len__(self) -> int:
-        """The number of sets."""
+        """The number of label sets."""
         return len(self._sets)
 
     def add_label_set(self, namespace: str, labels: Mapping[str, str]) -> int:
@@ -101,7 +101,7 @@ class PodLabelIndex:
     def matching_label_set_numbers(self, selection: PodSelector) -> IndexArray:
         """Return the numbers [k] of the label sets that a selector matches, ascending.
 
-        Results are cached and extended.
+        The result is cached; a later call tests only the label sets that were added since.
         """
         seen, selected = self._selected.get(selection.selector_key, (0, []))
         if seen < len(self._sets):
@@ -142,7 +142,7 @@ class LabelGroup:
     terminating: bool
 
     def contains_pod(self, pod: Pod) -> bool:
-        """Return True if a pod belongs to this label group: namespace, labels and `terminating` are equal."""
+        """Return True if a pod has the namespace, labels and termination state of this label group."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace

@@ -32,7 +32,7 @@ class ReservedVolumesAndDevices:
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
     def copy_for_pods(self, pods: Sequence[Pod]) -> "ReservedVolumesAndDevices":
-        """Return what is reserved for some pods; sessions do not change it.
+        """Return a copy with only what is reserved for the given pods; sessions do not change the copy.
 
         The result is to be read only. Pods without volumes and devices, which are most, share an empty one.
         """
@@ -45,10 +45,10 @@ class ReservedVolumesAndDevices:
     def copy_pods_being_bound_from(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
-        """Copy from an earlier object the volumes and devices that are reserved for pods which are still being bound.
+        """Copy from `before` the volumes and devices that are reserved for pods which are still being bound.
 
         Args:
-          before: the earlier object.
+          before: the volumes and devices of an earlier node table.
           is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
           is_bound: as of `DeviceLedger.copy_pods_being_bound_from`.
         """
@@ -83,7 +83,7 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
-    """Return None for every pod; a node table uses this function until a session sets `NodeTable.gang_of`."""
+    """Return None for every pod, as the default of `NodeTable.gang_of` until a session replaces it."""
     return None
 
 
@@ -93,7 +93,7 @@ class NodeTable:
     Args:
       snapshot: the cluster; the order of its nodes defines their indexes.
       resources: the names of the R resources, beginning with `LEADING`.
-      release: the behaviour of kube-scheduler that plugins follow on these nodes.
+      release: the release of Kubernetes with the behavior that plugins follow on these nodes.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class NodeTable:
         return source
 
     def replace_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
-        """Replace all objects of some kinds, and drop the cached values that were computed from objects of these kinds.
+        """Replace all cluster objects of the given kinds, and drop cached values computed from them.
 
         Args:
           objects: the objects by field of Snapshot, sorted by key.
@@ -233,7 +233,7 @@ class NodeTable:
     def cached_value_of_cluster_objects(
         self, key: Hashable, build: Callable[[Snapshot], T], fields: frozenset[str] = NO_FIELDS
     ) -> T:
-        """Return a cached value that `build` computes once, from the cluster's objects other than nodes and pods.
+        """Return a cached value that `build` computes from the cluster's objects other than nodes and pods.
 
         Args:
           key: the key of the value.
@@ -263,7 +263,10 @@ class NodeTable:
         return ReservedVolumesAndDevices(self.assumed, self.device_ledger)
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2]."""
+        """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2].
+
+        The requests for scoring are milli-CPU and bytes of memory, with defaults for containers without requests.
+        """
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
         for resource, amount in pod_requests(pod, self.release.resized_request_rule).items():
@@ -334,7 +337,7 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [N] the index of its value of a label, and the distinct values of the label.
+        """Return each node's label value [N] as an index, and the distinct values to which the indexes refer.
 
         The index is -1 if the node does not have the label.
         """
@@ -437,7 +440,7 @@ class Nodes:
         return self.table.pod_table
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return for each node [n] the index of its value of a label, and the distinct values of the label.
+        """Return each node's label value [n] as an index, and the distinct values to which the indexes refer.
 
         The index is -1 if the node does not have the label.
         """

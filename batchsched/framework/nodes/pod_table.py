@@ -1,4 +1,4 @@
-"""Pod table: the pods on nodes, by node, with counts by labels, host ports and volumes."""
+"""Pod table: the pods on nodes, with indexes by node, labels, pod affinity, host ports and volumes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -152,7 +152,7 @@ class PodTable:
           keys: `namespace/name` of each pod.
 
         Returns:
-          The node on which each pod was.
+          The index of the node on which each pod was.
 
         Raises:
           KeyError: a pod is on no node, or is named twice.
@@ -241,7 +241,7 @@ class PodTable:
         self.attaching_on = _renumbered(self.attaching_on, numbers)
 
     def pods_on(self, node: int) -> Iterable[Pod]:
-        """The pods on a node, in the order of their addition."""
+        """Return the pods on a node, in the order in which they were added."""
         return self._on.get(node, {}).values()
 
     def __len__(self) -> int:
@@ -253,11 +253,11 @@ class PodTable:
         return key in self._pods
 
     def all_pods(self) -> Iterable[tuple[Pod, int]]:
-        """All pods with their nodes, in the order of their addition."""
+        """Return all pods with the indexes of their nodes, in the order in which they were added."""
         return iter(self._pods.values())
 
     def count_matching_by_node(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
-        """Return the number of pods on each node [N] for which `matches` returns True, given namespace and labels."""
+        """Return for each node [N] the number of pods in label groups for which `matches` returns True."""
         return self._count_in(self._groups.matching_label_groups(matches))
 
     def count_selected_by_node(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:

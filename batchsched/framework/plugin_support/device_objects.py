@@ -1,4 +1,4 @@
-"""The objects of Dynamic Resource Allocation of a snapshot, indexed for plugins."""
+"""The Dynamic Resource Allocation objects of a snapshot, such as ResourceClaims, indexed for plugins."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -55,7 +55,10 @@ def device_objects(table: NodeTable) -> DeviceObjects:
 
 
 def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
-    """Return a mask [R] of those extended resources that a DeviceClass serves on nodes without a device plugin."""
+    """Return a mask [R]: True for each extended resource that a DeviceClass serves.
+
+    It serves the resource on nodes without a device plugin for the resource.
+    """
 
     def mask_served_resources(_snapshot: object) -> BoolArray:
         served = classes_of_resources(table.cluster_objects.device_classes)
@@ -77,9 +80,9 @@ def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
 
 
 def classes_of_resources(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    """Return the DeviceClass that serves each extended resource.
+    """Return the DeviceClass that serves each extended resource, by the name of the resource.
 
-    If several classes state a resource, the newest one serves it; among these, the first one by name.
+    If several classes state a resource, the newest one serves it. Among equally new classes, it is the first by name.
 
     Source: k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
     """

@@ -1,4 +1,4 @@
-"""Node selectors and tolerations over all nodes at once.
+"""Evaluation of node selectors and tolerations for all nodes at once, with masks over the nodes as results.
 
 An expression is evaluated once for each value of its label. Nodes with equal taints form a group, and tolerations are
 checked once for a group. The masks are kept on the table, because many classes select the same nodes.

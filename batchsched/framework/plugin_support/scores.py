@@ -1,4 +1,4 @@
-"""Scores: the arguments and tables of resource-scoring plugins, scores by utilization, and the mapping to 0..100.
+"""Helpers of Score plugins: the resources to score, scores by utilization, and the mapping to 0..100.
 
 A score by utilization is a piecewise linear function that the configuration defines by points.
 """
@@ -50,14 +50,14 @@ class ScoredResource:
     assumed: int | None
 
     def allocatable(self, nodes: Nodes) -> IntArray:
-        """The allocatable amount [n] of the resource on each node.
+        """Return the allocatable amount [n] of the resource on each node.
 
         If it is 0, the score ignores the resource for the node.
         """
         return nodes.table.allocatable[nodes.where, self.column]
 
     def requested(self, nodes: Nodes) -> IntArray:
-        """The amount [n] of the resource that the pods on each node request."""
+        """Return the amount [n] of the resource that the pods on each node request."""
         if self.assumed is None:
             return nodes.table.requested[nodes.where, self.column]
         return nodes.table.nonzero_requested[nodes.where, self.assumed]
@@ -103,7 +103,7 @@ def scored_resources(
 def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return the amount of each resource that a score assumes as the request of a pod of the class."""
+    """Return the amount of each given resource that scoring counts as the request of one pod of the class."""
     if nonzero and pod.pod.spec.resources is not None:
         amounts = requests_for_scoring(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
@@ -174,7 +174,7 @@ def check_increasing_utilization(shape: Sequence[UtilizationShapePoint]) -> None
     """Check that each point of a utilization shape has a higher utilization than the previous point.
 
     Raises:
-      ValueError: it has not.
+      ValueError: a point has the same or a lower utilization.
     """
     points = [point.utilization for point in shape]
     if any(later <= earlier for earlier, later in pairwise(points)):

@@ -1,4 +1,4 @@
-"""Storage objects of a snapshot by name, and functions for a pod's claims."""
+"""The storage objects of a snapshot by name, and functions for the PersistentVolumeClaims of a pod."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

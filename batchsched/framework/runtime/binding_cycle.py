@@ -126,7 +126,7 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
 def unreserve_after_session(pipeline: Pipeline, pod: Pod, node: str, table: NodeTable) -> tuple[str, ...]:
     """Call Unreserve of all plugins for a pod after the session that placed the pod has ended.
 
-    The cycle state is empty.
+    The plugins get an empty cycle state.
 
     Returns:
       The errors of failed plugins. What was reserved for the pod is released in any case.

@@ -142,7 +142,7 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
 
 
 class AbandonedSessionError(BaseException):
-    """Raised in the thread of a session that was abandoned after a plugin deadline, when the plugin call returns.
+    """Raised in the thread of an abandoned session when the plugin call that exceeded its deadline returns.
 
     It is not an `Exception`, so that plugins do not catch it by accident.
     """
@@ -169,7 +169,7 @@ class PluginCallCounter(PluginRunner):
         self._thread: int | None = None
 
     def begin_session(self) -> None:
-        """Begin a session in this thread: count its plugin calls from 1 on.
+        """Begin a session in the calling thread, and count its plugin calls from 1.
 
         Calls of other threads, such as bindings, have no deadline.
         """

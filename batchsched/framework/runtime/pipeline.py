@@ -61,7 +61,7 @@ class Pipeline:
       plugins_at: extension point, as named in a profile (`pre_filter`) → its plugins; if a point is missing, all
         plugins that implement it.
       extenders: called after the plugins.
-      release: the behaviour of kube-scheduler that the plugins follow.
+      release: the release of Kubernetes with the behavior that the plugins follow.
       workers: processes for the solver of the sessions.
     """
 
@@ -188,7 +188,7 @@ class Pipeline:
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
     def filters_read_requests_only(self, state: CycleState) -> bool:
-        """Return True if the Filters for a pod class read only Node objects and the requests on each node.
+        """Return True if the Filters for a pod class read only Node objects and each node's total requests.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
         cycle state skips do not count.
@@ -214,7 +214,7 @@ class Pipeline:
         )
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return one hashable value that combines a pod's requests with the signatures that all plugins declare for it.
+        """Return a hashable value made of a pod's requests and the signatures of all plugins for the pod.
 
         Pods with equal signatures belong to one class.
         """
@@ -326,7 +326,7 @@ class Pipeline:
         """Call the extenders for the feasible nodes, and return the filter result with their refusals.
 
         Raises:
-          ExtenderError: an extender failed that may not be ignored.
+          ExtenderError: an extender that may not be ignored failed.
         """
         if not self.extenders or not scan.status.ok:
             return scan
@@ -403,7 +403,9 @@ class Pipeline:
         state: CycleState,
         results: PodClassResults | None = None,
     ) -> IntArray:
-        """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
+        """Return for each feasible node [n] its total score, the weighted sum of the normalized scores.
+
+        The nodes are in ascending order. The scores of extenders are included.
 
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
@@ -454,9 +456,10 @@ class Pipeline:
         state: CycleState,
         keeping: Sequence[points.ReservePlugin] | None = None,
     ) -> Status:
-        """Call Reserve of the given plugins (None: all) for a pod and its node.
+        """Call the Reserve plugins for a pod and its node, and return the first refusal, or Success.
 
-        After a refusal, call Unreserve of all plugins and return the refusal.
+        After a refusal or a failure, call Unreserve of all plugins. `keeping` has the Reserve plugins to call; None
+        for all.
         """
         for plugin in self.reserves if keeping is None else keeping:
             # A failed or refused Reserve may have kept something, so Unreserve includes the plugin itself.

@@ -1,4 +1,4 @@
-"""Cache of plugin results: a plugin is called again only about nodes with possibly changed results.
+"""A cache of plugin results: a plugin is called again only for nodes on which its result may have changed.
 
 The session asks the same questions about a class of equal pods from pod to pod and from session to session. With the
 cache it gets the same answers as without, and pays only for the nodes that changed. `ResultCache` documents the rule.
@@ -100,14 +100,14 @@ BYTES_PER_NODE: Final = 96
 
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the number of the latest change to a node that may outdate plugin results of the given scope."""
+    """Return the generation number of the latest node change that may outdate plugin results of a scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """Return the nodes [k], ascending, for which changes since generation `since` may have outdated a result.
+    """Return the nodes [k] for which changes after generation `since` may have outdated a plugin result.
 
-    This function is the only rule of invalidation; `ResultCache` describes it.
+    The nodes are in ascending order. This function is the only rule of invalidation; `ResultCache` describes it.
     """
     if scope is ResultScope.NODE_AND_ITS_PODS:
         return table.moves.nodes_changed_since(since)
@@ -179,8 +179,8 @@ class CachedScopeScores:
       scope: the scope that these plugins share.
       since: the generation of the scope at which the scores were correct.
       has_score: [N] True for nodes with a stored score.
-      plain: [N] sum of the weighted scores that need no normalisation.
-      raw: plugin → [N] scores before normalisation.
+      plain: [N] sum of the weighted scores that need no normalization.
+      raw: plugin → [N] scores before normalization.
     """
 
     scope: ResultScope
@@ -209,10 +209,10 @@ class CachedScopeScores:
 
 
 class CachedScores:
-    """The cached raw and normalised scores of one pod class on the nodes that have passed Filter.
+    """The cached raw and normalized scores of one pod class on the nodes that have passed Filter.
 
     Raw scores are stored by scope: when a pod is placed on a node, plugins that read only Node objects are not called
-    again. Normalised scores depend on all feasible nodes; they are stored for the last feasible nodes only.
+    again. Normalized scores depend on all feasible nodes; they are stored for the last feasible nodes only.
     """
 
     def __init__(self, scorers: Sequence[WeightedScorePlugin], table: NodeTable) -> None:
@@ -238,7 +238,7 @@ class CachedScores:
         return self._scorers == scorers
 
     def total_scores(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
-        """Return the sum of weighted scores [n] of each feasible node.
+        """Return for each feasible node [n] the weighted sum of its scores.
 
         Call plugins only for nodes without a valid score.
         """
@@ -276,7 +276,7 @@ class CachedScores:
     def _update(
         self, scores: CachedScopeScores, pod_scorer: PodClassScorer, nodes: IndexArray, table: NodeTable
     ) -> bool:
-        """Call the plugins of a scope about some nodes; return True if a score to be normalised changed."""
+        """Call the plugins of a scope about some nodes; return True if a score to be normalized changed."""
         if not len(nodes):
             return False
         view = table.ascending_nodes_view(nodes)
@@ -301,7 +301,7 @@ class CachedScores:
         return changed
 
     def _normalize(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
-        """[n] Return the weighted sum of the normalised scores."""
+        """Return for each feasible node [n] the weighted sum of the normalized scores."""
         total = np.zeros(len(feasible), np.int64)
         view = table.ascending_nodes_view(feasible)
         for scores in self._scopes:
@@ -397,9 +397,9 @@ class PodClassResults:
         feasible: IndexArray,
         table: NodeTable,
     ) -> IntArray:
-        """Return each feasible node's sum of weighted scores [n], from the Score plugins with cacheable results.
+        """Return for each feasible node [n] the weighted sum of the scores of plugins with cacheable results.
 
-        Plugins are not called about other nodes, and other nodes do not count for normalisation.
+        Plugins are not called about other nodes, and other nodes do not count for normalization.
         """
         if self._scores is None or not self._scores.is_for_scorers(scorers):
             self._scores = CachedScores(scorers, table)

@@ -1,7 +1,7 @@
 """Validation of plugin answers: an invalid answer counts as a failure of the plugin.
 
-`POINTS` defines which codes each extension point knows and what they cause. The functions below check answers
-against it, and the page about the life of a pod is generated from it.
+`POINTS` defines which status codes each extension point permits. The functions below check answers against it.
+The page about the life of a pod is generated from it.
 """
 
 import math
@@ -168,7 +168,7 @@ def checked_bool(plugin: object, point: str, answer: object) -> bool:
 
 
 def checked_signatures(plugins: Sequence[object], signatures: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Check that the signatures of a pod that plugins return are hashable, and return them."""
+    """Check that the signatures that plugins returned for a pod are hashable, and return them."""
     try:
         # All at once: this is called for each new pod spec, and few plugins fail.
         call_plugin(plugins, "Signature", hash, signatures)
@@ -186,7 +186,7 @@ def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str
 
 
 def sort_by_checked_keys(plugin: object, keys: Sequence[Any]) -> list[int]:
-    """Sort the keys of a QueueSort plugin, and return their indexes; equal keys keep their order."""
+    """Return the indexes of a QueueSort plugin's keys in sorted order; equal keys keep their order."""
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 

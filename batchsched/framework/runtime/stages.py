@@ -1,4 +1,4 @@
-"""Stages of a class in the pipeline that write cycle state: PreFilter, and PreScore with Score.
+"""The stages of the pipeline that write cycle state for a pod class: PreFilter, and PreScore with Score.
 
 Each stage calls its plugins, validates and combines their answers, and reuses cycle state that is still valid.
 """
@@ -137,7 +137,9 @@ class ScoreStage:
     def total_scores(
         self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable, results: PodClassResults
     ) -> IntArray:
-        """Return the total score [n], Σ weight · normalised score, of each feasible node in ascending order of nodes.
+        """Return for each feasible node [n] its total score, the weighted sum of the normalized scores.
+
+        The nodes are in ascending order.
 
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
