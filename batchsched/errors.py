@@ -30,7 +30,7 @@ class InvalidInput(BatchschedError):
 
     @override
     def __str__(self) -> str:
-        """Name the file, the object and the field before the message."""
+        """Return the message, after the names of the file, the object and the field that are known."""
         place = ": ".join(part for part in (self.file, self.object, self.field) if part)
         return f"{place}: {self.message}" if place else self.message
 
@@ -48,9 +48,9 @@ class InvalidSelector(InvalidInput):
 
 
 class CommandError(BatchschedError):
-    """A command cannot start, because its input or something else that it needs, such as a port, is not usable.
+    """A command cannot start, because its input or something else that it needs, such as a port, is unusable.
 
-    Exit code 1.
+    The exit code of the command is 1.
     """
 
 
@@ -85,16 +85,16 @@ class ExtenderError(PluginError):
 
 
 class PolicyError(BatchschedError):
-    """A policy of another package cannot be loaded, or computed keys that cannot be used.
+    """A policy of another package cannot be loaded, or it computed sort keys that cannot be used.
 
     The message names the policy, its file or entry point, and what was expected.
     """
 
 
 class IllegalStateChange(BatchschedError):
-    """A gang, or its entry in the scheduling queue, cannot change from its present state to the requested one.
+    """A gang, or its entry in the scheduling queue, cannot change from its present to the requested state.
 
-    It keeps its state.
+    The gang or the entry keeps its present state.
     """
 
 
@@ -128,9 +128,9 @@ class ApiError(BatchschedError):
 
 
 class Unreachable(BatchschedError):
-    """A request got no complete answer: no connection, an expired deadline, or a connection that broke.
+    """A request to the API server got no complete answer: the connection failed or a deadline expired.
 
-    The server may have executed the request.
+    The API server may have executed the request.
     """
 
 

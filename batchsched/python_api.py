@@ -62,10 +62,10 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
 
 
 def explain(cluster: ClusterInput, decision: Decision, only: Collection[str] | None = None) -> Decision:
-    """Return the decision with refusals that state what would help, verified by deciding again on changed input.
+    """Return the decision, with refusals that state which verified changes would help their gangs.
 
-    An examined refusal states whether the gang can ever start on this cluster, which gangs go first, and a smallest
-    set of changes after which a session places the gang.
+    Changes are verified by deciding again on the changed input. An examined refusal states whether the gang can ever
+    start on this cluster, which gangs go first, and a smallest set of changes after which a session places the gang.
 
     Args:
       cluster: the input of the decision.

@@ -46,7 +46,7 @@ class DecisionBase(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base class of `Decision` and of all values that a decision contains."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value as a dict with the field names of the decision's JSON: strings, numbers, lists and dicts.
+        """Return the value as a dict with the field names and the types of values of the decision's JSON.
 
         A data frame takes a list of such dicts, for example those of all assignments.
         """
@@ -179,7 +179,7 @@ class Refusal(DecisionBase, frozen=True):
 
 
 def refusal_text(refusal: Refusal) -> str:
-    """Return the text of a refusal for users: whether the gang can ever start, why not now, and what would help it."""
+    """Return a refusal as one sentence for users: why the gang is not placed, and what would help it."""
     if not refusal.relaxation:
         return refusal.message.rstrip(".")
     unproved = "" if refusal.verified else " (not verified)"

@@ -31,12 +31,12 @@ def is_single_pod(identity: str) -> bool:
 
 
 def gang_key(identity: str) -> str:
-    """Return the `namespace/name` in a gang identity: that of a PodGroup, or of a pod without a PodGroup."""
+    """Return the `namespace/name` part of a gang identity, which names a PodGroup or a single pod."""
     return identity.removeprefix(SINGLE_POD_PREFIX) if is_single_pod(identity) else identity
 
 
 def gang_key_of_pod(pod: Pod) -> str:
-    """Return the `namespace/name` of the pod's gang: that of its PodGroup, or of the pod without a PodGroup."""
+    """Return the `namespace/name` of a pod's PodGroup, or of the pod itself if it has no PodGroup."""
     return gang_key(gang_identity(pod))
 
 
@@ -46,7 +46,7 @@ def possible_gang_identities(key: str) -> tuple[str, str]:
 
 
 def gang_namespace(identity: str) -> str:
-    """Return the namespace of a gang."""
+    """Return the namespace in a gang identity."""
     return identity.split("/")[-2]
 
 
@@ -148,7 +148,7 @@ def phase_changes_between(phase: GangPhase, later: GangPhase) -> tuple[PhaseChan
 
 
 def missing_pods_text(existing: int, minimum: int, field: str) -> str:
-    """Return the message of a gang with fewer pods than a field, such as `minMember`, asks for."""
+    """Return the message for a gang with fewer existing pods than a field such as `minMember` requires."""
     if minimum == 1:
         return f"{existing} of 1 pod that {field} asks for exists; create it"
     return f"{existing} of the {minimum} pods that {field} asks for exist; create the others"

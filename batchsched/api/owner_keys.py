@@ -34,10 +34,10 @@ _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, 
 
 
 def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a warning for each label and annotation of an owner that has the prefix of batchsched but is not read.
+    """Yield a warning for each label or annotation of an owner with batchsched's prefix and an unknown name.
 
     Args:
-      metadata: the metadata in the manifest of the owner; values of wrong types are passed over.
+      metadata: the metadata in the manifest of the owner; values of wrong types are skipped.
     """
     for place in ("labels", "annotations"):
         keys = metadata.get(place)
@@ -48,10 +48,12 @@ def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
 
 
 def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a warning for each label and annotation of a pod template that has no effect on pods.
+    """Yield a warning for each label or annotation of a pod template that batchsched reads only from owners.
+
+    There is also a warning for each key with the prefix of batchsched and an unknown name.
 
     Args:
-      metadata: the metadata of the pod template; values of wrong types are passed over.
+      metadata: the metadata of the pod template; values of wrong types are skipped.
     """
     for place in ("labels", "annotations"):
         keys = metadata.get(place)
@@ -63,12 +65,12 @@ def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterato
 
 
 def is_spark_driver(pod: Pod) -> bool:
-    """Return whether a pod is a driver of Spark that no SparkApplication owns. It is the owner of its executors."""
+    """Return whether a pod is a Spark driver without a SparkApplication: a driver that owns its executors."""
     return pod.metadata.label(SPARK_ROLE) == SPARK_DRIVER and not pod.metadata.label(SPARK_APPLICATION)
 
 
 def title_of_controller(pod: Pod) -> str:
-    """Return the controller of a pod, such as `Job ml/train`, as the place where its owner keys belong."""
+    """Return kind, namespace and name of a pod's controller, for messages about misplaced owner keys."""
     owner = pod.metadata.controller
     if owner is None:
         return "the workload that creates the pods"

@@ -9,7 +9,7 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     """The devices that a session reserved for one ResourceClaim of a pod.
 
     Args:
-      claim: `namespace/name` of the claim; of the claim for extended resources, which does not exist yet, the key that
+      claim: `namespace/name` of the claim. The claim for extended resources does not exist yet: its key is the one that
         `extended_claim_key` returns.
       allocation: the devices.
     """
@@ -19,12 +19,12 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
 
 
 class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
-    """The ResourceClaim that batchsched creates for those extended resources of a pod that DeviceClasses serve.
+    """The ResourceClaim that batchsched creates for the extended resources of a pod that DeviceClasses serve.
 
     Args:
       key: the key under which the session reserves its devices.
       claim: the claim with the name under which it is created.
-      mappings: which of its requests serve which containers.
+      mappings: for each extended resource of a container, the request in the claim that serves it.
     """
 
     key: str
@@ -33,13 +33,13 @@ class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodDevices(msgspec.Struct, frozen=True, gc=False):
-    """The devices that a session reserved for the ResourceClaims of a pod, and all claims that the pod will use.
+    """The devices that a session reserved for the ResourceClaims of a pod, and all claims of the pod.
 
     Args:
-      allocations: the allocations.
-      claims: the claims, with the key of the claim for extended resources if the pod gets one.
+      allocations: the reserved devices of each claim.
+      claims: the keys of all claims, including the claim for extended resources if the pod gets one.
       created: the claim for extended resources, which is created when the pod is bound; None without one.
-      uid: the UID of the pod; "" if it is unknown. A pod that is created again under its name has another one.
+      uid: the UID of the pod; "" if it is unknown. A later pod with the same name has another UID.
     """
 
     allocations: tuple[ClaimAllocation, ...]

@@ -34,17 +34,21 @@ def stated_queue(pod_group: PodGroup | None, pod: Pod | None) -> str:
 
 
 def default_queue(namespace: Namespace | None) -> str:
-    """Return the default queue of a namespace, for gangs that name no queue. None: the Namespace object is unknown."""
+    """Return the default queue of a namespace, which is the queue of its gangs that name no queue.
+
+    Args:
+      namespace: the Namespace object; None if it is unknown.
+    """
     labels = namespace.metadata.labels if namespace is not None else None
     return (labels or {}).get(DEFAULT_QUEUE_LABEL) or DEFAULT_QUEUE
 
 
 class QueueAccess:
-    """The rules between namespaces and queues: which namespaces may use a queue, and the default queue of each.
+    """The rules between namespaces and queues: which queues a namespace may use, and its default queue.
 
     Args:
       queues: All queues; those with a missing parent or in a cycle may be among them.
-      namespaces: All namespaces. A namespace that is missing has only the label with its name.
+      namespaces: All namespaces. A namespace that is missing counts as having only the label with its name.
     """
 
     def __init__(self, queues: Iterable[Queue] = (), namespaces: Iterable[Namespace] = ()) -> None:
@@ -53,9 +57,9 @@ class QueueAccess:
         self._selected: dict[tuple[str, str], bool] = {}
 
     def find_queue_with_namespace_selector(self, queue: str) -> Queue | None:
-        """Return the queue with the namespaceSelector that applies to a queue: itself or its nearest ancestor with one.
+        """Return the nearest queue with a namespaceSelector: the given queue itself, or an ancestor of it.
 
-        The result is None if neither the queue nor an ancestor has a namespaceSelector.
+        This namespaceSelector applies to the given queue. The result is None if there is no such queue.
         """
         visited: set[str] = set()
         name: str | None = queue
@@ -86,5 +90,5 @@ class QueueAccess:
         }
 
     def default_queue(self, namespace: str) -> str:
-        """Return the default queue of a namespace: the queue of its gangs that name no queue."""
+        """Return the default queue of the namespace with this name: the queue of its gangs that name none."""
         return default_queue(self._namespaces.get(namespace))

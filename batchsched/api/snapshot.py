@@ -132,7 +132,7 @@ class Snapshot:
     set_aside: tuple[SetAside, ...] = ()
 
     def sorted_by_key(self) -> "Snapshot":
-        """Return the Snapshot with the objects of each kind sorted by key, as a list of the API server is sorted.
+        """Return the Snapshot with the objects of each kind sorted by key, as in a list from the API server.
 
         Among equally good nodes, the first one is chosen, so a session sorts the objects before it reads them.
         """

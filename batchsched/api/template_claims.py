@@ -1,4 +1,7 @@
-"""The ResourceClaims that the resourceclaim controller of Kubernetes creates from ResourceClaimTemplates for pods."""
+"""Creates ResourceClaims from templates for pods that no API server has created, such as pods in files.
+
+In a cluster, the resourceclaim controller of Kubernetes creates these claims.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -16,9 +19,9 @@ UID_PREFIX_OF_NEW_PODS = "supposed-"
 
 
 def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
-    """Return the Snapshot with claims for its new pods: pending pods that no API server has created.
+    """Return the Snapshot with ResourceClaims for its new pods: pending pods that no API server has created.
 
-    In a cluster, the controller creates them after the pods. A pod of a cluster that lacks a claim still waits for it.
+    In a cluster, the resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
     """
     new_pods = [pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_new_pod(pod)]
     existing = (claim.key for claim in snapshot.resource_claims)
@@ -34,22 +37,22 @@ def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
 
 
 def is_new_pod(pod: Pod) -> bool:
-    """Return whether no API server has created a pod: it has no UID, or the UID of a supposed pod."""
+    """Return whether no API server has created a pod: it has no UID, or a UID that batchsched made up."""
     return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_NEW_PODS)
 
 
 def create_claims_from_templates(
     pods: Iterable[Pod], templates: Iterable[ResourceClaimTemplate], existing: Iterable[str] = ()
 ) -> tuple[tuple[Pod, ...], tuple[ResourceClaim, ...]]:
-    """Build the claims of pods that refer to templates; return the pods, whose status names them, and the new claims.
+    """Create the ResourceClaims that pods need from templates; return the updated pods and the new claims.
 
-    A pod without a UID gets one, by which its claims name their owner. A claim is not created if its template does not
-    exist.
+    The status of a returned pod names its claims. A pod without a UID gets one, by which its claims name their owner. A
+    claim is not created if its template does not exist.
 
     Args:
       pods: the pods.
       templates: all templates.
-      existing: `namespace/name` of the existing claims, with names that no new claim gets.
+      existing: `namespace/name` of the existing claims; no new claim gets one of these names.
     """
     taken = set(existing)
     by_key = {

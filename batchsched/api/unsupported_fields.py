@@ -23,7 +23,7 @@ def describe_unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = 
 
     Args:
       spec: the spec of a pending pod.
-      allocates_devices: ResourceClaims are allocated with the pod.
+      allocates_devices: whether batchsched allocates ResourceClaims; otherwise `resourceClaims` is not supported.
     """
     if spec.resource_claims and not allocates_devices:
         return (
@@ -103,13 +103,13 @@ def describe_unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) ->
 
 
 def describe_unsupported_owner_annotation(annotations: Mapping[str, object], *, requires_level: bool) -> str:
-    """Return a sentence about an annotation of an owner, such as a Job, that batchsched does not support.
+    """Return a sentence about an unsupported annotation of an owner, such as a Job; "" if there is none.
 
     KAI reads these annotations from owners as well as from pods.
 
     Args:
       annotations: the annotations of the owner.
-      requires_level: the PodGroup of the owner requires a topology level.
+      requires_level: whether the PodGroup of the owner requires a topology level.
     """
     for key in OWNER_ANNOTATIONS:
         if key in annotations and not (key == _KAI_TOPOLOGY and requires_level):

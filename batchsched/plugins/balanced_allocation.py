@@ -79,12 +79,12 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """Return how evenly the resources of n nodes are used [2, n]: in row 0 without the pod, in row 1 with it.
+    """Return an array [2, n] with the resource balance of n nodes: row 0 without the pod, row 1 with the pod.
 
     The balance is 100 less the standard deviation of the used fractions in percent.
 
-    The result is rounded down. Sums follow the order of the resources, so that they round like those of kube-
-    scheduler.
+    The result is rounded down. Sums are computed in the order of the resources, so that they round as in
+    kube-scheduler.
     """
     capacities = [one.allocatable(nodes) for one in resources]
     fractions = [
@@ -111,7 +111,7 @@ def _percent(deviation: FloatArray) -> IntArray:
 
 
 def _sum(rows: FloatArray) -> FloatArray:
-    """[2, n] Return the sum of rows, added one after the other."""
+    """Return the sum [2, n] of rows, added one after the other."""
     total = np.zeros(rows.shape[1:])
     for row in rows:
         total += row

@@ -1,4 +1,4 @@
-"""DefaultPreemption: if a pod fits on no node, evicts as few and as unimportant pods of lower priority as possible."""
+"""DefaultPreemption: for a pod that fits on no node, chooses the node where evictions do the least harm."""
 
 import math
 import zlib
@@ -85,7 +85,7 @@ class PreemptionSearchResult:
     rejected: dict[str, Status] = field(default_factory=dict)
 
     def fit_error(self, nodes: int) -> str:
-        """Return the message that summarises why preemption does not help on any node."""
+        """Return the message that summarizes why preemption does not help on any node."""
         counts: dict[str, int] = {NOT_HELPFUL: nodes - len(self.rejected)}
         for status in self.rejected.values():
             for reason in status.reasons:
@@ -139,7 +139,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def find_candidates(
         self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle
     ) -> PreemptionSearchResult:
-        """Try nodes on which evictions may help, and return the suitable nodes once enough are found.
+        """Simulate evictions on nodes until enough of them have room for the pod, and return these nodes.
 
         Raises:
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
@@ -305,10 +305,10 @@ class NodeReprieve:
 
     Args:
       by_importance: the pods, the most important first.
-      order: the pods, those protected by a disruption budget first.
-      violating: number of these first pods.
+      order: the pods, beginning with those for which an eviction violates a disruption budget.
+      violating: the number of pods at the beginning of `order` for which an eviction violates a budget.
       away: keys of the pods that cannot be added back.
-      violations: number of pods in `away` that violate a budget.
+      violations: the number of pods in `away` for which an eviction violates a budget.
     """
 
     by_importance: Sequence[Pod]
@@ -338,7 +338,7 @@ class NodeReprieve:
 
 
 def importance_key(pod: Pod, handle: PostFilterHandle) -> tuple[int, float, str]:
-    """Return a key that sorts pods, the most important first: by higher priority, then by earlier start.
+    """Return a sort key that puts the most important pods first: by higher priority, then by earlier start.
 
     Source: `MoreImportantPod` of kube-scheduler's util; a pod that has not started counts as starting now.
     """

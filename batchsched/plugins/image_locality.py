@@ -27,7 +27,7 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """A container image: its size in bytes as reported by the first node, and the nodes that have it."""
+    """A container image: its size in bytes according to the first node, and the nodes that have it."""
 
     size: int
     nodes: IndexArray
@@ -97,7 +97,7 @@ class ImageTable:
         self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Read the images of k changed nodes again, given by their indexes `changed` [k]; return this table."""
+        """Read the images of the nodes with the indexes `changed` [k] again; return this table."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:
@@ -118,7 +118,7 @@ class ImageTable:
                 self._sizes.setdefault(name, {}).setdefault(node, image.size_bytes)
 
     def find_image(self, name: str) -> Image | None:
-        """Return the container image with this name, None if no node has it."""
+        """Return the container image with this name; None if no node has the image."""
         image, sizes = self._images.get(name), self._sizes.get(name)
         if image is None and sizes:
             nodes = np.asarray(sorted(sizes), np.int32)

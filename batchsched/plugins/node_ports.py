@@ -121,7 +121,7 @@ def _freed(pod: Pod, old: Pod, _new: None) -> Hint:
 
 
 def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int]]]:
-    """Return (protocol, number) → the ports in use with their nodes."""
+    """Return for each protocol and port number the host ports in use, each with the index of its node."""
     holders: dict[tuple[str, int], list[tuple[HostPort, int]]] = {}
     for node, pods in table.pod_table.ports_on.items():
         for ports in pods.values():
@@ -133,7 +133,7 @@ def _holders(table: NodeTable) -> dict[tuple[str, int], list[tuple[HostPort, int
 def _free(
     table: NodeTable, port: HostPort, holders: dict[tuple[str, int], list[tuple[HostPort, int]]]
 ) -> IntArray:
-    """[N] Return 1 where the port is free, 0 where it is in use."""
+    """Return for each node [N] 1 if the port is free, and 0 if it is in use."""
     free = np.ones(len(table.nodes), np.int64)
     for held, node in holders.get((port.protocol, port.number), ()):
         if held.conflicts(port):
@@ -142,7 +142,7 @@ def _free(
 
 
 def _taken(table: NodeTable, requested: tuple[HostPort, ...]) -> BoolArray:
-    """[N] Return the nodes on which one of the requested ports is in use."""
+    """Return a mask [N] of the nodes on which one of the requested ports is in use."""
     refused = np.zeros(len(table.nodes), np.bool_)
     for node in table.pod_table.ports_on:
         refused[node] = _taken_at(table, node, requested)

@@ -160,7 +160,7 @@ class NodeResourcesFit(
         return PodRequest(amounts)
 
     def _looks_at(self, table: NodeTable) -> BoolArray:
-        """[R] Return the resources that the Filter checks."""
+        """Return a mask [R] of the resources that the Filter checks."""
         if self._looked_at[0] is not table.resources:
             looks = np.array([not self.ignores_resource(one) for one in table.resources], np.bool_)
             self._looked_at = table.resources, looks
@@ -240,7 +240,7 @@ class NodeResourcesFit(
         return total // divisor
 
     def _score(self, taken: IntArray, capacity: IntArray) -> IntArray:
-        """[n] Return the score of one resource; `taken` includes the pod."""
+        """Return the score of one resource for each node [n]; `taken` includes the pod."""
         if self._strategy.type is ScoringStrategyType.LEAST_ALLOCATED:
             free: IntArray = np.maximum(capacity - taken, 0)
             return free * MAX_UTILIZATION // capacity
@@ -262,7 +262,7 @@ class NodeResourcesFit(
         )
 
     def _checked_requests(self, pod: Pod) -> dict[str, int]:
-        """Return the requests that the Filter checks."""
+        """Return those requests of a pod that the Filter checks."""
         checked = {
             name: amount for name, amount in pod_requests(pod).items() if not self.ignores_resource(name)
         }
@@ -279,7 +279,7 @@ class NodeResourcesFit(
         )
 
     def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
-        """Return True if the empty node could hold the pod and now has more of a resource that the pod requests."""
+        """Return QUEUE if the empty node could hold the pod and now has more of a requested resource."""
         checked, after = self._checked_requests(pod), new.parse_allocatable()
         if any(after.get(name, 0) < amount for name, amount in checked.items()):
             return Hint.SKIP

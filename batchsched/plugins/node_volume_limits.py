@@ -201,10 +201,10 @@ class NodeVolumeLimits(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return linear constraints: each node gets at most as many volumes of a driver as it can still attach.
+        """Return linear constraints: each node gets at most the volumes of a driver that it can still attach.
 
-        A row counts pods, so it is valid only if each pod brings its own volumes. Only classes of one pod count,
-        with volumes that no other pod mounts.
+        A row counts pods, so it is valid only if each pod brings its own volumes. Rows count only pod classes with a
+        single pod, and only volumes that no other pod mounts.
         """
         shared = self._shared(batch, nodes.table)
         brings: dict[str, dict[int, int]] = {}
@@ -244,7 +244,7 @@ class NodeVolumeLimits(
             return {}
 
     def _free(self, drivers: Sequence[str], table: NodeTable) -> dict[str, IntArray]:
-        """Return driver → [N] how many more volumes each node can attach."""
+        """Return for each driver how many more volumes each node [N] can attach."""
         free = {driver: np.full(len(table.nodes), UNLIMITED, np.int64) for driver in drivers}
         if not free:
             return free
@@ -309,7 +309,7 @@ def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentV
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
-    """Return QUEUE if the driver of a volume changed that counts for the pod."""
+    """Return QUEUE if a volume was added or its spec changed, and its claimRef does not exclude the pod."""
     if old is not None and old.spec == new.spec:
         return Hint.SKIP
     return Hint.queue_if(claim_ref_allows_pod(new, pod))
@@ -334,7 +334,7 @@ def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
 
 
 def _limits(csi_node: CSINode | None) -> dict[str, int]:
-    """Return driver → number of volumes that a node can attach, without unlimited drivers."""
+    """Return for each driver with a limit how many volumes a node can attach."""
     limits = {}
     for driver in csi_node.spec.drivers if csi_node else ():
         if driver.allocatable is not None and driver.allocatable.count is not None:
@@ -343,7 +343,7 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
 
 
 def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: bool) -> tuple[str, str] | None:
-    """Return (driver, handle) of a claim; if it is not bound, the driver of its class and the claim's name."""
+    """Return the driver and handle of a claim's volume; if unbound, the driver of its class and its key."""
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return _of_volume(volume, migrated)

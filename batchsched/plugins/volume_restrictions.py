@@ -185,7 +185,7 @@ class VolumeRestrictions(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return linear constraints: at most one pod for a ReadWriteOncePod claim, and for a written disk on a node."""
+        """Return constraints: at most one pod for each ReadWriteOncePod claim or writable disk on a node."""
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}
@@ -257,7 +257,7 @@ def disks_of_pod(pod: Pod) -> tuple[Disk, ...]:
 
 
 def _disks_in_use(nodes: Nodes, disks: Sequence[Disk]) -> BoolArray:
-    """[n] Return the nodes where a disk of the pod is mounted, unless both mounts are read-only."""
+    """Return a mask [n] of the nodes where a disk of the pod is mounted, unless both mounts are read-only."""
     disks_on = nodes.pod_table.disks_on
     if not disks or not disks_on:
         return np.zeros(len(nodes), np.bool_)

@@ -1,4 +1,4 @@
-"""Kinds of owners from the rules of the configuration."""
+"""The kinds of owners with an owner rule in the configuration, and how these rules form gangs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def _kind_of(rule: OwnerRule) -> OwnerKind:
 
 
 def _read_paths(rule: OwnerRule) -> Iterator[FieldSteps]:
-    """Yield the paths that a rule reads. Of a list or a mapping of parts, all entries are read."""
+    """Yield the paths that a rule reads. All entries of a list or a mapping of parts are read."""
     for path in (rule.min_member, rule.suspended, rule.queue, rule.priority_class_name):
         if isinstance(path, str):
             yield parse_field_path(path)
@@ -53,12 +53,12 @@ def _read_paths(rule: OwnerRule) -> Iterator[FieldSteps]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Reads fields of one owner, and keeps the first field that is not as expected."""
+    """Reads fields of one owner, and keeps a sentence about the first field that is not as expected."""
 
     problem: str = field(default="")
 
     def read_pod_count(self, number: int | str | None, value: object, default: int) -> int:
-        """Return a number that a rule states directly, or by the path of the field that contains it."""
+        """Return a number of pods that an owner rule states directly, or as the path of a field."""
         if number is None or isinstance(number, int):
             return default if number is None else number
         field_value = find_field_value(value, parse_field_path(number))
@@ -74,7 +74,7 @@ class _Reading:
 
 
 def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
-    """Return how the pods of an owner form gangs by a rule of the configuration; None if the owner is suspended."""
+    """Return how the pods of an owner form gangs by an owner rule; None if the owner is suspended."""
     if rule.suspended is not None and find_field_value(manifest, parse_field_path(rule.suspended)) is True:
         return None
     reading = _Reading()

@@ -53,10 +53,10 @@ class PodGang:
     Args:
       ref: the owner that determines the gang.
       name: the name of the PodGroup.
-      index: the value that distinguishes the gangs of one owner, "" for a single gang.
+      index: the label value that distinguishes the gangs of one owner; "" for a single gang.
       owner: None while the owner is unknown.
       template: the template of the PodGroup; None while the owner is unknown.
-      variant: which of the PodGroups of the template it has; "" is the first one.
+      variant: the gang variant; "" for the first gang of the owner.
       sub_group: the subgroup of the pod; "" without one.
     """
 
@@ -90,7 +90,7 @@ class DerivedGroup:
 
     Args:
       name: the name of the PodGroup.
-      variant: which of the PodGroups of the owner's template it is; "" is the first one.
+      variant: the gang variant of the PodGroup; "" for the first gang of the owner.
       template: the template that it was derived from.
     """
 
@@ -160,9 +160,9 @@ class OwnerPodStore:
         self._cache.replace(kind, pods)
 
     def pod_without_gang_labels(self, key: str) -> Pod | None:
-        """Return the pod with this `namespace/name` as it is in the API, without the gang labels that the grouper adds.
+        """Return the pod with this `namespace/name` as it is in the API, without added gang labels.
 
-        None if the pod is unknown, or if the kind of its owner forms no gangs.
+        The result is None if the pod is unknown, or if the kind of its owner forms no gangs.
         """
         member = self._members.get(key)
         return member.pod if member else None
@@ -213,7 +213,7 @@ class OwnerPodStore:
         return _with_labels(pod, missing) if missing else pod
 
     def _leave(self, key: str, gang: PodGang | None) -> None:
-        """Remove a pod from its gang, unless that is still its gang."""
+        """Remove a pod from its former gang, unless `gang` is the same gang."""
         member = self._members.get(key)
         before = member.gang if member is not None else None
         if before is None or (gang is not None and gang.name == before.name):
@@ -323,7 +323,7 @@ def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:
 
 
 def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None) -> bool:
-    """Return whether a pod's label names a PodGroup that is derived from an owner, now or before."""
+    """Return whether `name`, the PodGroup in a pod's label, was derived from this owner."""
     if name == ref.pod_group_name():
         return True
     shape = owner.needs.shape if owner is not None else None
@@ -332,7 +332,7 @@ def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None
 
 
 def _labels(pod: Pod, gang: PodGang | None, chain: OwnerChain) -> dict[str, str | None]:
-    """Return the labels of a member of a gang, or of a pod without one; None: a label to remove."""
+    """Return the labels that a pod gets from its gang and its owners; the value None removes a label."""
     if gang is None:
         labels: dict[str, str | None] = {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
         queues = (owner.needs.stated_fields.get("queue") for _, owner in chain if owner is not None)
@@ -410,7 +410,7 @@ class PodGrouper:
         return self.topologies.store_for(kind) or self.cache
 
     def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
-        """Yield the reflectors for the owners of pods and for the PodGroups of other projects."""
+        """Yield the reflectors for owners of pods, and for PodGroups and topologies of other projects."""
         for number, kind in _TRANSLATED:
             handlers = EventHandler(kind, self._external_store(number, kind), decoder, self.changed)
             terms = ReflectorSettings(without="pods that name one wait")

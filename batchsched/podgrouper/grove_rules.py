@@ -1,4 +1,4 @@
-"""The rules for PodCliqueSets of Grove: their gangs, and the marks by which their pods name them.
+"""The rules for PodCliqueSets of Grove: how their pods form gangs, and which labels of a pod name its gang.
 
 The first gang of each replica, its base gang, consists of the cliques outside scaling groups, and of the first
 `minAvailable` replicas of each scaling group. Each further replica of a scaling group is a gang of its own.
@@ -39,7 +39,7 @@ OPERATOR: Final = "grove-operator"
 def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
     """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
 
-    The gangs of each scaling group have a `GangVariant`.
+    Each scaling group has a `GangVariant` for its replicas that are gangs of their own.
 
     The result is None if the PodCliqueSet has no cliques.
     """
@@ -80,7 +80,7 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
 def _refused(
     parts: Sequence[OwnerPart], members: Sequence[tuple[Manifest, str]], least: int, spec_fields: Manifest
 ) -> OwnerShape:
-    """Return the shape of a PodCliqueSet with more parts than subgroups are allowed: its replicas are not divided."""
+    """Return a shape without subgroups for a PodCliqueSet with more parts than subgroups are allowed."""
     scaled = [_part(clique, name) for clique, name in members]
     whole = [replace(part, pods=part.pods * least, minimum=part.minimum * least) for part in scaled]
     problem = (
@@ -165,7 +165,7 @@ def grove_variant_and_subgroup(labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
-    """Return the pods that Grove creates for a PodCliqueSet.
+    """Return the manifests of the pods that Grove creates for a PodCliqueSet.
 
     Raises:
       InvalidInput: the PodCliqueSet has too many pods, or too many parts.

@@ -34,11 +34,11 @@ class PodHandler(Protocol):
 
 
 class TreePodStore:
-    """Adds gang labels to pods with a PodGroup below a CompositePodGroup, and passes all pods to the next store.
+    """Adds gang labels to pods with a PodGroup below a CompositePodGroup; passes all pods to another store.
 
     Args:
       trees: the groups of all trees.
-      store: receives the pods.
+      store: the other store, such as an `OwnerPodStore`.
       scheduler_names: pods with these scheduler names get labels.
     """
 
@@ -50,17 +50,17 @@ class TreePodStore:
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
 
     def put(self, pod: Pod) -> None:
-        """Add the gang labels to a new or changed pod, and pass the pod to the next store."""
+        """Add the gang labels of a tree to a new or changed pod, and pass the pod to `OwnerPodStore`."""
         self._remember(pod)
         self._store.put(self._labelled(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Remove a deleted pod from this store and from the next one."""
+        """Remove a deleted pod from this store and from `OwnerPodStore`."""
         self._forget(pod)
         self._store.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
-        """Replace all pods by a complete list, add the gang labels, and pass the pods to the next store."""
+        """Replace all pods by a complete list, add their gang labels, and pass them to `OwnerPodStore`."""
         self._pods.clear()
         pods = list(listed)
         for pod in pods:
@@ -68,7 +68,7 @@ class TreePodStore:
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
-        """Pass the pods of some PodGroups to the next store again, with new labels after their tree changed."""
+        """Pass pods of PodGroups to `OwnerPodStore` again, with new gang labels after a tree changed."""
         for key in sorted(pod_groups):
             for pod in list(self._pods.get(key, {}).values()):
                 # Without a version: the labels change here, and not the object in the API.
@@ -98,14 +98,14 @@ class TreePodStore:
 
 
 class KubernetesGroupStore:
-    """Receives the groups of one version of the Workload API: PodGroups, or CompositePodGroups.
+    """Receives the PodGroups, or the CompositePodGroups, of one version of the Workload API of Kubernetes.
 
     Args:
       trees: receives the groups of trees.
       groups: receives the PodGroups, and the gangs of trees.
       pods: the pods, which may move to another gang.
-      number: the number of the kind among the external kinds.
-      gangs: the number of the kind that the gangs of trees belong to.
+      number: the index of the kind in `EXTERNAL_KINDS`.
+      gangs: the index of the kind under which the gangs of trees are stored.
       is_composite: whether the kind is CompositePodGroup.
     """
 

@@ -1,4 +1,4 @@
-"""The owners of pods: what the grouper keeps of each, and the chains of owners."""
+"""The owners of pods, such as Jobs, reduced to what the pod grouper needs, and the chains of owners."""
 
 import hashlib
 import logging
@@ -71,7 +71,7 @@ class OwnerReferenceKey:
     def pod_group_name(self, index: str = "") -> str:
         """Return the name of the PodGroup that the pod grouper derives from the owner.
 
-        A hash of the owner's uid prevents collisions with names of users.
+        A hash of the owner's uid in the name prevents collisions with PodGroups of users.
         """
         mark = hashlib.sha256(self.uid.encode()).hexdigest()[:8]
         whole = "-".join(part for part in (self.kind.lower(), self.name, index) if part)
@@ -83,10 +83,10 @@ class Owner:
     """An owner of pods, such as a Job, reduced to what determines the gangs of its pods.
 
     Args:
-      ref: the reference to it.
+      ref: the reference to the owner.
       kind: its kind.
       created: the creationTimestamp.
-      above: its own controller.
+      above: the reference to its own controller; None if it has no controller.
       needs: what determines the PodGroups of its pods.
       grouping: the template of its PodGroups, without fields from owners above it; None if its pods form no gang.
     """
@@ -152,8 +152,8 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
       title: its kind, namespace and name, for the message of an error.
 
     Raises:
-      InvalidInput: the JSON is not an object of the API, or has no valid name; names the file, the object and the
-        field.
+      InvalidInput: the JSON is not an object of the API, or has no valid name. The exception names the file, the object
+        and the field.
     """
     try:
         owner = decode_owner(kind, raw)
@@ -169,9 +169,9 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
 
 
 def describe_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
-    """Yield a sentence for each label or annotation without effect, on an owner of pods and in its pod template.
+    """Yield a sentence for each label or annotation without effect, of an owner and of its pod template.
 
-    For owners without pods: the keys in a pod template are otherwise found on the pods.
+    Call it for owners without pods. If there are pods, the keys of the pod template are found on them.
 
     Args:
       owner: the owner.
@@ -187,7 +187,7 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 
 
 def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
-    """Return a pod as an owner of pods if it is a driver of Spark, which owns its executors; otherwise None."""
+    """Return a Spark driver as the owner of its executor pods, or None if the pod is no such driver."""
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None
     shape: OwnerShape = spark_driver_shape(pod)
@@ -258,7 +258,7 @@ def pod_group_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern
     Args:
       kind: the kind of the owner.
       name: its name.
-      ending: a pattern of what follows the name.
+      ending: a pattern of what follows the name of the owner.
     """
     hash_length = 8
     stem = f"{kind.lower()}-{name}"[: _MAX_NAME_CHARACTERS - hash_length - 1].rstrip("-._")
@@ -267,10 +267,11 @@ def pod_group_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern
 
 
 def find_gang_owner_reference(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
-    """Return the reference to a pod's controller, or None if the pods of this kind of controller form no gangs.
+    """Return the reference to the owner that may determine a pod's gang, or None if there is no such owner.
 
-    Labels name the owner where the chain of controllers does not lead to it: the workers of a LeaderWorkerSet belong to
-    a StatefulSet of their leader, the executors of Spark to their driver, and the pods of Grove to a PodClique.
+    This is the controller, or an owner in labels of the pod where the chain of controllers does not lead to it: the
+    workers of a LeaderWorkerSet belong to a StatefulSet of their leader, the executors of Spark to their driver, and
+    the pods of Grove to a PodClique.
     """
     owner = controller_reference(pod.metadata)
     named = _find_owner_by_labels(pod, owner)
@@ -331,7 +332,7 @@ class Owners:
     def find_owner(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return the owner to which a reference points, or None if the owner is unknown.
 
-        A reference without uid points to the present owner of that name.
+        A reference without uid points to the owner that has this kind and name at present.
         """
         if ref.uid:
             owner = self._by_uid.get(ref.uid)

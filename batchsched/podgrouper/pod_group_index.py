@@ -1,8 +1,8 @@
-"""PodGroups of several origins in one cluster state.
+"""Which PodGroup counts if users, owners of pods and other schedulers define PodGroups of the same name.
 
 The origins are PodGroups of users, PodGroups that the grouper derives from owners, and PodGroups of other schedulers.
-If several have the same name, that of the user counts, then the derived one, then the first external one. A PodGroup
-that the grouper wrote to the API is a copy of a derived one, and counts only until the owner is known.
+If several have the same name, the PodGroup of the user counts, then the derived one, then the first external one. A
+PodGroup that the grouper wrote to the API is a copy of a derived one, and counts only until the owner is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,11 +24,11 @@ EXTERNAL: Final = 3
 
 
 class PodGroupIndex:
-    """All PodGroups by origin: created by users, derived from owners, written by the pod grouper, or external.
+    """All PodGroups by origin: created by users, derived from owners, written by the pod grouper, external.
 
     Args:
       cache: receives for each name the PodGroup that counts.
-      external: the number of external origins.
+      external: how many external origins there are.
     """
 
     def __init__(self, cache: ClusterState, external: int = 0) -> None:
@@ -90,7 +90,7 @@ class PodGroupStore:
 
     Args:
       groups: all PodGroups.
-      external: the number of the other scheduler among the external origins; None for batchsched.
+      external: the index of the other scheduler among the external origins; None for batchsched.
     """
 
     def __init__(self, groups: PodGroupIndex, external: int | None = None) -> None:

@@ -66,7 +66,7 @@ class PodGroupWriter:
     async def run(self) -> None:
         """Write changed PodGroups and missing labels until cancelled.
 
-        The first turn writes all of them, because a former leader may have left writes undone.
+        At first it writes all derived PodGroups, because a former leader may have left writes undone.
         """
         self._groups.touched |= (
             self._groups.groups_of_origin(DERIVED).keys() | self._groups.groups_of_origin(WRITTEN).keys()
@@ -92,7 +92,7 @@ class PodGroupWriter:
             await asyncio.gather(*(write(key, now) for key in keys[first : first + _MAX_CONCURRENT_WRITES]))
 
     def _unlabelled(self, now: float) -> list[str]:
-        """Return the pods with labels that have been missing for too long."""
+        """Return the keys of the pods that have lacked a label for too long."""
         self._since = {key: self._since.get(key, now) for key in self._members.labels}
         return sorted(key for key, since in self._since.items() if now - since >= LABEL_DELAY_SECONDS)
 

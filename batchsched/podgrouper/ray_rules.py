@@ -18,9 +18,9 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a RayCluster form a gang: the head, and of each worker group at least `minReplicas`.
+    """Return how the pods of a RayCluster form a gang: the head and `minReplicas` of each group are needed.
 
-    None if the RayCluster is suspended or has no head.
+    The result is None if the RayCluster is suspended or has no head.
     """
     return _cluster(spec_of(manifest), "spec")
 
@@ -28,7 +28,8 @@ def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
 def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
     """Return how the pods of the Ray cluster that a RayJob starts form a gang, without the submitter pod.
 
-    The submitter pod is created when the cluster runs. None if the RayJob is suspended or uses an existing cluster.
+    The submitter pod is created when the cluster runs. The result is None if the RayJob is suspended or uses an
+    existing cluster.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True or mapping_or_empty(spec.get("clusterSelector")):
@@ -37,7 +38,7 @@ def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
-    """Return the gang of a Ray cluster, given its spec and the path of the spec in the owner."""
+    """Return the shape of a Ray cluster, given its spec and the path of the spec in the owner."""
     if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
         return None
     head = mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template"))

@@ -68,8 +68,8 @@ class OwnerKind:
     Args:
       name, api_version: as in ownerReferences.
       rule: returns the shape of a gang.
-      children: returns the objects that its controller creates; None if it creates the pods of the shape itself.
-      read_membership: returns the variant of the gang of a pod and its subgroup from the labels of the pod; None if
+      children: returns the objects that the controller of an owner creates; None if it creates pods by the shape.
+      read_membership: returns the gang variant and the subgroup of a pod from the labels of the pod; None if
         `OwnerShape.sub_group_labels` names the subgroup.
       resource: the plural in paths of the API; "" if it is the regular one.
       read_paths: the fields that the rule reads, if it is a rule of the configuration.
@@ -170,7 +170,7 @@ class OwnerKinds:
 
     @property
     def kinds_read_from_files(self) -> tuple[tuple[str, str], ...]:
-        """Group and name of the kinds that the pod grouper reads from files: owners, and the runtimes of TrainJobs."""
+        """API group and name of each kind (owners, runtimes of TrainJobs) that is read from files."""
         return (*self.by_group_and_name, *TRAINING_RUNTIMES)
 
 
@@ -325,7 +325,7 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
 
 
 def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, str]:
-    """Return the spec of a PodGroup, and a value that it does not allow as a sentence."""
+    """Return the spec of a PodGroup, and a sentence about a value that the spec does not allow."""
     fields = dict(spec_fields)
     minimum = sum(part.minimum for part in shape.parts)
     most = shape.unfinished_count if shape.most_member is None else shape.most_member
@@ -342,7 +342,7 @@ def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, st
 
 
 def _sub_groups(shape: OwnerShape, minimum: int) -> list[dict[str, Any]]:
-    """Return the parts as subGroups. If the gang needs fewer pods than they do, the last parts are reduced first."""
+    """Return the parts as subGroups, with lower minimums of the last ones if the gang needs fewer pods."""
     if not shape.sub_group_labels or not 1 < len(shape.parts) <= MOST_SUBGROUPS:
         return []
     sub_groups: list[dict[str, Any]] = [
@@ -362,7 +362,7 @@ def _sub_groups(shape: OwnerShape, minimum: int) -> list[dict[str, Any]]:
 
 
 def _annotated_fields(manifest: Manifest) -> tuple[dict[str, Any], str]:
-    """Return the fields of PodGroupSpec from annotations and labels of an owner, and an invalid value as a sentence."""
+    """Return the fields of PodGroupSpec from the keys of an owner, and a sentence about an invalid value."""
     meta = mapping_or_empty(manifest.get("metadata"))
     marks = {**mapping_or_empty(meta.get("labels")), **mapping_or_empty(meta.get("annotations"))}
     fields: dict[str, Any] = {}

@@ -150,12 +150,12 @@ def pod_count_or_default(value: object, default: int = 0) -> int:
 
 
 def check_owner_pod_limit(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
-    """Check the number of pods that an owner in a file adds to a cluster.
+    """Raise `InvalidInput` if an owner in a file adds more pods to a cluster than are allowed.
 
     Args:
       pods: the number of pods.
       most: the number of pods that may be added.
-      more: a word that follows this number in the message, if other owners have added pods.
+      more: a word such as " more" after the allowed number in the message, if other owners have added pods.
 
     Raises:
       InvalidInput: the owner makes too many pods.

@@ -31,9 +31,11 @@ _WITHOUT_JVM: Final = ("Python", "R")
 
 
 def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a SparkApplication form a gang: the driver is needed, and the executors are elastic.
+    """Return how the pods of a SparkApplication form a gang: the driver is needed, the executors are elastic.
 
-    None if the SparkApplication is suspended. Source: `SparkApplicationSpec` of sparkoperator.k8s.io/v1beta2.
+    The result is None if the SparkApplication is suspended.
+
+    Source: `SparkApplicationSpec` of sparkoperator.k8s.io/v1beta2.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True:
@@ -51,7 +53,7 @@ def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def spark_driver_shape(pod: Pod) -> OwnerShape:
-    """Return how a driver that spark-submit created forms a gang with its executors. Their number is not known."""
+    """Return how a driver that spark-submit created forms a gang with its executors, of unknown number."""
     labels = {"metadata": {"labels": dict(pod.labels)}}
     parts = (OwnerPart(SPARK_DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
     return OwnerShape(parts, (SPARK_ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)

@@ -49,7 +49,7 @@ def strip_owner(manifest: Mapping[str, Any], kind: OwnerKind) -> dict[str, Any]:
 
 
 def _keep_paths(manifest: Mapping[str, Any], paths: Iterable[tuple[str | int, ...]]) -> dict[str, Any]:
-    """Return the fields of an owner that a rule of the configuration reads; of a list, all entries up to the index."""
+    """Return the fields of an owner at the paths that an owner rule reads; lists on a path are kept whole."""
     kept: dict[str, Any] = {}
     for path in paths:
         if path[0] != "metadata":

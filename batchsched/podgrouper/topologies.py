@@ -1,7 +1,7 @@
-"""Topologies of several origins in one cluster state, and the labels of nodes that HyperNodes of Volcano define.
+"""The Topologies of batchsched and other schedulers, and the node labels that HyperNodes of Volcano define.
 
-If several Topologies have the same name, that of batchsched counts, then that of Kueue, then that of KAI, then that of
-HyperNodes.
+If several Topologies have the same name, the Topology of batchsched counts, then that of Kueue, then that of KAI, then
+that of HyperNodes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _HYPER_NODES: Final = 1 + len(EXTERNAL_TOPOLOGY_KINDS)
 class TopologyIndex:
     """All Topologies by origin (batchsched, Kueue or KAI-Scheduler), and all HyperNodes of Volcano.
 
-    If several origins have a Topology of one name, the cluster state receives that of the first origin.
+    If several origins have a Topology of one name, the cluster state receives the Topology of the first of them.
 
     Args:
       cache: receives the Topologies and the nodes.
@@ -40,7 +40,7 @@ class TopologyIndex:
         return TopologyStore(self) if kind.type is Topology else None
 
     def external_kinds_and_stores(self) -> "Iterator[tuple[ObjectKind, TopologyStore | HyperNodeStore]]":
-        """Yield the kinds of topologies of other schedulers, with the stores of their objects."""
+        """Yield each kind of topology object of other schedulers, with the store for its objects."""
         for number, kind in enumerate(EXTERNAL_TOPOLOGY_KINDS):
             yield kind, TopologyStore(self, number)
         yield HYPER_NODE_KIND, HyperNodeStore(self)
@@ -110,7 +110,7 @@ class TopologyIndex:
 
 
 def _relevant(hyper_nodes: dict[str, HyperNode]) -> dict[str, object]:
-    """Return what the labels of nodes and the Topology depend on."""
+    """Return the parts of HyperNodes on which the labels of nodes and the Topology depend."""
     return {name: (hyper_node.spec, hyper_node.metadata.labels) for name, hyper_node in hyper_nodes.items()}
 
 
@@ -119,7 +119,7 @@ class TopologyStore:
 
     Args:
       index: all Topologies.
-      external: the number of the other scheduler; None for batchsched.
+      external: the index of the other scheduler in `EXTERNAL_TOPOLOGY_KINDS`; None for batchsched.
     """
 
     def __init__(self, index: TopologyIndex, external: int | None = None) -> None:

@@ -26,9 +26,9 @@ LAUNCHER: Final = "launcher"
 def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
     """Return how the pods of a Kubeflow training job form a gang: the pod count and minimum of each role.
 
-    None if the job is suspended or has no replicas.
+    The result is None if the job is suspended or has no replicas.
 
-    Elastic workers count with their smallest number. The `schedulingPolicy` of the job takes precedence over all rules.
+    The minimum of elastic workers is their smallest number. The `schedulingPolicy` of the job takes precedence.
 
     Args:
       manifest: the training job.
@@ -104,7 +104,7 @@ def train_job_child_manifests(manifest: Manifest, templates: Sequence[Manifest] 
       templates: the runtimes that are known.
 
     Raises:
-      InvalidInput: its runtime is not among them.
+      InvalidInput: the runtime of the TrainJob is not among `templates`.
     """
     spec = spec_of(manifest)
     ref = mapping_or_empty(spec.get("runtimeRef"))
@@ -166,7 +166,7 @@ def _apply_trainer(job: Manifest, spec: Manifest, policy: Manifest) -> None:
 
 
 def _apply_patches(job: Manifest, spec: Manifest) -> None:
-    """Apply the `runtimePatches` of a TrainJob that affect the placement of pods to a replicated job."""
+    """Apply to a replicated job those `runtimePatches` of a TrainJob that affect the placement of pods."""
     pod = spec_of(mapping_or_empty(spec_of(mapping_or_empty(job.get("template"))).get("template")))
     if not isinstance(pod, dict):
         return

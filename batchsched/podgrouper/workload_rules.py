@@ -24,8 +24,8 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 def job_shape(manifest: Manifest) -> OwnerShape | None:
     """Return how the pods of a Job form a gang; the pods that run at the same time are needed together.
 
-    None if the Job is suspended. A Job without `completions` creates no new pods after the first success. From then on,
-    one pod is enough.
+    The result is None if the Job is suspended. A Job without `completions` creates no new pods after the first success.
+    From then on, one pod is enough.
     """
     spec, status = spec_of(manifest), status_of(manifest)
     if spec.get("suspend") is True:
@@ -50,7 +50,7 @@ def _pods_of_job(spec: Manifest) -> int:
 
 
 def _indexes(intervals: str) -> int:
-    """Return the number of indexes in a text such as `1,3-5`."""
+    """Return how many indexes a text of intervals such as `1,3-5` contains."""
     total = 0
     for part in intervals.split(","):
         first, _, last = part.partition("-")
@@ -61,9 +61,10 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a JobSet form a gang: the pod count, minimum and template of each replicated job.
+    """Return how the pods of a JobSet form a gang: pod count, minimum and template of each replicated job.
 
-    A replicated job that starts after others has minimum 0. None if the JobSet is suspended or has no replicated job.
+    A replicated job that starts after others has minimum 0. The result is None if the JobSet is suspended or has no
+    replicated job.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True:

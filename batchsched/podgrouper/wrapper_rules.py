@@ -20,12 +20,14 @@ def app_wrapper_shape(
 ) -> OwnerShape | None:
     """Return how the pods of all components of an AppWrapper form one gang.
 
-    A single component keeps its subgroups. All pods of a Deployment are needed. None if the AppWrapper is suspended, or
-    if no component is of a kind with a rule. Source: `AppWrapperSpec` of workload.codeflare.dev/v1beta2.
+    A single component keeps its subgroups. All pods of a Deployment are needed. The result is None if the AppWrapper is
+    suspended, or if no component is of a kind with a rule.
+
+    Source: `AppWrapperSpec` of workload.codeflare.dev/v1beta2.
 
     Args:
       manifest: the AppWrapper.
-      rule_of: returns the shape of a component.
+      rule_of: returns the shape of a component; None if its kind has no rule.
     """
     spec = spec_of(manifest)
     if spec.get("suspend") is True:

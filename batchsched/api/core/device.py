@@ -34,7 +34,7 @@ class DeviceAttribute(KubernetesValue, frozen=True, gc=False):
 
     @property
     def type_and_value(self) -> tuple[str, int | bool | str] | None:
-        """The type and the value of the device attribute; None if the type is unknown."""
+        """The type and value of the device attribute, such as `("int", 8)`; None if the type is unknown."""
         if self.int_value is not None:
             return "int", self.int_value
         if self.bool_value is not None:
@@ -388,9 +388,9 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
     @property
     def extended_resource_pod(self) -> tuple[str, str] | None:
-        """Name and UID of the pod for which a scheduler created the ResourceClaim, to serve extended resources.
+        """The name and UID of the pod, if a scheduler created the ResourceClaim for its extended resources.
 
-        None for all other claims.
+        The result is None for all other ResourceClaims.
         """
         if self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
             return None
@@ -398,11 +398,11 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         return None if owner is None else (owner.name, owner.uid)
 
     def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
-        """Return whether the ResourceClaim is reserved for the pod with this UID, or for its PodGroup of Kubernetes.
+        """Return whether the ResourceClaim is reserved for a pod, or for the Kubernetes PodGroup of the pod.
 
         Args:
           uid: the UID of the pod.
-          pod_group: the name of its PodGroup, "" without one. A pod does not state the UID of its PodGroup.
+          pod_group: the name of the Kubernetes PodGroup of the pod, "" without one. Pods do not state its UID.
         """
         return any(
             consumer.uid == uid or (pod_group == consumer.name != "" and consumer.resource == "podgroups")
@@ -419,7 +419,9 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
 
 
 def evaluate_binding_conditions(claim: ResourceClaim) -> bool | None:
-    """Return True if the binding conditions of a claim's devices are met, False if one failed, and None until then.
+    """Return True if a claim's devices are prepared for binding, False if this failed, None if undecided.
+
+    The binding conditions and the binding failure conditions of the devices decide this.
 
     Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
     """

@@ -280,13 +280,14 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     def start_time(self, unknown: float = 0.0) -> float:
-        """Return the time at which the pod began to run, in seconds since 1970; infinity before the kubelet accepts it.
+        """Return the time at which the kubelet accepted the pod; infinity if it did not accept the pod yet.
 
-        The kubelet sets `status.startTime` before it changes the phase from Pending. A pod without this field and in
-        another phase comes from a manifest without it: the time of its creation counts instead.
+        The time is in seconds since 1970. The kubelet sets `status.startTime` before it changes the phase from Pending.
+        A pod without this field and in another phase comes from a manifest without it: the time of its creation counts
+        instead.
 
         Args:
-          unknown: the result if the creation time is missing too; by default the pod has run for long enough.
+          unknown: the result if the creation time is missing too. By default, the pod counts as started in 1970.
         """
         if self.status.start_time:
             return parse_timestamp(self.status.start_time, unknown)
@@ -295,10 +296,10 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return parse_timestamp(self.metadata.creation_timestamp, unknown)
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
-        """Return whether the pod matters for scheduling: an unfinished pod that is bound or has a given scheduler name.
+        """Return whether sessions consider the pod: it is unfinished, and bound or of a given scheduler name.
 
         Args:
-          scheduler_names: The scheduler names of the profiles.
+          scheduler_names: the scheduler names of the profiles, one of which an unbound pod must have.
         """
         return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 
@@ -309,9 +310,10 @@ class Pod(KubernetesObject, frozen=True, gc=False):
 
 
 def extended_claim_name(pod: Pod) -> str:
-    """Return the name of the claim that is created for the extended resources of a pod, if DeviceClasses serve them.
+    """Return the name of the ResourceClaim that batchsched creates for the extended resources of a pod.
 
-    If the API server created the claim and its answer was lost, the next attempt finds the claim by this name.
+    batchsched creates it if DeviceClasses serve these resources. If the API server created the claim and its answer was
+    lost, the next attempt finds the claim by this name.
     """
     prefix = pod.name[:MAX_CLAIM_NAME_PREFIX].rstrip("-.")
     return f"{prefix}-extended-resources-{pod.metadata.uid[:8]}".rstrip("-")
@@ -325,13 +327,13 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 def keys_of_unused_specs(
     specs: Mapping[_Key, PodSpec], ignored_references: Mapping[int, int] = MappingProxyType({})
 ) -> list[_Key]:
-    """Return the keys of the specs in a cache that no pod has, because only the cache refers to them.
+    """Return the keys under which a cache keeps pod specs that no pod uses: only the cache refers to them.
 
     Weak references would serve as well, but objects that support them are tracked by the garbage collector.
 
     Args:
-      specs: the cache.
-      ignored_references: by the id of a spec, the number of references by other parts of the cache.
+      specs: the pod specs in the cache, by key.
+      ignored_references: `id()` of a spec → the number of further references to the spec from the same cache.
     """
     return [
         key

@@ -21,13 +21,15 @@ LARGE_SPEC_BYTES: Final = 2**14
 
 @dataclass(frozen=True, slots=True)
 class PodFieldLimit:
-    """The maximum number of entries in one field of a pod's spec, such as tolerations. Pods with more are refused.
+    """The maximum number of entries in one field of a pod's spec, such as tolerations.
+
+    Pods with more entries are refused.
 
     Args:
       field: the limited field, relative to `spec`.
       noun: what is counted, in the plural.
       maximum: the highest number that is scheduled.
-      count: returns the number of a spec.
+      count: returns the number of these entries in a pod spec.
     """
 
     field: str
@@ -37,7 +39,7 @@ class PodFieldLimit:
 
 
 def describe_exceeded_field_limit(spec: PodSpec) -> str:
-    """Return a sentence about the first limit that a spec exceeds: field, number and limit; "" if there is none."""
+    """Return a sentence about the first field limit that a pod spec exceeds; "" if it exceeds none."""
     if spec.exceeded_limit:
         return spec.exceeded_limit
     for limit in FIELD_LIMITS:
@@ -51,9 +53,10 @@ def describe_exceeded_field_limit(spec: PodSpec) -> str:
 
 
 def without_fields_above_limit(spec: PodSpec) -> PodSpec:
-    """Return a spec above a limit without containers and constraints, and any other spec as it is.
+    """Return a pending pod's spec without containers and constraints if it exceeds a limit, else unchanged.
 
-    A pending pod with such a spec is refused, whatever the fields state. Decoded, those of one pod take up to 5 MiB.
+    A pending pod with a spec above a limit is refused, whatever these fields state. Decoded, these fields of one pod
+    take up to 5 MiB. The spec of a bound pod is always unchanged.
     """
     exceeded_limit = describe_exceeded_field_limit(spec)
     if spec.node_name or not exceeded_limit:
@@ -92,7 +95,7 @@ def _label_selectors(spec: PodSpec) -> Iterator[LabelSelector]:
 
 
 def _count_selected_values(spec: PodSpec) -> int:
-    """Count labels, values of expressions, and namespaces; an expression without values counts as one."""
+    """Count the labels, values and namespaces in the selectors of a pod spec, at least 1 per expression."""
     selectors = sum(
         len(selector.match_labels or ()) + _count_values(selector.match_expressions or ())
         for selector in _label_selectors(spec)

@@ -11,7 +11,7 @@ RESOURCES: Final = ("cpu", "memory")
 
 
 class QosClass(IntEnum):
-    """The quality-of-service class of a pod, the highest first."""
+    """The quality-of-service classes of pods, from the highest to the lowest."""
 
     GUARANTEED = 0
     BURSTABLE = 1
@@ -19,7 +19,7 @@ class QosClass(IntEnum):
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the QoS class of a pod by its pod-level requests and limits, or else by those of all containers.
+    """Return the QoS class of a pod by its pod-level resources or, without these, by those of its containers.
 
     Source: `ComputePodQOS` of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos.
 

@@ -85,9 +85,10 @@ def format_quantity(resource: str, amount: int) -> str:
 
 
 def format_in_one_unit(resource: str, *amounts: int) -> tuple[str, ...]:
-    """Format amounts of a resource that are to be compared, in base units, as quantities with the same suffix.
+    """Format amounts of a resource as quantities with the same suffix, so that readers can compare them.
 
-    Zero has no suffix. For example, `6500m` and `6000m` of cpu, `1025Mi` and `1024Mi` of memory.
+    The amounts are in base units. An amount of 0 may have no suffix. For example, `6500m` and `6000m` of cpu, `1025Mi`
+    and `1024Mi` of memory.
     """
     texts = tuple(format_quantity(resource, amount) for amount in amounts)
     suffixes = {text.lstrip("0123456789") for amount, text in zip(amounts, texts, strict=True) if amount}

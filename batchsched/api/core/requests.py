@@ -50,18 +50,18 @@ def requests_with_pod_count(pod: Pod) -> dict[str, int]:
 def nonzero_requests(
     pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER
 ) -> tuple[int, int]:
-    """Return the CPU (milli-CPU) and memory (bytes) that a pod requests, with defaults for missing requests.
+    """Return the milli-CPU and the bytes of memory that a pod requests, with defaults for missing requests.
 
-    Scoring assumes these defaults for containers without a request.
+    Scoring assumes the defaults for containers without a request.
     """
     total = _total(pod, _defaults(pod, resize), resize=resize)
     return total.get("cpu", 0), total.get("memory", 0)
 
 
 def requests_for_scoring(pod: Pod) -> dict[str, int]:
-    """Return the resource requests of a pending pod for scoring: those of its containers, plus the pod's overhead.
+    """Return the resource requests of a pending pod for scoring: those of its containers, plus its overhead.
 
-    Containers without a request count with defaults.
+    Containers without a request of CPU or memory count with defaults.
 
     kube-scheduler ignores pod-level requests here, although it counts them for pods on nodes.
 
@@ -71,7 +71,7 @@ def requests_for_scoring(pod: Pod) -> dict[str, int]:
 
 
 def pod_and_nonzero_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
-    """Return both `pod_requests` and `nonzero_requests` of a pod that has no amounts in its status.
+    """Return the results of `pod_requests` and `nonzero_requests` for a pod without amounts in its status.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
@@ -90,7 +90,7 @@ def _requests_scored_resources(container: Container) -> bool:
 
 
 def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
-    """Return the defaults that scoring adds.
+    """Return the requests of CPU and memory that scoring assumes for a container without these requests.
 
     With pod-level requests, a default applies only to resources that no container requests; otherwise it applies to
     each container without a request.
@@ -104,7 +104,7 @@ def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
 
 
 def fields_that_determine_requests(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its resource requests. The quantities are not parsed."""
+    """Return the fields of a pod's spec that determine its requests, with unparsed quantities."""
     spec = pod.spec
     return (
         tuple(_container_requests(container) for container in spec.containers),
@@ -176,7 +176,7 @@ def _sum(
 def _apply_init(
     total: dict[str, int], containers: Iterable[Container], read: Callable[[Container], dict[str, int]]
 ) -> None:
-    """Process the init containers: each runs together with the restartable ones that started before it."""
+    """Add to `total` what init containers need: each runs with the restartable ones started before it."""
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in containers:
@@ -236,7 +236,7 @@ ContainerAmounts = Callable[[Container], Amounts | None]
 
 
 def _maximum_of_pod(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Return the maximum of what the spec of a pod on a node requests, what is allocated and what is in use.
+    """Return by resource the maximum of what a pod on a node requests, has allocated, and uses.
 
     While a resize is infeasible, the spec does not count.
     """

@@ -88,7 +88,7 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
         return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
 
     def required_labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each label key that a matching object must have, with the permitted values."""
+        """Yield each label key for which the selector permits only certain values, with these values."""
         for key, value in (self.match_labels or {}).items():
             yield key, (value,)
         for requirement in self.match_expressions or ():
@@ -105,7 +105,7 @@ class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
         """Return whether the term matches a node with these labels and this name.
 
-        A term without expressions matches none.
+        A term without expressions matches no node.
         """
         if not self.match_expressions and not self.match_fields:
             return False

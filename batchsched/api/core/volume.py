@@ -118,7 +118,7 @@ class Volume(InTreeVolumeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if two pods on one node cannot always share the volume: a disk that the pod names without a claim."""
+        """True if the volume is a disk, not a claim, that two pods on one node cannot always share."""
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property

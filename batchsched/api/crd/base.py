@@ -21,15 +21,15 @@ API_VERSION = f"{GROUP}/v1alpha1"
 
 
 def without_schema_default(schema: dict[str, Any]) -> None:
-    """Remove the default from the schema of a field, so that the API server does not set it.
+    """Remove the default from the schema of a field, so that the API server does not write it into objects.
 
-    For fields with a default that depends on other fields, and for fields that mean more when they are stated.
+    This is for fields with a default that depends on other fields, and for fields that mean more when they are stated.
     """
     del schema["default"]
 
 
 def without_nulls(value: Any) -> Any:
-    """Return a plain document without its nulls: Kubernetes treats null like an absent field."""
+    """Return a document (dicts and lists) without its null fields, which Kubernetes treats as absent."""
     if isinstance(value, dict):
         return {key: without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):
@@ -70,7 +70,7 @@ Conditions = Annotated[
 
 
 def validation_rule(expression: str, message: str, place: str = "") -> dict[str, str]:
-    """Return a CEL validation rule for the schema of a custom resource, which the API server evaluates.
+    """Return a CEL rule for the schema of a custom resource, by which the API server validates objects.
 
     Args:
       expression: a CEL expression that is true for valid objects.

@@ -69,7 +69,7 @@ class TopologySlices(StrictModel):
         return self.size if self.size is not None else max(1, min_member // (self.count or 1))
 
     def describe_indivisible_min_member(self, min_member: int) -> str:
-        """Return a sentence if the topology slices do not divide minMember into whole slices; otherwise ""."""
+        """Return an error message if minMember is no multiple of the size or count of slices; else ""."""
         name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
         if min_member % number == 0 and (min_member or self.count is None):
             return ""
@@ -184,7 +184,7 @@ def _problem_of_parents(name: str, parents: Mapping[str, str | None]) -> str:
 
 
 def _problem_of_subgroup(sub: SubGroup, children: int) -> str:
-    """Return what is wrong with the minimums and slices of a subgroup with a number of children; "" if nothing is."""
+    """Return what is wrong with the minimums and slices of a subgroup; "" if nothing is."""
     if not children:
         if sub.min_sub_groups is not None:
             return "minSubGroups: no subGroup names this one as its parent; state minMember instead"
@@ -286,7 +286,7 @@ class PodGroupSpec(StrictModel):
 
     @property
     def rank_label(self) -> str | None:
-        """The label with the rank of a pod; None if the pods have no ranks."""
+        """The key of the pod label that contains the rank of a pod; None if the pods have no ranks."""
         return self.topology.rank_label if self.topology is not None else None
 
     @property
@@ -305,7 +305,7 @@ class PodGroupSpec(StrictModel):
 
     @cached_property
     def subgroup_tree(self) -> SubgroupTree:
-        """The subGroups of the PodGroup as a tree. Its minimum is that of the subGroups that must run."""
+        """The subGroups of the PodGroup as a tree. The tree ignores the minMember of the PodGroup."""
         return SubgroupTree.from_parents(
             [sub.name for sub in self.sub_groups],
             [sub.parent for sub in self.sub_groups],
@@ -437,14 +437,14 @@ class PodGroup(StrictModel):
 
     @property
     def topology_requirements(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
-        """The topology requirements of the PodGroup and of each subGroup, in this order; None if it has none."""
+        """The topology of the PodGroup, then that of each subGroup; None for one that states no topology."""
         return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
 
     @property
     def preferred_level_deadlines(self) -> tuple[float, ...]:
-        """For each topology requirement, the time (seconds since 1970) until which its preferred level is required.
+        """For each entry of `topology_requirements`, the time until which its preferred level is required.
 
-        The time is 0 if the topology states no `preferredWaitSeconds`.
+        Times are in seconds since 1970. A time is 0 if the topology states no `preferredWaitSeconds`.
         """
         return tuple(
             self.creation_time + topology.preferred_wait_seconds

@@ -76,7 +76,7 @@ class NamespaceRequirement(StrictModel):
 
     @override
     def __str__(self) -> str:
-        """The expression as kubectl prints it."""
+        """Return the expression as kubectl prints it, such as `team in (a,b)`."""
         match self.operator:
             case "Exists":
                 return self.key
@@ -103,7 +103,7 @@ class NamespaceSelector(StrictModel):
 
     @override
     def __str__(self) -> str:
-        """The selector as kubectl prints it, "all namespaces" if it is empty."""
+        """Return the selector as kubectl prints it, or "all namespaces" if it is empty."""
         labels = [f"{key}={value}" for key, value in sorted((self.match_labels or {}).items())]
         return ",".join([*labels, *map(str, self.match_expressions)]) or "all namespaces"
 

@@ -11,12 +11,12 @@ class SubgroupTree:
     """The tree of a gang's subgroups: leaves have pods, and a parent runs if enough of its children run.
 
     Args:
-      names: name of each subgroup.
-      parents: index of the subgroup above, -1 for none.
-      children: indexes of the subgroups below.
-      minimums: pods that a subgroup without children needs in order to run; 0 for one with children.
-      min_children: how many children must run for the subgroup to run; 0 for one without children.
-      roots: the subgroups without a parent.
+      names: the name of each subgroup.
+      parents: the index of the parent of each subgroup, -1 for none.
+      children: the indexes of the children of each subgroup.
+      minimums: the number of pods that each subgroup needs in order to run; 0 for a subgroup with children.
+      min_children: how many of its children must run for each subgroup to run; 0 for a subgroup without children.
+      roots: the indexes of the subgroups without a parent.
       min_roots: how many of the roots must run for the gang to run.
     """
 
@@ -37,9 +37,9 @@ class SubgroupTree:
         min_children: Sequence[int | None],
         min_roots: int | None,
     ) -> Self:
-        """Build the tree of subgroups, given the name of each subgroup's parent (None for a subgroup without a parent).
+        """Build the tree of subgroups, given the name of each subgroup's parent, or None without a parent.
 
-        A number of children or roots of None means all. The parents exist and form no cycle.
+        In `min_children` and `min_roots`, None means all. The parents must exist and form no cycle.
         """
         index = {name: number for number, name in enumerate(names)}
         parent_of = tuple(-1 if parent is None else index[parent] for parent in parents)
@@ -65,16 +65,16 @@ class SubgroupTree:
 
     @property
     def has_nested_or_optional_subgroups(self) -> bool:
-        """Whether a subgroup has a parent, or the gang runs although some subgroups without a parent do not run."""
+        """Whether a subgroup has a parent, or the gang can run without some of the subgroups."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property
     def minimum_pod_count(self) -> int:
-        """The smallest number of pods of the gang that have to run so that enough of its subgroups run."""
+        """The smallest number of running pods with which enough subgroups of the gang run."""
         return self.count_missing_pods({})
 
     def count_missing_pods(self, placed: Mapping[str, int]) -> int:
-        """Return the smallest number of further pods that have to run so that enough subgroups of the gang run.
+        """Return the smallest number of further pods with which enough subgroups of the gang run.
 
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.
@@ -82,12 +82,12 @@ class SubgroupTree:
         return self._least(self.roots, self.min_roots, placed)
 
     def names_in_subtree(self, number: int) -> tuple[str, ...]:
-        """Return the names of a subgroup, given by its number, and of all subgroups below it."""
+        """Return the names of a subgroup (given by its index) and of all subgroups below it."""
         below = (name for child in self.children[number] for name in self.names_in_subtree(child))
         return (self.names[number], *below)
 
     def list_ancestors(self, number: int) -> list[int]:
-        """Return the subgroups above a subgroup, the nearest first."""
+        """Return the indexes of all subgroups above a subgroup, its parent first."""
         above, parent = [], self.parents[number]
         while parent >= 0:
             above.append(parent)
@@ -97,11 +97,11 @@ class SubgroupTree:
     def find_incomplete_subtree(
         self, placed: Mapping[str, int], touched: AbstractSet[str]
     ) -> tuple[str, ...]:
-        """Return the names of a subgroup with too few placed pods and of all subgroups below it; () if there is none.
+        """Return the subgroup names in the smallest subtree with too few placed pods; () if there is none.
 
         Args:
-          placed: number of placed pods by name.
-          touched: only subgroups that have one of these names, or that are above one, are considered.
+          placed: number of placed pods by name of the subgroup; a missing name has none.
+          touched: names of subgroups; only subtrees that contain one of them are considered.
         """
         for number in sorted(range(len(self.names)), key=lambda number: len(self.names_in_subtree(number))):
             names = self.names_in_subtree(number)
@@ -115,6 +115,6 @@ class SubgroupTree:
         return max(0, self.minimums[number] - placed.get(self.names[number], 0))
 
     def _least(self, group: Sequence[int], needed: int, placed: Mapping[str, int]) -> int:
-        """Return the least number of pods with which a number of subgroups of a group run."""
+        """Return the smallest number of further pods with which `needed` of the given subgroups run."""
         missing = [self._missing_below(number, placed) for number in group]
         return sum(missing) if needed >= len(missing) else sum(sorted(missing)[:needed])

@@ -199,9 +199,10 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def excluded_queue_reasons(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return the reason for each queue that cannot be part of the queue tree, by the name of the queue.
+    """Return by queue name the reason why a queue cannot be part of the queue tree; valid queues are absent.
 
-    These are the queues of a cycle, queues with a missing parent, and all queues below them.
+    The queues that cannot be part of it are the queues of a cycle, queues with a missing parent, and all queues below
+    them.
     """
     parents = {queue.name: queue.spec.parent for queue in queues}
     reasons: dict[str, str] = {}

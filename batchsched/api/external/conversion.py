@@ -42,10 +42,10 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_KINDS}
 
 
 def convert_to_pod_group_or_tree_group(external: ExternalPodGroup) -> PodGroup | TreeGroup:
-    """Return an external PodGroup as a batchsched PodGroup, or as a `TreeGroup` if it belongs to a tree.
+    """Convert an external PodGroup to a batchsched PodGroup, or to a `TreeGroup` if it is part of a tree.
 
-    A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts: `group_tree` assembles a
-    PodGroup of all groups of a tree.
+    A CompositePodGroup of Kubernetes, and a PodGroup that names one as its parent, are parts of a tree. `group_tree`
+    converts all groups of a tree to one PodGroup.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
@@ -58,7 +58,7 @@ def convert_to_pod_group_or_tree_group(external: ExternalPodGroup) -> PodGroup |
 
 
 def convert_external_pod_group(external: ExternalPodGroup) -> PodGroup:
-    """Return a PodGroup of another project as a batchsched PodGroup.
+    """Convert a PodGroup of another project to a batchsched PodGroup.
 
     Raises:
       pydantic.ValidationError: the external PodGroup has values that a batchsched PodGroup does not allow.
@@ -100,11 +100,13 @@ def scheduling_group_key(pod: Pod) -> str:
 
 
 def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
-    """Return a pod with the labels of its gang and subgroup if a CompositePodGroup contains its PodGroup.
+    """Return a pod with the labels of its gang and subgroup if its PodGroup is below a CompositePodGroup.
+
+    Any other pod is returned unchanged.
 
     Args:
       pod: a pod of a batchsched profile.
-      places: those of `ConvertedTrees`.
+      places: the gang and the subgroup of each PodGroup, as in `ConvertedTrees`.
     """
     key = scheduling_group_key(pod)
     own = pod.metadata.label(POD_GROUP_LABEL)

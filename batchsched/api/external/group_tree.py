@@ -59,7 +59,7 @@ class TreeGroup:
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata of the object."""
+        """The metadata of the PodGroup or CompositePodGroup."""
         return self.source.metadata
 
     @property
@@ -95,7 +95,7 @@ class TreeGroup:
 
     @property
     def minimum(self) -> int:
-        """The number of pods, or of groups of a CompositePodGroup, that must run; 1 with the policy `basic`."""
+        """The number of pods (in a CompositePodGroup: of groups) that must run; 1 with the policy `basic`."""
         if isinstance(self.source, CompositePodGroup):
             groups = self.source.spec.scheduling_policy.gang
             return max(1, groups.min_group_count) if groups is not None else 1
@@ -110,12 +110,12 @@ class TreeGroup:
 
     @property
     def conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status of the PodGroup or CompositePodGroup, as it was read."""
+        """The conditions in the status of the PodGroup or CompositePodGroup, as they were read."""
         return self.source.stated_conditions
 
     @property
     def subgroup(self) -> str:
-        """The name of the batchsched subgroup that the PodGroup or CompositePodGroup becomes."""
+        """The name of the batchsched subgroup to which the PodGroup or CompositePodGroup is converted."""
         return subgroup_name(self.name, is_composite=self.is_composite)
 
 
@@ -124,9 +124,9 @@ Children = Callable[[str], Sequence[TreeGroup]]
 
 
 def subgroup_name(name: str, *, is_composite: bool = False) -> str:
-    """Return the name of the batchsched subgroup that a group of Kubernetes becomes; it is short enough for a label.
+    """Return the name of the subgroup to which a PodGroup or CompositePodGroup of Kubernetes is converted.
 
-    A PodGroup and a CompositePodGroup of one name differ.
+    The name is short enough for a label value. A PodGroup and a CompositePodGroup with equal names get different names.
     """
     full = f"composite/{name}" if is_composite else name
     if len(full) <= LONGEST_LABEL:
@@ -150,7 +150,7 @@ class TreeRootIndex:
         """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
 
     def root_key_of(self, group: TreeGroup) -> str:
-        """Return the `namespace/name` of the topmost CompositePodGroup above a group, which may not exist yet.
+        """Return the `namespace/name` of the CompositePodGroup at the top of a group's tree, existing or not.
 
         Parents that form a cycle have no top; the first of them by name counts as the root.
         """
@@ -193,12 +193,12 @@ def _is_new(group: TreeGroup, seen: set[str]) -> bool:
 def convert_tree_to_pod_group(root: TreeGroup, children: Children) -> PodGroup:
     """Convert a CompositePodGroup, with all groups below it, to one batchsched PodGroup.
 
-    A tree with an invalid layout, or with a field that is not supported, names the problem in an annotation, so that
-    it is refused.
+    If the tree has an invalid layout or an unsupported field, an annotation of the PodGroup names the problem, so that
+    the gang is refused.
 
     Args:
       root: the CompositePodGroup at the top.
-      children: finds the groups below another group.
+      children: returns the groups directly below a CompositePodGroup.
 
     Raises:
       pydantic.ValidationError: a group has values that no PodGroup of batchsched allows: see `invalid_tree_fields`.
@@ -241,7 +241,7 @@ def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
 
 
 def _least_groups(group: TreeGroup, children: Children) -> int | None:
-    """Return the number of groups below that must run; None for all."""
+    """Return the number of groups directly below a group that must run; None for all."""
     return group.minimum if group.minimum < len(children(group.key)) else None
 
 
@@ -308,7 +308,7 @@ class InvalidTreeField:
 def invalid_tree_fields(
     error: ValidationError, root: TreeGroup, children: Children
 ) -> tuple[InvalidTreeField, ...]:
-    """Return the invalid fields of the groups of a tree that `convert_tree_to_pod_group` could not convert."""
+    """Return the fields of groups in a tree that made `convert_tree_to_pod_group` raise this error."""
     below = [group for group, _ in groups_below_with_depth(root.key, children)]
     incomplete = [
         group for group in (root, *below) if group.is_composite and any(_placeholder(group, root, children))
@@ -325,11 +325,11 @@ def invalid_tree_fields(
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTrees:
-    """The gangs that were made of the CompositePodGroups in input files, and the problems that were found.
+    """The gangs to which CompositePodGroups in input files were converted, and the problems that were found.
 
     Args:
-      gangs: the PodGroup of each tree that could be converted.
-      places: by `namespace/name` of each PodGroup of Kubernetes the name of the gang and of the subgroup.
+      gangs: the batchsched PodGroup of each tree that could be converted.
+      places: `namespace/name` of a PodGroup of Kubernetes → the name of its gang, and the name of its subgroup.
       problems: the invalid fields of the groups of all other trees.
     """
 
@@ -339,7 +339,7 @@ class ConvertedTrees:
 
 
 def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
-    """Convert all CompositePodGroups to batchsched PodGroups, and find the subgroup of each group's pods.
+    """Convert each tree of groups to a batchsched PodGroup; find the gang and subgroup of the groups' pods.
 
     Args:
       groups: the groups of all trees.

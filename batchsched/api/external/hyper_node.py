@@ -42,11 +42,11 @@ _AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
 def find_pattern_problem(pattern: str) -> str:
     """Return why a regular expression of a HyperNode is not usable, or "" if it is.
 
-    The `re` module has no time limit, so patterns that may take long are refused. They have a repeated group, more than
-    3 quantifiers that several lengths may satisfy, more than 8 alternatives and optional parts (2 together with 3 such
-    quantifiers), back references, and groups of other kinds than `(...)` and `(?:...)`. A search that may start
-    anywhere counts as a quantifier. Digits before another character, such as `[0-9]+-`, do not count, because only
-    one length satisfies them.
+    The `re` module has no time limit, so patterns that may take long are refused. These are patterns with a repeated
+    group, with more than 3 quantifiers that several lengths may satisfy, with more than 8 alternatives and optional
+    parts (2 together with 3 such quantifiers), with back references, or with groups of other kinds than `(...)` and
+    `(?:...)`. A search that may start anywhere counts as a quantifier. Digits before another character, such as
+    `[0-9]+-`, do not count, because only one length satisfies them.
     """
     if len(pattern) > _LONGEST_PATTERN:
         return f"is longer than {_LONGEST_PATTERN} characters"
@@ -121,7 +121,7 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
 
 
 class HyperNodeMember(KubernetesValue, frozen=True, gc=False):
-    """Members of a HyperNode: nodes or other HyperNodes."""
+    """An entry in the member list of a HyperNode, which selects nodes or other HyperNodes as members."""
 
     type: str = "Node"
     selector: MemberSelector = MemberSelector()
@@ -213,12 +213,12 @@ def _literal_prefix(pattern: str) -> str:
 
 
 def tier_levels(tiers: Sequence[int], tier_names: Mapping[int, str]) -> list[dict[str, str]]:
-    """Return the levels of a Topology for the tiers of HyperNodes, in the given order.
+    """Return one Topology level, as a dict with its name and node label, for each tier of HyperNodes.
 
-    A level has the name of its tier, if a level can have it and no other level has it, or else `tier-N`.
+    The name of a level is the `tierName` of its tier if this is unique and not too long, otherwise `tier-N`.
 
     Args:
-      tiers: the tiers.
+      tiers: the tiers, in the order of the levels.
       tier_names: the `tierName` of each tier that has one.
     """
     names = [name for tier, name in tier_names.items() if tier in tiers]
@@ -277,7 +277,7 @@ class HyperNodeTree:
                 waiting += self._above[hyper_node.metadata.name]
 
     def with_tier_labels(self, node: Node) -> Node:
-        """Return a node with the labels of its HyperNodes, and without such labels of former HyperNodes."""
+        """Return a node with one label for each tier that names its HyperNode, and without outdated ones."""
         by_tier: dict[int, str] = {}
         for hyper_node in sorted(
             self.hyper_nodes_of(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True
@@ -300,9 +300,9 @@ class HyperNodeTree:
 
     @cached_property
     def topology(self) -> Topology | None:
-        """The Topology with a level for each tier, highest first; None without HyperNodes.
+        """The Topology with one level for each tier of HyperNodes, highest first; None without HyperNodes.
 
-        A level has the name of its tier, if a level can have it and no other level has it, or else `tier-N`.
+        The name of a level is the `tierName` of its tier if this is unique and not too long, otherwise `tier-N`.
         """
         if not self.hyper_nodes:
             return None

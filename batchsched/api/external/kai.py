@@ -60,7 +60,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
     def to_batchsched_spec_fields(self) -> Spec:
         """Return the KAI PodGroup as fields of a batchsched PodGroup spec.
 
-        Only subgroups without children have pods. Others are kept if they state a constraint or a minimum.
+        Only subgroups without children have pods. The others are kept if one of them states a constraint or a minimum.
         """
         spec = self.spec
         least = self._stated_minimum(spec.min_sub_group, "")
@@ -85,7 +85,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         return Counter(sub_group.parent or "" for sub_group in self.spec.sub_groups or ())
 
     def _stated_minimum(self, min_sub_group: int | None, name: str) -> int | None:
-        """Return a minimum number of subgroups, or None if all are required, as without it."""
+        """Return a minimum number of subgroups if it is less than all that `name` contains; else None."""
         return min_sub_group if min_sub_group is not None and min_sub_group < self._children[name] else None
 
     def _has_constrained_parents(self) -> bool:
@@ -105,7 +105,7 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about a `minMember` that is larger than its subgroups ensure; "" if there is none."""
+        """Return a sentence about a subgroup that needs more pods than those below it; "" if none does."""
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
             if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):

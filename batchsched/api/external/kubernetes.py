@@ -57,7 +57,7 @@ class GroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
 
 
 class GroupWorkloadReference(KubernetesValue, frozen=True, gc=False):
-    """The Workload and the template in it from which a group was created."""
+    """The reference from a PodGroup or CompositePodGroup to the Workload from which it was created."""
 
     workload_name: str = ""
 
@@ -86,7 +86,7 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
 
     @property
     def topology_constraint_keys(self) -> tuple[str, ...]:
-        """The node labels of the topology constraints."""
+        """The keys of the node labels that the topology constraints of the group name."""
         return topology_constraint_keys(self.scheduling_constraints)
 
 
@@ -115,9 +115,9 @@ class CompositeSpec(_GroupSpec, frozen=True, gc=False):
 
 
 def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
-    """Return whether a disruption mode is `all`, or `PodGroup` in v1alpha2: pods are only evicted all together.
+    """Return whether a disruption mode permits only the eviction of all pods together.
 
-    The default is `single`.
+    The mode is then `all`, or `PodGroup` in v1alpha2. The default is `single`.
 
     Source: `DisruptionMode` of k8s.io/api/scheduling/v1beta1.
     """
@@ -127,7 +127,7 @@ def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bo
 
 
 def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
-    """Convert topology constraints of Kubernetes to the topology of a batchsched PodGroup: labels become levels."""
+    """Return a PodGroup topology with the first of the node labels as required level; None without labels."""
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
@@ -206,7 +206,7 @@ class CompositePodGroup(_UpstreamGroup, frozen=True, gc=False):
 
 
 def describe_unsupported_topology(keys: Sequence[str]) -> str:
-    """Return a sentence about a second topology constraint of a group, which the API does not allow yet; "" if none."""
+    """Return a sentence if a group has several topology constraints, which is not supported; otherwise ""."""
     if len(keys) <= 1:
         return ""
     return (

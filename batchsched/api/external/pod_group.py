@@ -1,4 +1,4 @@
-"""What the PodGroups of all other projects have in common: the base class, and the marks of a converted PodGroup."""
+"""The base class of the PodGroups of other projects, and the annotations that mark a converted PodGroup."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -53,13 +53,13 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
 def source_annotations(
     source: ExternalPodGroup, api_version: str, *, kind: str = "", problem: str = ""
 ) -> dict[str, str]:
-    """Return the annotations by which a converted PodGroup names its source.
+    """Return the annotations by which a converted PodGroup names the PodGroup that it was converted from.
 
     Args:
       source: the PodGroup of another project.
       api_version: its `apiVersion`.
-      kind: its kind, if that is no PodGroup.
-      problem: a sentence about what is not supported in it; "" if everything is.
+      kind: its kind; "" for PodGroup.
+      problem: a sentence about a field of it that is not supported; "" if there is none.
     """
     marks = {
         SOURCE: api_version,
@@ -74,7 +74,7 @@ def source_annotations(
 def build_pod_group(
     source: ExternalPodGroup, api_version: str, spec: Spec, *, kind: str = "", problem: str = ""
 ) -> PodGroup:
-    """Return a batchsched PodGroup with a spec, and with the metadata and the conditions of its source.
+    """Return a batchsched PodGroup with the given spec, and with the metadata and conditions of its source.
 
     The PodGroup has no uid, because it does not exist in the API.
 
@@ -82,8 +82,8 @@ def build_pod_group(
       source: the PodGroup of another project.
       api_version: its `apiVersion`.
       spec: fields of the spec; None means an absent field.
-      kind: the kind of the source, if that is no PodGroup.
-      problem: a sentence about what is not supported in the source; "" if everything is.
+      kind: the kind of the source; "" for PodGroup.
+      problem: a sentence about a field of the source that is not supported; "" if there is none.
 
     Raises:
       pydantic.ValidationError: the source has values that a batchsched PodGroup does not allow.
@@ -107,9 +107,9 @@ def build_pod_group(
 
 
 def min_member_and_subgroup_fields(min_member: int, parts: list[Spec]) -> Spec:
-    """Return the fields `minMember` and `subGroups` of a batchsched PodGroup spec, given its subGroups.
+    """Return the fields `subGroups` and `minMember`; minMember is at least the sum of the subgroup minimums.
 
-    Other projects allow a minMember below the sum of the parts.
+    Other projects allow a lower minMember. If the subGroups form a tree, there is no field `minMember`.
     """
     if any("parent" in part or "minSubGroups" in part for part in parts):
         return {"subGroups": parts}  # the minimum of a tree follows from its subgroups

@@ -23,14 +23,14 @@ class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
 
     @property
     def level(self) -> str:
-        """The level of the Topology of HyperNodes that the constraint names; "" if it names none."""
+        """The topology level that `highestTierAllowed` or `highestTierName` names; "" without them."""
         if self.highest_tier_allowed is not None:
             return f"{TIER_LABEL}{self.highest_tier_allowed}"
         return self.highest_tier_name
 
 
 class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
-    """A subgroup policy of a Volcano PodGroup: pods that form subgroups, which may have a network topology."""
+    """A subgroup policy of a Volcano PodGroup, with the topology and the minimum number of its subgroups."""
 
     network_topology: VolcanoTopology | None = None
     min_sub_groups: int | None = None
@@ -91,7 +91,7 @@ _NO_SUB_GROUPS: Final = (
 
 
 def _topology(constraint: VolcanoTopology | None) -> Spec | None:
-    """Return a network topology as that of a PodGroup: the mode `soft` prefers the lowest tier."""
+    """Convert a network topology to the topology of a batchsched PodGroup: the mode `soft` prefers tier 1."""
     if constraint is None or (_is_hard(constraint) and not constraint.level):
         return None
     if _is_hard(constraint):

@@ -1,4 +1,4 @@
-"""DynamicResources: the devices of a pod's ResourceClaims are free on the node, and are allocated with the pod.
+"""DynamicResources: places pods where devices for their ResourceClaims are free, and allocates the devices.
 
 `plugin` implements the extension points, `claims` finds the claims of a pod, `extended_resources` writes the claim for
 extended resources that a DeviceClass serves, `node_search` searches groups of equal nodes for devices, and `events`

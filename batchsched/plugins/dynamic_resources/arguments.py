@@ -1,4 +1,4 @@
-"""The arguments of the plugin, with the names and defaults of kube-scheduler's `DynamicResourcesArgs`.
+"""The arguments of DynamicResources, with the names and defaults of kube-scheduler's `DynamicResourcesArgs`.
 
 A configuration that was written for kube-scheduler is accepted as it is. Arguments that decisions cannot follow,
 because they limit wall-clock time of a search, have no effect; their descriptions state what limits the search instead.
@@ -36,5 +36,5 @@ class DynamicResourcesArgs(StrictModel):
 
     @property
     def binding_timeout_seconds(self) -> float:
-        """The binding timeout in seconds."""
+        """The time limit in seconds for the preparation of a pod's devices before the pod is bound."""
         return parse_duration(self.binding_timeout)

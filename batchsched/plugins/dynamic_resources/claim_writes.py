@@ -1,4 +1,4 @@
-"""The writes of ResourceClaims for a pod that is bound, or that could not be bound."""
+"""Writes a pod's ResourceClaims: reserves them before binding, and releases them if the binding fails."""
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod
@@ -14,7 +14,10 @@ from batchsched.ports.claims import (
 
 
 async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
-    """Write the allocations of a pod's ResourceClaims and reserve them for the pod; return False if it has none."""
+    """Write the allocations of a pod's ResourceClaims to the API server, and reserve the claims for the pod.
+
+    Return False if the session reserved no devices for the pod.
+    """
     devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return False
@@ -32,8 +35,7 @@ async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder
 async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> None:
     """Release the ResourceClaims of a pod that could not be bound.
 
-    Devices are freed only where the session allocated them: an earlier allocation may serve pods that are still to
-    come.
+    The devices of a claim are freed only if the session allocated them: an earlier allocation may serve later pods.
     """
     devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
@@ -54,7 +56,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
 
 
 def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return the reservations to write for a pod's existing ResourceClaims, in the order of the pod's spec."""
+    """Return the reservations to write into a pod's existing ResourceClaims, in the order of its spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(

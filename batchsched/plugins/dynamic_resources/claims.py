@@ -48,7 +48,7 @@ class PodClassClaims:
     Args:
       claims: the claims, in the order of the pod's spec.
       resources: extended resources of the pod that DeviceClasses serve.
-      other_resources: if there are some, further extended resources of the pod, which a node has to offer.
+      other_resources: other extended resources of the pod, which a node has to offer; () if `resources` is empty.
     """
 
     claims: tuple[PodClaim, ...] = ()
@@ -78,7 +78,9 @@ class PodClassClaims:
 def claims_named_by_pod(
     pod: Pod, claims: Mapping[str, ResourceClaim]
 ) -> tuple[tuple[str, ResourceClaim, bool], ...]:
-    """Return a pod's ResourceClaims, each with its key, and with True if a template created it for this pod alone.
+    """Return for each ResourceClaim of a pod its key, the claim, and whether it is for this pod alone.
+
+    A claim is for one pod alone if it was created from a template.
 
     Raises:
       ResourceClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
@@ -148,7 +150,7 @@ def claims_and_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) ->
       pod: the pod.
       ledger: the claims, and the allocations that the session assumed.
       of_class: the pod stands for all pods of its class. An allocation that the session assumed for a claim of its own
-        says nothing about the other pods.
+        says nothing about the other pods, and is left out.
 
     Raises:
       ResourceClaimRefused: the pod cannot be placed now.

@@ -1,7 +1,7 @@
-"""The claim for extended resources of a pod that DeviceClasses serve: `nvidia.com/gpu` without a device plugin.
+"""The ResourceClaim for extended resources of a pod, such as `nvidia.com/gpu`, that DeviceClasses serve.
 
-A node that offers the resource itself, by a device plugin, serves it as ever. On all other nodes the pod needs a claim,
-which is created when the pod is bound.
+A node that offers the resource itself, by a device plugin, needs no claim to serve it. On all other nodes the pod needs
+a claim, which is created when the pod is bound.
 
 Source: kube-scheduler's plugins/dynamicresources, extendeddynamicresources.go.
 """
@@ -32,7 +32,7 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 
 
 def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
-    """Return the extended resources that a pod requests and a DeviceClass serves, sorted by name."""
+    """Return the extended resources that a pod requests and that a DeviceClass serves, sorted by name."""
     if not _names_any_resource(pod, class_of_resource):
         return ()  # without adding up all requests of the pod
     return tuple(name for name in _requested_resources(pod) if name in class_of_resource)
@@ -41,7 +41,7 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
 def resources_not_served_by_devices(
     pod: Pod, class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[str, ...]:
-    """Return the extended resources that a pod requests and no DeviceClass serves, sorted by name."""
+    """Return the extended resources that a pod requests and that no DeviceClass serves, sorted by name."""
     return tuple(name for name in _requested_resources(pod) if name not in class_of_resource)
 
 
@@ -119,7 +119,7 @@ def build_extended_resource_claim(
 def request_mappings(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[ContainerExtendedResourceRequest, ...]:
-    """Return which request of a pod's ResourceClaim serves each extended resource of each container."""
+    """Return for each extended resource of each container the request in the ResourceClaim that serves it."""
     return tuple(
         mapping
         for resource in sorted(resources)
@@ -164,7 +164,7 @@ class _ResourceRequests:
 
 
 def _resource_requests(pod: Pod, resource: str, class_name: str) -> _ResourceRequests:
-    """Return the requests for one resource: one for each container that needs more than it may use of others.
+    """Return the requests for one resource: one for each container that cannot use enough devices of others.
 
     An init container that ends before the others start may use the devices of all later containers.
     """

@@ -30,12 +30,12 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchingDeviceValues:
-    """The devices of each node that match at least one of several alternative requests, with their attribute values.
+    """The devices of each node that match at least one of several requests, and their values of an attribute.
 
     Args:
-      values: number of a group of nodes with equal devices → for each candidate device of these nodes, its value, or
-        None if it cannot be allocated for one of the requests.
-      number: [N] the number of nodes with equal devices of which the same are in use.
+      values: number of a group of nodes with equal devices → the attribute value of each device of these nodes; None
+        for a device that matches none of the requests.
+      number: [N] the number of each node's group of nodes with equal devices, of which the same are in use.
     """
 
     values: dict[int, tuple[object, ...]]
@@ -45,14 +45,14 @@ class MatchingDeviceValues:
     def from_alternatives(
         cls, alternatives: Sequence[ResolvedDeviceRequest], table: NodeTable, attribute: str = ""
     ) -> Self | None:
-        """Return the devices that match at least one of several alternative requests.
+        """Return the devices of each node that match at least one of several alternative requests.
 
         The result is None if the CEL expressions of the requests take too long to evaluate.
 
         Args:
           alternatives: the requests.
           table: the nodes.
-          attribute: the fully qualified name; devices without it are left out. "" stands for one value of all devices.
+          attribute: the fully qualified name; devices without it match no request. "": all devices have one value.
 
         Raises:
           AllocationError: an expression is invalid.
@@ -81,7 +81,7 @@ class MatchingDeviceValues:
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
     def count_device_sets(self, table: NodeTable, size: int) -> IntArray:
-        """Return for each node [N] how many separate sets of `size` free devices with equal attribute values it has.
+        """Return for each node [N] how many disjoint sets of `size` free devices with equal values it has.
 
         A device that several claims may share counts as `UNLIMITED_SHARES` devices.
         """
@@ -114,10 +114,10 @@ def _value(
 
 
 class FreedDevices:
-    """The devices that the eviction of certain pods would free.
+    """The devices that the eviction of each eviction unit would free.
 
     Args:
-      units: the pods that may be evicted together.
+      units: the pods of each eviction unit.
       table: the nodes.
     """
 
@@ -156,7 +156,7 @@ class FreedDevices:
         Args:
           matching: the devices that count.
           size: the number of devices in a set.
-          factor: factor of the amounts.
+          factor: the number by which the amounts are multiplied.
         """
         counts: dict[tuple[int, int], Counter[object]] = {}
         for unit, node, position in self._places:

@@ -39,11 +39,11 @@ MAX_STEPS_OF_ALL_GROUPS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class NodeGroupSearchResult:
-    """The result of a search for devices for one pod, valid for all nodes of one group of nodes with equal devices.
+    """The result of a search for devices for one pod, valid for all nodes of a group with equal devices.
 
     Args:
       reason: why devices cannot be allocated; "" if they can.
-      score: the sum of the preferences of the alternatives that are used.
+      score: the sum of the preferences of the alternatives in requests that are used.
       steps: the steps that the search took.
     """
 
@@ -54,12 +54,12 @@ class NodeGroupSearchResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSearchResults:
-    """The results of a search of n nodes for devices for one pod.
+    """The results of the search for devices for one pod on each of n nodes.
 
     Args:
-      reasons: the distinct reasons.
-      refused: [n] index into `reasons`, -1 for nodes with devices for all claims.
-      scores: [n] the score of each of these nodes.
+      reasons: the distinct reasons for which nodes are refused.
+      refused: [n] the index of each node's reason in `reasons`; -1 for nodes with devices for all claims.
+      scores: [n] the score of each node.
     """
 
     reasons: tuple[str, ...]
@@ -187,10 +187,10 @@ class DeviceSearch:
     def find_allocations_on_node(
         self, claims: Sequence[ResourceClaim], node: int, table: NodeTable
     ) -> tuple[AllocationResult, ...] | None:
-        """Return an allocation of devices of one node for each ResourceClaim; None if too few devices are free.
+        """Return an allocation of devices of one node for each ResourceClaim; None if too few are free.
 
         Args:
-          claims: claims with the specs of those of this search.
+          claims: claims with the same specs as the claims of this search.
           node: the index of the node.
           table: the nodes.
 
@@ -212,7 +212,7 @@ class DeviceSearch:
     def _find_devices(self, node: int, table: NodeTable) -> PodDeviceAllocation | None:
         """Return devices of one node (given by its index) for the ResourceClaims; None if too few are free.
 
-        On nodes of one group the search finds the same places in their lists of devices.
+        On all nodes of a group, the search finds devices at the same positions in their device lists.
         """
         groups, allocator = node_groups_by_devices(table), self._objects.allocator
         group, place = groups.group_number(node, self.names), table.nodes[node]
@@ -294,7 +294,7 @@ class DeviceSearch:
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the search for devices for some ResourceClaims; ResourceClaims with equal specs share one search.
+    """Return the `DeviceSearch` for some ResourceClaims; ResourceClaims with equal specs share one search.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -328,9 +328,9 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_devices_for_pod_class(
     pod: Pod, class_claims: PodClassClaims, nodes: Nodes
 ) -> list[tuple[DeviceSearchResults, BoolArray]]:
-    """Search nodes for devices for one of several equal pods; return results, each with a mask [n] of its nodes.
+    """Search nodes for devices for a pod; return pairs of results and a mask [n] of the searched nodes.
 
-    Nodes differ in the extended resources that they offer themselves.
+    There is one pair for all nodes that lack the same extended resources, because these become part of the claims.
 
     Raises:
       AllocationError: a claim, a class or a slice is invalid.
@@ -350,7 +350,7 @@ def search_devices_for_pod_class(
 def nodes_by_missing_resources(
     resources: Sequence[str], nodes: Nodes
 ) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes by the requested extended resources that they do not offer; return each group as a mask [n]."""
+    """Group nodes by the extended resources that they lack; return pairs of these and a mask [n]."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

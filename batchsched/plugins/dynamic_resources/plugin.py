@@ -1,4 +1,4 @@
-"""The plugin class with its extension points."""
+"""The plugin DynamicResources with its extension points."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -182,7 +182,7 @@ class DynamicResources(
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
-        """Return True if each of `nodes` has devices for its pods; False also if pods must be judged one by one."""
+        """Return True if each node surely has devices for its pods; else pods must be judged one by one."""
         try:
             return nodes_surely_have_devices(pod.pod, table, nodes, counts)
         except (ResourceClaimRefused, NodeRefused, AllocationError):

@@ -1,4 +1,4 @@
-"""What is reserved for a pod on its node: allocations of its claims, and of the claim for its extended resources."""
+"""Finds the devices to reserve for a pod on a node, for its claims and for its extended resources."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -80,7 +80,7 @@ def _matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    """Return the score of an allocation by the alternatives of `firstAvailable` that it uses; earlier ones add more.
+    """Return the score of an allocation: higher if it uses earlier alternatives of `firstAvailable`.
 
     Source: `computeScore` of kube-scheduler's plugins/dynamicresources.
     """
@@ -117,9 +117,15 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
 
 
 def nodes_surely_have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-    """Return True if each of `nodes` has devices for as many pods equal to the given pod as `counts` states.
+    """Return True if each node surely has devices for its number of pods, all equal to the given pod.
 
-    The result is False if pods share claims, or if several nodes share devices: then pods are judged one by one.
+    The result is False also if pods share claims, or if several nodes share devices: then pods are judged one by one.
+
+    Args:
+      pod: one of the equal pods.
+      table: the nodes.
+      nodes: the indexes of the nodes.
+      counts: the number of pods on each of these nodes.
 
     Raises:
       ResourceClaimRefused, AllocationError, NodeRefused: as of the search.

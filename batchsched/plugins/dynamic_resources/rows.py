@@ -49,9 +49,9 @@ class DeviceLimit:
     """A linear constraint for each node: its pods request at most as many devices as are free on the node.
 
     Args:
-      coefficients: index of the candidate → what each of its pods needs.
+      coefficients: index of the candidate → the number of devices, or of sets of devices, that each of its pods needs.
       limit: [N] the limit of each node.
-      relief: by how much evictions raise it.
+      relief: by how much evictions raise the limit.
     """
 
     coefficients: dict[int, int]
@@ -61,14 +61,16 @@ class DeviceLimit:
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """Equal device requests of pending pods, with the number of devices that a pod of each gang and class needs.
+    """Equal device requests of pending pods, with the number of devices for each pod, by candidate.
+
+    A candidate is the pending pods of one gang and pod class.
 
     Args:
-      alternatives: one of the requests: each device meets one of its alternatives.
-      devices: index of the candidate → devices of each of its pods.
-      matched: attribute → the requests of which all devices have an equal value of it: index of the candidate → devices
-        by request of each of its pods.
-      sharers: number of pods that use the devices together; 1 if each pod has its own.
+      alternatives: the alternatives of such a request: each device meets one of them.
+      devices: index of the candidate → the number of devices of each of its pods.
+      matched: attribute → index of the candidate → the number of devices of each request of a pod, for those requests
+        of which all devices have an equal value of the attribute.
+      sharers: the number of pods that use the devices together; 1 if each pod has its own.
     """
 
     alternatives: tuple[ResolvedDeviceRequest, ...]
@@ -77,9 +79,9 @@ class DeviceDemand:
     sharers: int = 1
 
     def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
-        """Add a request that each pod of `candidate` makes.
+        """Add a request of each pod of `candidate` for `count` devices.
 
-        It is for `count` devices, all with the same value of each attribute in `matched`.
+        All these devices must have the same value of each attribute in `matched`.
         """
         self.devices[candidate.index] = self.devices.get(candidate.index, 0) + count
         for attribute in matched:
@@ -139,7 +141,7 @@ def device_constraint_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Se
 
 
 def _demands(batch: CandidateSet, nodes: Nodes) -> dict[Hashable, DeviceDemand]:
-    """Return what the pods of a candidate set need, by the kind of their requests."""
+    """Return the device demands of the pods in a candidate set, by the kind of the requests."""
     table = nodes.table
     demands: dict[Hashable, DeviceDemand] = {}
     for candidate in batch.candidates:
@@ -175,7 +177,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
 def _countable_requests(
     claim: ResourceClaim, table: NodeTable, *, with_alternatives: bool
 ) -> Iterator[tuple[Hashable, tuple[ResolvedDeviceRequest, ...], int]]:
-    """Yield the requests that need a number of devices: their kind, their alternatives, and the least number."""
+    """Yield kind, alternatives and lowest number of each request of a claim for a number of devices."""
     for alternatives in claim_requests(claim, device_objects(table).classes).requests:
         if not with_alternatives and (len(alternatives) > 1 or alternatives[0].parent):
             continue
@@ -214,7 +216,7 @@ def _matched_attributes(claim: ResourceClaim, request: ResolvedDeviceRequest) ->
 
 
 def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]]:
-    """Keep each gang on one node of which all pods share one claim without allocation; return these claims by gang."""
+    """Keep each gang on one node if all its pods share an unallocated claim; return these claims by gang."""
     sharers: dict[int, list[set[str]]] = {}
     for candidate in batch.candidates:
         try:
@@ -258,7 +260,7 @@ def _add_shared_demands(
 def _eviction_rows(
     plugin: str, batch: CandidateSet, nodes: Nodes, freed: FreedDevices
 ) -> Iterator[ConstraintRow]:
-    """Yield a row for each candidate: a node without devices for its pods gets them if an eviction frees devices."""
+    """Yield a row for each candidate: a node of its pods has enough devices, or an eviction frees one."""
     for candidate in batch.candidates:
         try:
             class_claims = claims_of_pod_class(candidate.pod_class.pod, nodes.table)

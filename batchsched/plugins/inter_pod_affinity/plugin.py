@@ -1,4 +1,4 @@
-"""The plugin class with its extension points, and the events that may help a pod that it refused."""
+"""The plugin InterPodAffinity: its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -191,7 +191,7 @@ class InterPodAffinity(
 
 
 def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> BoolArray:
-    """[n] Return the nodes without the pods that the class requires in the domain, or without its label."""
+    """Return a mask [n] of nodes in domains without the required pods, or without a topology key."""
     unlabelled = np.zeros(len(nodes), np.bool_)
     missing = np.zeros(len(nodes), np.bool_)
     for key in topology_keys(terms_state.affinity):
@@ -204,7 +204,7 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
 
 
 def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
-    """[n] Return the nodes in a domain with a count above zero."""
+    """Return a mask [n] of the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():
         near |= counts[nodes.label_indexes_and_values(key)[0]] > 0
@@ -268,7 +268,7 @@ def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
     """Return QUEUE for a namespace if its labels may matter.
 
-    The pod's own for other pods' terms, others for its own.
+    Labels of the pod's own namespace may matter for terms of other pods, and labels of others for terms of the pod.
     """
     if old is not None and new is not None and (old.metadata.labels or {}) == (new.metadata.labels or {}):
         return Hint.SKIP

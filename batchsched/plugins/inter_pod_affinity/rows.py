@@ -1,4 +1,4 @@
-"""Solver rows for required affinity and anti-affinity: limits for the number of pods of classes by domain.
+"""Solver rows for required affinity and anti-affinity: limits on the numbers of pods by class and domain.
 
 Within a session pods are only added. A refusal that exists now therefore exists at the end, and two pods that
 exclude each other in both orders are never in one domain at the end.
@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityCandidateIndex:
-    """Finds pending pods by label and nodes by topology domain, to create constraints for pod affinity."""
+    """Finds pending pods by their labels, and domains of nodes, to create rows for pod affinity."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,7 +53,7 @@ class AffinityCandidateIndex:
             self.index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select_candidates(self, selection: PodSelector) -> list[CandidatePods]:
-        """Return the candidates that match `selection`; each is the pending pods of one gang and pod class."""
+        """Return the candidates (pods of one gang and pod class) with pods that match `selection`."""
         return [self.batch.candidates[at] for at in self.index.matching_label_set_numbers(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:

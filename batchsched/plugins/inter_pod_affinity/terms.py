@@ -1,9 +1,9 @@
 """Affinity terms: which pods a pod's terms match, and which existing pods' terms match a pod.
 
-A namespace selector is read in two ways. That of an existing pod is tested with the labels of the pending pod's
-namespace, with none if the Namespace object is missing. That of the pending pod selects the namespaces with matching
-labels. For every existing pod it is then tested with no labels: a selector that matches these, such as `{}` but also
-`DoesNotExist`, selects the pods of all namespaces.
+A namespace selector is read in two ways. The selector of an existing pod is tested with the labels of the pending
+pod's namespace, or without labels if the Namespace object is missing. The selector of the pending pod selects the
+namespaces with matching labels. For every existing pod it is then tested with no labels: a selector that matches
+these, such as `{}` but also `DoesNotExist`, selects the pods of all namespaces.
 
 Source: `AffinityTerm.Matches`, `mergeAffinityTermNamespacesIfNotEmpty` and `GetNamespaceLabelsSnapshot` of
 kube-scheduler.
@@ -38,7 +38,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingPod:
-    """A pending pod with the labels of its namespace, as affinity terms of existing pods see it."""
+    """A pending pod with the labels of its namespace, to test which terms of existing pods match the pod."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
@@ -55,7 +55,7 @@ def anti_affinity_of(pod: Pod) -> PodAffinity:
 
 
 def labels_by_namespace(table: NodeTable) -> dict[str, Mapping[str, str]]:
-    """Return the labels of all Namespace objects by name."""
+    """Return the labels of each Namespace object, by the name of the namespace."""
 
     def read_labels_of_namespaces(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
         return {one.metadata.name: one.metadata.labels or EMPTY_LABELS for one in snapshot.namespaces}
@@ -116,9 +116,9 @@ def all_terms_match(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
 class TermCounts:
     """Numbers of pods that match affinity terms, or sums of term weights, by topology key and domain.
 
-    The arrays are key → [D+1].
-
-    The last entry, for nodes without the label, is always 0.
+    Args:
+      table: the nodes.
+      by_key: topology key → [D+1] the number of each of D domains; the last entry, for nodes without the label, is 0.
     """
 
     table: NodeTable
@@ -147,7 +147,9 @@ class TermCounts:
         return True
 
     def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add pods of equal namespace and pod affinity, times a weight, to the counts of their topology domains.
+        """Add the pods of an affinity group, times a weight, to the counts of their topology domains.
+
+        The pods of an affinity group have equal namespaces and equal pod affinity.
 
         Return True if one of the pods is in a domain.
         """
@@ -176,14 +178,14 @@ class TermCounts:
 
 @dataclass(slots=True, eq=False)
 class RequiredTermState:
-    """The required affinity and anti-affinity terms of one pod class, with numbers of matching pods by domain.
+    """The required affinity and anti-affinity terms of a pod class, with numbers of matching pods by domain.
 
     Args:
-      incoming: the class, as the terms of existing pods see it.
+      incoming: a pod of the class, for the terms of existing pods.
       affinity, anti_affinity: the required terms of the class.
-      affinity_matches: pods that match all terms of `affinity`, by the keys of these terms.
-      anti_affinity_matches: pods that match a term of `anti_affinity`, by the term's key.
-      existing_matches: pods with required anti-affinity that matches the class, by the term's key.
+      affinity_matches: numbers of pods that match all terms of `affinity`, by the keys of these terms.
+      anti_affinity_matches: numbers of pods that match a term of `anti_affinity`, by the key of the term.
+      existing_matches: numbers of pods with a required anti-affinity term that matches the class, by its key.
       itself: the class matches all terms of its own `affinity`.
     """
 
@@ -280,7 +282,7 @@ def count_pods_matching_required_terms(table: NodeTable, pod: Pod) -> RequiredTe
 
 
 def combined_selector(terms: tuple[AffinityTerm, ...]) -> PodSelector:
-    """Combine affinity terms into one selection by namespaces and labels, which selects pods that match every term."""
+    """Return one selector, by namespaces and labels, of the pods that match all given affinity terms."""
     if any(term.selection.selectors is None for term in terms):
         return PodSelector(None)
     namespaces: frozenset[str] | None = None

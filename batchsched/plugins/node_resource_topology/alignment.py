@@ -44,7 +44,7 @@ def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 def nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
-    """Return two masks [n]: the nodes where each init container, and where all other containers, find NUMA zones."""
+    """Return two masks [n] of nodes: where each init container fits, and where all other containers fit."""
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:

@@ -1,4 +1,4 @@
-"""The plugin class with its extension points."""
+"""The plugin NodeResourceTopologyMatch with its extension points."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -172,7 +172,7 @@ class NodeResourceTopologyMatch(
 
 
 def _refusals(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
-    """Return a mask [3, n] of the nodes that cannot align the pod even without pods that are not counted."""
+    """Return masks [3, n], one for each reason, of nodes that refuse the pod even without uncounted pods."""
     refused = np.zeros((len(_REASONS), len(nodes)), np.bool_)
     by_pod = np.flatnonzero(zones.pod_scope[nodes])
     by_container = np.flatnonzero(~zones.pod_scope[nodes])

@@ -85,7 +85,7 @@ def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTabl
 
 
 def _free_amounts(zones: ZoneTable, nodes: Nodes, indexes: list[int]) -> IntArray:
-    """Return the free amounts [n, Z, K]; pods that the object does not count are subtracted from all zones."""
+    """Return the free amounts [n, Z, K]; uncounted pods are subtracted from each zone of their node."""
     free = zones.available[indexes].copy()
     for position, node in enumerate(indexes):
         for demand in zones.uncounted_demands(node, nodes.table):
@@ -152,12 +152,12 @@ def _balanced(
 
 
 def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode, free: IntArray) -> int:
-    """Return the score of a node by the number of NUMA zones that a pod needs, and by the distances between these.
+    """Return the score of a node: the fewer NUMA zones the pod needs, and the nearer they are, the higher.
 
     Args:
       demand: the requests of the pod.
       zones: the zones of all nodes.
-      topology: the node.
+      topology: the zones of the node.
       free: [Z, K] the free amounts of its zones.
     """
     if len(topology.zones) > MAX_ZONES:

@@ -40,7 +40,7 @@ _MAX_DEMANDS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class NumaZone:
-    """A NUMA zone of a node: its number, the available amounts, and the distances to zones by their number."""
+    """A NUMA zone of a node: its number, the available amounts, and the distances to zones by zone number."""
 
     number: int
     available: Requests
@@ -101,12 +101,12 @@ def _zone_number(name: str) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class ZoneTable:
-    """The NUMA zones of N nodes as arrays: at most Z zones for each node, and K resources that any zone lists.
+    """The NUMA zones of N nodes as arrays: at most Z zones for each node, and the K resources that they list.
 
     Args:
-      columns: resource → its column.
+      columns: resource → its index among the K resources.
       nodes: [N] what the NodeResourceTopology of each node states; None for nodes without one.
-      available: [N, Z, K] available amounts, which are filled in; ABSENT if the zone does not list the resource.
+      available: [N, Z, K] available amounts, which the constructor fills in; ABSENT if a zone does not list a resource.
     """
 
     columns: Mapping[str, int]
@@ -146,7 +146,7 @@ class ZoneTable:
         return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
 
     def has_room_for_zones_of(self, node: NumaNode | None) -> bool:
-        """Return whether the arrays are large enough for a node: one entry for each of its zones and resources."""
+        """Return whether the arrays are large enough for all zones and resources of a node."""
         return node is None or (
             len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
         )
@@ -178,7 +178,7 @@ class ZoneTable:
         return entry[1]
 
     def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned demands of those pods on a node that its zones do not count yet: they are not Running."""
+        """Return the aligned demands of pods on a node that are not Running: its zones do not count them."""
         generation = table.moves.generation
         if generation != self._since:
             for moved in table.moves.nodes_changed_since(self._since).tolist():
@@ -194,7 +194,7 @@ class ZoneTable:
         return demands
 
     def request_vector(self, requests: Requests) -> IntArray:
-        """Return resource requests as an array [K] over the K resources that any zone of any node lists."""
+        """Return resource requests as an array [K] over the K resources that the zones of all nodes list."""
         amounts = np.zeros(len(self.columns), np.int64)
         for name, amount in requests.items():
             if name in self.columns:
@@ -236,7 +236,7 @@ class _ZoneReader:
         return zones
 
     def _read_topologies(self, topologies: Sequence[NodeResourceTopology]) -> list[str]:
-        """Read the objects that changed, and return the names of their nodes."""
+        """Read the NodeResourceTopologies that changed, and return the names of their nodes."""
         before, self._read = self._read, {}
         changed_names = []
         for topology in topologies:

@@ -145,7 +145,7 @@ def label_selectors_of_constraint(
 ) -> tuple[LabelSelector, ...] | None:
     """Return the label selectors of a topology spread constraint, with `matchLabelKeys` merged in.
 
-    None selects nothing.
+    The result None selects no pods.
 
     Source: `mergeLabelSetWithSelector` of kube-scheduler. With labels to match, a missing selector adds nothing.
     """

@@ -1,4 +1,4 @@
-"""Numbers of matching pods by topology domain, for the Filter and the Score of one class."""
+"""Numbers of pods that match spread constraints, by domain, for the Filter and the Score of a pod class."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -26,10 +26,10 @@ NO_DOMAIN = 2**31 - 1
 class SpreadCounts:
     """A DoNotSchedule spread constraint of one pod class, with the numbers of matching pods by domain.
 
-    D domains, N nodes.
+    There are D domains and N nodes.
 
     Args:
-      codes: [N] the node's domain, -1 if the label is missing.
+      codes: [N] the index of each node's domain; -1 if the label is missing.
       eligible: [N] nodes that count.
       seen: [D] domains with an eligible node.
       counts: [D+1] matching pods on eligible nodes; the last, for a missing label, is 0.
@@ -92,7 +92,7 @@ def nodes_with_topology_keys(table: NodeTable, constraints: tuple[SpreadConstrai
 def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntArray:
     """Return for each node [N] the number of pods that a spread constraint counts.
 
-    Terminating pods do not count, and an empty selector counts none.
+    Terminating pods do not count, and an empty selector counts no pods.
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
@@ -128,7 +128,7 @@ class ScheduleAnywayConstraint:
     """A ScheduleAnyway spread constraint of one pod class, with its penalty for each node.
 
     Args:
-      has: [N] the node has the label.
+      has: [N] whether the node has the label of the topology key.
       cost: [N] count × weight + (maxSkew - 1).
     """
 

@@ -1,4 +1,4 @@
-"""The plugin class with its extension points, and the events that may help a pod that it refused."""
+"""The plugin PodTopologySpread: its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final
@@ -303,9 +303,9 @@ class SpreadHints:
         return Hint.queue_if(self._place(pod, old) != self._place(pod, new))
 
     def _place(self, pod: Pod, node: Node) -> Hashable:
-        """Return the node's domains, and which constraints count the node.
+        """Return for each constraint the domain of a node, and whether the constraint counts the node.
 
-        None if it lacks a key, so that none does.
+        The result is None if the node lacks a topology key, so that no constraint counts it.
         """
         constraints = self._constraints(pod)
         if any(one.topology_key not in node.labels for one in constraints):

@@ -1,4 +1,4 @@
-"""Solver rows for hard topology spread: limits for the number of pods of classes by domain.
+"""Solver rows for DoNotSchedule spread constraints: limits on the numbers of pods by class and domain.
 
 The pipeline checks a pod against the pods at its placement; a row describes the end of the session. Within a
 session pods are only added, so counts by domain never fall, nor does the global minimum. Below, e_z is the number
@@ -44,12 +44,12 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class SharedSpreadConstraint:
-    """Pending pod classes with the same spread constraint: equal selectors, topology key, skew and eligible nodes.
+    """Pending pods with the same spread constraint: equal selector, topology key, skew and eligible nodes.
 
     Args:
-      codes: [N] domain of each eligible node, else -1.
-      strays: [N] nodes with all keys that do not count. Only other plugins exclude the pods from them.
-      itself: the candidates match the selector.
+      codes: [N] the index of each eligible node's domain; -1 for other nodes.
+      strays: [N] nodes that have all topology keys and are not eligible. Only other plugins refuse the pods there.
+      itself: whether the candidates match the selector.
       members, matching: candidates with the constraint; all candidates that it counts.
     """
 
@@ -65,7 +65,7 @@ class SharedSpreadConstraint:
 class DomainCounts:
     """The numbers of matching pods by topology domain when a session begins.
 
-    The methods bound the smallest of these numbers at the end of the session.
+    The methods compute bounds of the smallest of these numbers at the end of the session.
 
     Args:
       seen: [D] domains with an eligible node.
@@ -78,7 +78,7 @@ class DomainCounts:
     landable: BoolArray
 
     def reachable_global_minimum(self, pods: int) -> int:
-        """Return the number of matching pods that the emptiest domain can reach if `pods` more are placed.
+        """Return the largest possible count of the emptiest domain after `pods` more pods are placed.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -88,7 +88,7 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def required_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the smallest count in the emptiest domain at which `pods` more pods fit without exceeding maxSkew.
+        """Return the smallest count of the emptiest domain at which `pods` more pods fit within maxSkew.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """

@@ -1,4 +1,4 @@
-"""Claims of a pod, sorted by what has to be done for them."""
+"""A pod's PersistentVolumeClaims: those that are bound, and those to be bound after a node is chosen."""
 
 from dataclasses import dataclass
 from typing import Final

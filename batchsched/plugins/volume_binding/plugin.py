@@ -1,4 +1,4 @@
-"""The plugin class with its extension points, and the events that may help a pod that it refused."""
+"""The plugin VolumeBinding: its extension points, and the events that may help a pod that it refused."""
 
 from collections.abc import Hashable, Sequence
 from functools import cache
@@ -233,7 +233,7 @@ class VolumeBinding(
 
 @cache
 def _line_through(points: tuple[tuple[int, int], ...]) -> IntArray:
-    """Return the scores [101] by percent of capacity in use."""
+    """Return a table [101] with the score for each percentage of capacity in use."""
     return utilization_score_table(
         [UtilizationShapePoint(utilization=percent, score=score) for percent, score in points]
     )

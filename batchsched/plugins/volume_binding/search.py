@@ -1,10 +1,10 @@
-"""Search for a pod's volumes, on all nodes of a view at once, or on one node after a placement.
+"""Finds volumes for a pod's claims: on many nodes at once, or on one node after the pod is placed there.
 
 Source: `FindPodVolumes` of kube-scheduler's plugins/volumebinding and `FindMatchingVolume` of
 k8s.io/component-helpers/storage/volume. Of equally small volumes the first in the snapshot is used.
 
 `capacity_scores` scores a node by the share of its storage that the claims would use, as `Score` and
-`buildScorerFunction` of the same package with StorageCapacityScoring on.
+`buildScorerFunction` of the same package do with the feature StorageCapacityScoring.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,13 +55,13 @@ FILESYSTEM: Final = "Filesystem"
 
 @dataclass(slots=True)
 class VolumeSearchResult:
-    """The volumes that were found for a pod's claims on each of n nodes, and the nodes that are refused.
+    """The volumes that were found for a pod's claims on each of n nodes, and the nodes that were refused.
 
     Args:
       refused: [4, n] nodes that are refused, for each of REASONS.
-      matches: claims that need an existing volume, with [n] its index in `volumes`, -1 for none.
+      matches: claims that need an existing volume, each with the index [n] of its volume in `volumes`; -1 for none.
       volumes: the volumes found on some node.
-      provisioned: claims to be provisioned, with [n] the nodes where that is possible.
+      provisioned: claims to be provisioned, each with a mask [n] of the nodes where that is possible.
     """
 
     refused: BoolArray
@@ -117,7 +117,7 @@ def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: 
 
 
 def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) -> BoolArray:
-    """[n] Return the nodes that a bound volume's affinity selects, translated where the node migrated its plugin.
+    """Return a mask [n] of the nodes that a bound volume's affinity selects, translated for migrated plugins.
 
     Raises:
       PluginError: a node among those `rows` about migrated the plugin, and the volume cannot be translated.
@@ -141,13 +141,13 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
 
 
 def _reachable(volume: PersistentVolume, nodes: Nodes) -> BoolArray:
-    """[n] Return the nodes that a volume's affinity selects."""
+    """Return a mask [n] of the nodes that a volume's affinity selects."""
     affinity = volume.spec.node_affinity
     return _selected(affinity.required if affinity else None, nodes)
 
 
 def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
-    """[n] Return the nodes that a volume's selector matches. It has labels only, no fields."""
+    """Return a mask [n] of the nodes that a volume's selector matches by their labels, not by their names."""
     if required is None:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
@@ -157,7 +157,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
 
 
 def _match(claim: PersistentVolumeClaim, nodes: Nodes, result: VolumeSearchResult) -> IndexArray:
-    """[n] Return the index in `result.volumes` of the volume for a claim on each node, -1 for none."""
+    """Return for each node [n] the index in `result.volumes` of the volume for a claim; -1 for none."""
     choice = np.full(len(nodes), -1, np.int32)
     table = nodes.table
     taken = [
@@ -270,7 +270,7 @@ def _allows(term: TopologySelectorTerm, node: Node) -> bool:
 
 
 def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> BoolArray:
-    """[n] Return the nodes where the driver has capacity for a new volume of the claim's size.
+    """Return a mask [n] of the nodes where the driver has capacity for a new volume of the claim's size.
 
     Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
     """
@@ -283,11 +283,11 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return for each node [n] the free bytes in a CSIStorageCapacity with at least `size` free bytes.
+    """Return for each node [n] the free bytes in a CSIStorageCapacity that has at least `size` free bytes.
 
     `NO_ROOM` stands for a node without such a CSIStorageCapacity of the StorageClass.
 
-    Of several reports for a node, the first in the snapshot with enough capacity counts.
+    If several CSIStorageCapacities of a node have enough free bytes, the first in the snapshot counts.
     """
 
     def capacity_by_node(table: NodeTable) -> IntArray:
@@ -342,9 +342,9 @@ class StorageClassUsage:
     """The storage of one StorageClass that a pod's claims would use on each of n nodes.
 
     Args:
-      counts: [n] the nodes on which the pod uses the class.
+      counts: [n] whether the pod uses the class on the node.
       requested: [n] bytes that the pod's claims request.
-      capacity: [n] bytes that exist.
+      capacity: [n] bytes of the found volumes, or free bytes for new volumes.
     """
 
     counts: BoolArray
@@ -353,13 +353,13 @@ class StorageClassUsage:
 
     @classmethod
     def empty(cls, count: int) -> "StorageClassUsage":
-        """Return the usage of a StorageClass on `count` nodes if no claim uses the class: zero on each node."""
+        """Return the usage of a StorageClass that no claim uses: zero on each of `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
         """Return the score of each node [n] by the percentage of storage that the claims would use.
 
-        `line` [101] is the score by percentage.
+        `line` [101] is the score for each percentage.
 
         A request above the capacity counts as full use.
         """
@@ -370,14 +370,14 @@ class StorageClassUsage:
 
 
 def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) -> IntArray:
-    """Return for each node [n] the mean score of the StorageClasses that the pod's claims use; 0 if they use none.
+    """Return for each node [n] the mean score of the StorageClasses that the pod's claims use; 0 for none.
 
     If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
 
     Args:
       result: the search for the pod's volumes on these nodes.
       nodes: n nodes.
-      line: [101] the score by percent of use.
+      line: [101] the score for each percentage of use.
     """
     static, dynamic = _static(result, nodes), _dynamic(result, nodes)
     bound = np.zeros(len(nodes), np.bool_)
