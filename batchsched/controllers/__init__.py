@@ -1,4 +1,4 @@
-"""Floor 8: controllers next to the scheduler loop: status, Events, evictions, stale gangs and assumed pods.
+"""The controllers for status, Events, evictions, stale gangs and overdue assumed pods (layer 8).
 
 Writes of status and Events wait while pods are being bound.
 """

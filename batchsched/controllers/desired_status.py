@@ -1,4 +1,4 @@
-"""The status of PodGroups, Queues and pods that the controller writes, computed from counts and the last refusal."""
+"""Computes the status of PodGroups, Queues and pods from pod counts and the last refusal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -100,7 +100,10 @@ class QueueStatusInput:
 
 
 def observed_phase(minimum: int, counts: GangStatusInput, record: GangStatusRecord) -> GangPhase:
-    """Return the phase of a gang that follows from the states of its pods alone, whatever the previous phase was."""
+    """Return the phase of a gang that follows from the states of its pods and from its wait at Permit.
+
+    The previous phase of the gang has no influence.
+    """
     unfinished = counts.pending + counts.placed
     if not unfinished and counts.succeeded >= minimum:
         return GangPhase.SUCCEEDED

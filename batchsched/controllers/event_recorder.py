@@ -1,4 +1,4 @@
-"""The event recorder: writes Events after bindings, and repeats as one series; and the delay of writes.
+"""The event recorder, which writes Events to the API server, and delays them while pods are being bound.
 
 An Event costs the API server as much as a binding. So Events are queued while pods are being bound, and only a few
 are written at once. Events that do not fit the queue are dropped and counted. A leader that ends in order writes all.

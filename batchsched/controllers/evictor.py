@@ -31,7 +31,7 @@ Evicted = Callable[[Pod, str, str], None]
 
 
 def do_nothing_on_eviction(pod: Pod, reason: str, message: str) -> None:
-    """Do nothing; this is the default callback for an evicted pod."""
+    """Do nothing; this is the default callback for the eviction of a pod."""
 
 
 class Evictor:
@@ -72,10 +72,11 @@ class Evictor:
         """Gang → the monotonic time at which its last plan ended; only those that a running session may not know."""
 
     def apply_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Start to write the nominations and to request the evictions of a decision (a `loop.DecisionCallback`).
+        """Start to write the nominations of a decision, and to request the evictions of its victims.
 
-        A plan for a gang is dropped if another one is in progress, or ended after the session of the decision began:
-        this session did not know its nominations and victims, and may have chosen other victims.
+        This method is a `loop.DecisionCallback`. A plan for a gang is dropped if another plan for the gang is in
+        progress, or ended after the session of the decision began. This session did not know the nominations and
+        victims of the other plan, and may have chosen other victims.
         """
         begun = self._clock.monotonic() - took
         self._ended = {gang: ended for gang, ended in self._ended.items() if ended > begun}

@@ -1,4 +1,4 @@
-"""The paced worker: it repeats work between the sessions, and an error in one piece of work does not end the rest.
+"""The paced worker, which repeats work between the sessions, and continues after an error in a piece of work.
 
 Forecasts of the policy `auto` and explanations of refusals are such work. Each piece runs in a thread of its own, and
 paces itself, because sessions and the event loop use the same interpreter.
@@ -51,7 +51,7 @@ class PacedWorker:
             self._task.cancel()
 
     async def run(self) -> None:
-        """Repeat the work until cancelled."""
+        """Repeat the work of this worker until the task is cancelled."""
         while True:
             await self._clock.sleep(self._period_seconds)
             with self.log_and_ignore_errors(f"the {self._name} failed"):
@@ -59,7 +59,7 @@ class PacedWorker:
 
     @contextmanager
     def log_and_ignore_errors(self, failure: str) -> Iterator[None]:
-        """Log an exception that a piece of work raises, and continue.
+        """Return a context manager that logs an exception of a piece of work instead of passing it on.
 
         Args:
           failure: names the work in the message, such as `the forecast of profile batchsched failed`.
@@ -70,7 +70,7 @@ class PacedWorker:
             self.report_failure(failure, error)
 
     def report_failure(self, failure: str, error: Exception) -> None:
-        """Log that a piece of work failed, the first time with the traceback."""
+        """Log that a piece of work failed; add the traceback to the first failure only."""
         traceback = None if self._has_failed else error
         _LOG.error("%s: a defect: %s", failure, error, exc_info=traceback)
         self._has_failed = True

@@ -44,7 +44,7 @@ class ForecastOutcome:
 
     Args:
       profile: the scheduler name of the profile.
-      choice: the choice that followed.
+      choice: the gang order that the policy chose by these forecasts.
       seconds: the CPU time that the forecasts took.
     """
 
@@ -54,7 +54,7 @@ class ForecastOutcome:
 
 
 def policy_choice_event(outcome: ForecastOutcome) -> PendingEvent:
-    """Return the Kubernetes Event which reports that the policy `auto` has chosen another gang order."""
+    """Return the Kubernetes Event about a change of the gang order that the policy `auto` uses."""
     target = object_reference(
         LEASES, SCHEDULER_NAME_LEASE_NAMESPACE, lease_name_of_scheduler_name(outcome.profile), ""
     )
@@ -82,15 +82,18 @@ class PolicyWorker:
         self._worker = PacedWorker("forecasts", CHECK_SECONDS, clock, self.run_once)
 
     def start(self) -> None:
-        """Start the task that runs forecasts."""
+        """Start the background task that runs the forecasts of the policy `auto`."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Stop the task that runs forecasts. A forecast that runs ends after its next simulated second."""
+        """Stop the task that runs forecasts. A forecast in progress ends after its next simulated second."""
         self._worker.stop()
 
     async def run_once(self) -> None:
-        """Run the forecasts of each profile for which they are due. If they fail, sessions keep their candidate."""
+        """Run the forecasts of the policy `auto` for each profile for which they are due.
+
+        If the forecasts of a profile fail, its sessions continue to use the present gang order.
+        """
         for profile_scheduler in self._profile_schedulers():
             chooser = profile_scheduler.chooser
             if chooser is None or chooser.due_forecast is None:

@@ -1,4 +1,4 @@
-"""Limits of the protection of running gangs, which the condition `ProtectionLimited` of their PodGroups states."""
+"""Finds protected gangs that may be evicted nevertheless, for the condition `ProtectionLimited`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,9 @@ from batchsched.state.queue_usage import POD_COUNT
 
 
 def protection_limits_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the reason and a message for each running PodGroup that may be evicted in spite of its protection.
+    """Return the reason and message of `ProtectionLimited` for each running PodGroup with limited protection.
+
+    These are PodGroups that may be evicted in spite of their protection. The key is `namespace/name`.
 
     Args:
       state: The cluster.

@@ -100,11 +100,11 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangController:
-    """Detects stale gangs, which have been partially bound for too long, and rolls them back: evicts their bound pods.
+    """Detects stale gangs, which have been partially bound for too long, and evicts their bound pods.
 
     It is a `loop.PeriodicTask`.
 
-    It reads what the leader before recorded in the status of PodGroups when it is created, and only then: a status
+    When it is created, and only then, it reads what the previous leader recorded in the status of PodGroups. A status
     that is changed later has no effect on this leader.
 
     Args:
@@ -172,7 +172,7 @@ class StaleGangController:
         )
 
     def run_once(self, now: float) -> None:
-        """Check changed gangs for missing pods, and start to roll back those partially bound for too long."""
+        """Check changed gangs for missing pods, and start to evict the bound pods of stale gangs."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             try:

@@ -1,4 +1,4 @@
-"""The last refusal of each gang, its Permit plugin, and its reserved start.
+"""The last refusal of each gang, the Permit plugin at which the gang waits, and its reserved start.
 
 Consecutive sessions may differ in details ("12 short", "11 short"), and each change is written to up to ten thousand
 pods. So a message is kept for some time, which grows with each change. The latest message is published in the end.
@@ -34,7 +34,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 @dataclass(slots=True)
 class GangStatusRecord:
-    """What sessions decided for the status of a gang: its last refusal or wait at Permit, and the message of its pods.
+    """The decisions about a gang that its status shows: its last refusal or wait at Permit, with a message.
 
     Args:
       refusal: The published refusal; None if it was not refused.

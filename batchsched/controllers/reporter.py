@@ -50,7 +50,7 @@ class Reporter:
       writers: The writer of status, and the writer of Events, which may write after another replica leads.
       clock: The clock.
       profile: The first profile; its scheduler name is the name of the reporting controller.
-      busy: Returns whether pods are being bound, which comes first.
+      busy: Returns whether pods are being bound; meanwhile, writes are delayed.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Reporter:
         )
 
     def reconfigure(self, profile: Profile) -> None:
-        """Use another profile as the first profile of the configuration, after the configuration was reloaded."""
+        """Use the first profile of a configuration that was reloaded."""
         self.status.profile = profile
 
     def set_up_scheduler_name_leases(self, connection: Connection, deployment: str) -> None:
-        """Set up the Leases of this deployment's scheduler names, so that other deployments with them are reported.
+        """Set up a Lease for each scheduler name, so that other deployments with the same names are reported.
 
         Call this method before `start`.
         """
@@ -100,7 +100,10 @@ class Reporter:
         return self._scheduler_name_leases.conflicts if self._scheduler_name_leases is not None else {}
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
-        """Record the Event of a successful or failed binding of a pod (a `binding.BindingCallback`)."""
+        """Record an Event for a successful or failed binding of a pod.
+
+        This method is a `binding.BindingCallback`.
+        """
         target = _pod_reference(pod)
         if problem:
             note = f"binding rejected: {problem}"
@@ -110,12 +113,19 @@ class Reporter:
             self.recorder.record_without_series(PendingEvent(target, "Scheduled", "Binding", note))
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record the Event of an evicted pod, and the condition of its group (an `evictor.Evicted` callback)."""
+        """Record an Event for an evicted pod, and write the `DisruptionTarget` condition of its PodGroup.
+
+        The condition is written only if the PodGroup falls below its minimum. This method is an `evictor.Evicted`
+        callback.
+        """
         self._disruptions.record_eviction(pod, reason, message)
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record the Events of the gangs in a decision, and queue their status (a `loop.DecisionCallback`)."""
+        """Record Events for the gangs that a decision refused, and queue status updates of changed gangs.
+
+        This method is a `loop.DecisionCallback`.
+        """
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
         present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
         surplus = self._full_queues(
@@ -167,13 +177,13 @@ class Reporter:
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
     def publish_due_messages(self) -> None:
-        """Write the messages about refused gangs that were held back until now."""
+        """Write the messages about refused gangs that were held back and are now due."""
         self._report(
             self._refusals.publish_due_refusals(self._cache.count_objects("nodes"), self._clock.now())
         )
 
     def record_explanation(self, outcome: ExplanationOutcome) -> None:
-        """Report a refusal with its verified changes, as soon as the explanation worker has found them.
+        """Report a refusal again, with the verified changes that the explanation worker found for it.
 
         This method is an `ExplanationCallback`.
         """

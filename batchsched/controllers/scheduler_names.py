@@ -35,7 +35,7 @@ _CONFLICT_STATUS: Final = 409
 def lease_name_of_scheduler_name(scheduler_name: str) -> str:
     """Return the name of the Lease by which this deployment reserves a scheduler name.
 
-    A scheduler name that no object may have is replaced by its hash.
+    If a scheduler name is not a valid object name, its hash is used instead.
     """
     usable = len(scheduler_name) <= _MAX_NAME_LENGTH and _OBJECT_NAME.fullmatch(scheduler_name)
     return LEASE_NAME_PREFIX + (
@@ -44,12 +44,12 @@ def lease_name_of_scheduler_name(scheduler_name: str) -> str:
 
 
 class SchedulerNameLeases:
-    """Renews the Leases of this deployment's scheduler names, and reports other deployments that hold such a Lease.
+    """Renews a Lease for each scheduler name, and reports another deployment that holds one of these Leases.
 
     Args:
       connection: The connection to the API server.
       clock: The clock.
-      deployment: What all replicas of the deployment have in common, and no other deployment has.
+      deployment: A text that all replicas of the deployment have in common, and no other deployment has.
       scheduler_names: The scheduler names of the profiles.
       report: Called for each conflict at each check, with the Event.
     """

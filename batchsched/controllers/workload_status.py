@@ -1,4 +1,4 @@
-"""The status of the groups of the Workload API of Kubernetes: PodGroups, and the CompositePodGroups of a tree.
+"""The status of PodGroups and CompositePodGroups of the Workload API of Kubernetes.
 
 A gang of batchsched is a PodGroup of Kubernetes, or a tree of groups. Each group of a tree has conditions of its own.
 """
@@ -53,7 +53,10 @@ def scheduled_condition_type(group: TreeGroup) -> str:
 
 
 def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether a PodGroup has its minimum of placed pods, or a CompositePodGroup enough such groups.
+    """Return whether enough pods are placed for the minimum of a PodGroup or CompositePodGroup.
+
+    The minimum of a PodGroup is a number of pods. The minimum of a CompositePodGroup is a number of child groups that
+    have their own minimum placed.
 
     Args:
       group: the group.
@@ -148,7 +151,7 @@ def count_placed_by_subgroup(gang: GangPods) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class DisruptedGroup:
-    """A group of Kubernetes that lost its minimum by evictions: its resource, name and uid."""
+    """A PodGroup or CompositePodGroup of Kubernetes that evictions brought below its minimum."""
 
     resource: ApiResource
     namespace: str
@@ -158,9 +161,10 @@ class DisruptedGroup:
 
 
 class GroupDisruptionWriter:
-    """Writes the condition `DisruptionTarget` to groups of Kubernetes that fall below their minimum by evictions.
+    """Writes the condition `DisruptionTarget` to PodGroups that evictions bring below their minimum.
 
-    Evictions of pods beyond the minimum change nothing. The condition is written once for each group and set of pods.
+    CompositePodGroups get the condition as well. Evictions of pods beyond the minimum change nothing. The condition is
+    written once for each group and set of pods.
 
     Args:
       cache: the state of the cluster.
@@ -181,7 +185,10 @@ class GroupDisruptionWriter:
         self._running: set[asyncio.Task[None]] = set()
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
-        """Record an evicted pod, and write the condition to groups that lost their minimum (an `Evicted` callback)."""
+        """Record an evicted pod, and write the condition `DisruptionTarget` to groups below their minimum.
+
+        This method is an `Evicted` callback.
+        """
         if reason == ROLLED_BACK:  # no other gang takes its resources
             return
         identity = gang_identity(pod)

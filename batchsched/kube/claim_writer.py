@@ -55,7 +55,7 @@ class ClaimWriter:
 
     Args:
       writer: sends the requests.
-      clock: the time of allocations, and waits.
+      clock: the clock for the timestamps of allocations and for waits.
       handle_claim: receives each written claim as JSON.
       find_claim: returns a claim, `namespace/name`, according to the watch; None if there is none.
     """
@@ -88,7 +88,9 @@ class ClaimWriter:
         )
 
     async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
-        """Create, allocate and reserve the ResourceClaim for a pod's extended resources; name it in its status.
+        """Create, allocate and reserve a ResourceClaim for the extended resources of a pod.
+
+        The status of the pod then names the ResourceClaim.
 
         Raises:
           BindFailed: the claim exists with other devices, or the server refused.
@@ -105,7 +107,7 @@ class ClaimWriter:
     ) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the deletion is still needed.
 
-        A deleted claim is no error.
+        It is not an error if the claim was already deleted.
 
         Raises:
           BindFailed: the server refused.

@@ -20,7 +20,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
+        """Wait for the given number of seconds."""
         await asyncio.sleep(seconds)
 
     def random_fraction(self) -> float:
@@ -35,7 +35,7 @@ class RetryBackoff:
     A random part of up to one half is subtracted from each wait.
 
     Args:
-      clock: waits and returns the jitter.
+      clock: the clock for waits; it also returns the jitter.
       first: the first wait in seconds.
       longest: the longest wait in seconds.
     """

@@ -1,4 +1,7 @@
-"""API paths and requests. Each request has a deadline and returns bytes or raises `ApiError` or `Unreachable`."""
+"""The URL paths of the Kubernetes API, and requests to the API server.
+
+Each request has a deadline. It returns bytes, or raises `ApiError` or `Unreachable`.
+"""
 
 import asyncio
 import logging
@@ -129,7 +132,7 @@ class Connection:
 
     Args:
       credentials: the server, and the identity of this client.
-      clock: waits.
+      clock: the clock for waits and for the duration of requests.
     """
 
     def __init__(self, credentials: CredentialsReader, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The address of the API server and the credentials, from the loaders of the official client.
+"""Reads the address of the API server and the credentials, by the loaders of the official Kubernetes client.
 
 Sources are a kubeconfig, the service account of a pod, and exec plugins. Tokens and certificates are rotated while the
 process runs. The loaders reload tokens only, so this module checks the files for changes before each use.

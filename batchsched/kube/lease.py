@@ -44,7 +44,7 @@ class LeaseTimes:
     Args:
       duration: another replica may take over a Lease that was not renewed for this time.
       renew: a leader leads for this time after its last renewal.
-      retry: between two attempts.
+      retry: the time between two attempts to acquire or renew the Lease.
 
     Raises:
       ValueError: the times are not in the order that prevents two leaders.
@@ -60,12 +60,12 @@ class LeaseTimes:
 
 
 class LeaderElector:
-    """Acquires, renews and releases the Lease by which the replicas elect their leader, on behalf of this replica.
+    """Acquires, renews and releases the Lease by which the replicas elect their leader.
 
     It implements `kube.writer.WriteFence`.
 
     Args:
-      connection: to the API server.
+      connection: the connection to the API server.
       clock: the current time.
       name: namespace and name of the Lease, which is created if it does not exist.
       identity: the name of this replica, different for every process.
@@ -100,7 +100,7 @@ class LeaderElector:
         return f"{self._namespace}/{self._name}"
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica is still the leader; 0 or less: another replica may lead."""
+        """Return the seconds for which this replica is still the leader; at 0 or less, another may lead."""
         return self._until - self._clock.monotonic()
 
     async def acquire(self) -> None:

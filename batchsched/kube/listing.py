@@ -35,10 +35,10 @@ async def list_page(
 async def list_pages(
     connection: Connection, path: str, selector: Mapping[str, str], size: int = PAGE
 ) -> AsyncGenerator[tuple[list[bytes], str], None]:
-    """List a collection of the API, and yield the objects of each page as JSON with the list's resourceVersion.
+    """List a collection of the API; yield for each page its objects as JSON, and the list's resourceVersion.
 
     Args:
-      connection: to the API server.
+      connection: the connection to the API server.
       path: the path of the collection.
       selector: further parameters of each query.
       size: the number of objects of a page.

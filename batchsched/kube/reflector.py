@@ -87,14 +87,15 @@ _FAILURE: Final = msgspec.json.Decoder(_Failure)
 
 @dataclass(frozen=True, slots=True)
 class ReflectorSettings:
-    """The settings of a reflector: selector, page size, watch timeout, and the consequence of a missing permission.
+    """The settings of a reflector, such as its selector, its page size and the timeout of its watches.
 
     Args:
       selector: further parameters of each query, such as a fieldSelector.
       page: the number of objects of one page of a list.
       silence: seconds without a byte after which a watch counts as lost. The API server sends a bookmark about every
         minute.
-      without: the consequence of a missing permission, as a sentence; "": nothing is scheduled without it.
+      without: the consequence of a missing permission, as a sentence; "" means that nothing is scheduled without the
+        permission.
     """
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -108,17 +109,17 @@ class _Rewound(Exception):
 
 
 def ignore_restored_backup() -> None:
-    """The default callback for an API server that was restored from a backup: does nothing."""
+    """Do nothing; this is the default callback for an API server that was restored from a backup."""
 
 
 class Reflector:
     """Lists and watches one collection of the API, and passes every object and every change to a handler.
 
     Args:
-      connection: to the API server.
+      connection: the connection to the API server.
       resource: the collection.
       handler: receives the objects.
-      clock: waits.
+      clock: the clock for waits.
       terms: the settings.
       read: decodes each object as it arrives, so that no list is held as text. Objects for which it returns None
         are skipped.

@@ -1,4 +1,4 @@
-"""The limit on concurrent requests to the API server, with turns for the namespaces that wait."""
+"""The limit on concurrent requests to the API server, which serves waiting namespaces in turn."""
 
 import asyncio
 from collections import deque

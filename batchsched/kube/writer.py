@@ -1,4 +1,4 @@
-"""Writes to the API server, bindings among them: limited in number, and sent only while this replica leads."""
+"""Sends bindings and other writes to the API server, a limited number at a time, while this replica leads."""
 
 import asyncio
 import logging
@@ -51,11 +51,11 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server, with retries and at most `in_flight` at a time; none after the Lease has expired.
+    """Sends writes to the API server with retries, at most `in_flight` at a time, until the Lease expires.
 
     Args:
-      connection: to the API server.
-      clock: waits.
+      connection: the connection to the API server.
+      clock: the clock for waits between retries.
       fence: limits the deadline of each request; None for a single replica without leader election.
       in_flight: the number of concurrent requests.
     """
@@ -212,7 +212,7 @@ class Writer:
     ) -> bytes:
         """Send a write request to the API server and return the body of the response.
 
-        While the server is busy and `patient` is True, the request is sent again after the wait that it demands.
+        While the server is busy and `patient` is True, the request is sent again after the server's Retry-After.
         Many requests for objects of one namespace do not delay those of another.
 
         Raises:
@@ -288,7 +288,7 @@ class _VolumeClaim(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaims:
-    """The PersistentVolumeClaims of the cluster state.
+    """Functions that look up and update the PersistentVolumeClaims of the cluster state.
 
     Args:
       handle_claim: receives each claim that is read or written, as JSON.
@@ -320,7 +320,7 @@ class ApiBinder:
         self._poll = poll
 
     async def bind(self, binding: Binding) -> None:
-        """Bind a pod to its node."""
+        """Bind a pod to the node that the binding names."""
         await self._writer.bind(binding)
 
     async def bind_volume(self, binding: PersistentVolumeBinding) -> None:

@@ -1,4 +1,4 @@
-"""Floor 3: the queue tree, entitlements of queues, and the order of pending gangs.
+"""The queue tree, the entitlements of queues, and the order of pending gangs (layer 3).
 
 Every order is total: gangs with equal keys are ordered by submission time, then by `namespace/name`.
 

@@ -55,7 +55,7 @@ def sibling_queues_below(
     """Return the children of a queue as arrays, which are the input of a sharing policy.
 
     Args:
-      shares: the queue tree with the usage to compare.
+      shares: the queue table; the policy compares the usage in it.
       entitled: the entitlements of all rows.
       parent: the parent row.
       head: [S] position of each child's next gang in the order of gangs, or None if the order is not needed.
@@ -81,7 +81,10 @@ def sibling_queues_below(
 
 
 def effective_guarantees(shares: QueueTable) -> IntArray:
-    """Return the effective guarantees [Q, R]: at most each queue's limit, and in sum at most the parent's guarantee."""
+    """Return the guarantee of each queue [Q, R], reduced to its limit and to what the parent guarantees.
+
+    If the guarantees of siblings add up to more than the guarantee of their parent, all of them are scaled down.
+    """
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity
     for level in shares.rows_by_level():

@@ -1,4 +1,4 @@
-"""Checks of policies that other packages register: the entry point of a policy, and the keys that it computes."""
+"""Checks of policies from other packages: whether their entry points load, and their sort keys are valid."""
 
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -42,13 +42,13 @@ def load_policy_class(point: EntryPoint) -> Any:
 
 
 def checked_policy_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
-    """Return the keys that a policy computed, as an array.
+    """Check the sort keys that a policy computed, and return them as an array.
 
     Args:
       policy: the policy.
-      keys: what its method `key` returned.
+      keys: the result of its method `key`.
       count: the number of gangs or queues for which it was called.
-      several: whether each of them may have several keys [count, K].
+      several: whether each gang or queue may have several keys [count, K].
 
     Raises:
       PolicyError: the keys are not numbers, or do not have the shape [count].

@@ -51,12 +51,12 @@ class GangColumns:
     arrival: IntArray
 
     def select_gangs(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
-        """Return the columns with only the gangs that have these indexes, in this order."""
+        """Return the attributes of only the gangs with these indexes, in the order of the indexes."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
 
 class GangOrderPolicy(Protocol):
-    """A policy that orders pending gangs: it computes a number (key) for each gang.
+    """A policy that orders pending gangs by a number (key) that it computes for each gang.
 
     A policy class may have a pydantic model `Args` for its arguments.
     """
@@ -66,7 +66,7 @@ class GangOrderPolicy(Protocol):
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return a number (key) for each gang [G]; the gang with the smallest key is tried first.
 
-        Units are those of the columns.
+        `now` is in seconds since 1970, as `gangs.created` is.
         """
 
 
@@ -187,7 +187,7 @@ class PriorityOrder:
     name: ClassVar[str] = "priority"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G]: gangs of higher priority first, then gangs that were created earlier."""
+        """Return a sort key for each gang [G]: higher priority comes first, then earlier creation."""
         line = np.lexsort((gangs.created, -gangs.priority))
         priority, created = gangs.priority[line], gangs.created[line]
         places = np.zeros(len(line))
@@ -201,7 +201,7 @@ class FcfsOrder:
     name: ClassVar[str] = "fcfs"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G]: the submission time of each gang."""
+        """Return the submission time of each gang [G] as its sort key."""
         return gangs.created
 
 
@@ -211,7 +211,7 @@ class SjfOrder:
     name: ClassVar[str] = "sjf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G]: the expected run time of each gang."""
+        """Return the expected run time of each gang [G] as its sort key."""
         return expected_runtimes(gangs)
 
 
@@ -224,7 +224,7 @@ class SafOrder:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G]: the expected run time of each gang, times its dominant share of the cluster."""
+        """Return expected run time · dominant share of the cluster as the sort key of each gang [G]."""
         return expected_runtimes(gangs) * gangs.share
 
 
@@ -239,7 +239,7 @@ class Wfp3Order:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G]: -(wait / expected run time)³ · dominant share, so that long waits come first."""
+        """Return -(wait / expected run time)³ · dominant share as the sort key of each gang [G]."""
         return -(((now - gangs.created) / expected_runtimes(gangs)) ** 3) * gangs.share
 
 
@@ -255,9 +255,9 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G] of the F1 order: long, large and recently submitted gangs come last.
+        """Return the sort key of each gang [G] in the F1 order: long, large and recent gangs come last.
 
-        Submission times are counted from 1 s.
+        A submission time below 1 s counts as 1 s.
         """
         submitted = np.log10(np.maximum(gangs.created, MIN_RUNTIME_SECONDS))
         return np.log10(expected_runtimes(gangs)) * gangs.size + 870.0 * submitted
@@ -321,11 +321,9 @@ class HeadroomOrder:
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return sort keys [G], smallest first: run time · dominant share of the cluster, reduced for long waits.
+        """Return run time · dominant share, reduced for a long wait, as the sort key of each gang [G].
 
-        The product is divided by 1 + c · slowdown (`HeadroomOrder`).
-
-        Gangs past the age limit come first, by arrival.
+        The product is divided by 1 + c · slowdown (`HeadroomOrder`). Gangs past the age limit come first, by arrival.
         """
         area = gangs.share * expected_runtimes(gangs)
         aged = now - gangs.created > self.args.age_limit_seconds
@@ -357,7 +355,7 @@ class CandidatePolicy(StrictModel):
 
     @override
     def __repr__(self) -> str:
-        """Return the name with arguments, as the reference of policies shows defaults."""
+        """Return the name with arguments, because the policy reference shows default candidates by `repr`."""
         return self.name_with_arguments
 
     @property
@@ -445,9 +443,9 @@ class AutoOrder:
         self._chosen = self.args.candidates[0].name_with_arguments
 
     def use_candidate(self, label: str) -> CandidatePolicy:
-        """Use the candidate gang order with this label from the next session on, and return this candidate.
+        """Use the candidate gang order with this label from the next session on, and return the candidate.
 
-        A label of no candidate changes nothing.
+        If no candidate has this label, the present candidate stays in use and is returned.
         """
         if label in self._orders:
             self._chosen = label
@@ -465,7 +463,10 @@ class AutoOrder:
         return checked_policy_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the share of the cluster that the chosen gang order keeps free for each gang [G]; 0 for none."""
+        """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
+
+        The chosen candidate gang order determines the share; 0 means no restriction.
+        """
         headroom = self._orders[self._chosen][2]
         if headroom is not None:
             return headroom.required_free_share(gangs, now)

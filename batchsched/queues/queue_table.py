@@ -50,7 +50,7 @@ class QueueTable:
       limit: [Q, R] the limit, UNLIMITED if unset.
       lending: [Q, R] the part of an unused guarantee that other queues may use; UNLIMITED if unset.
       borrowing: [Q, R] the amount that the queue may use above its guarantee; UNLIMITED if unset.
-      weight: [Q] float.
+      weight: [Q] float, the weight of the queue among its siblings.
       priority: [Q] a higher value is served first.
       usage: [Q, R] requests of the bound and assumed pods in the subtree.
       request: [Q, R] usage plus requests of pending gangs in the subtree; only the values of leaves are read.
@@ -113,7 +113,7 @@ class QueueTable:
         return np.array(rows, np.int64)
 
     def with_usage(self, usage: IntArray) -> "QueueTable":
-        """Return a copy of the queue table with another usage [Q, R]."""
+        """Return a copy of the queue table in which `usage` [Q, R] replaces the usage of all queues."""
         return replace(self, usage=usage)
 
 
@@ -158,7 +158,9 @@ class TotalCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueDemand:
-    """The usage and the demand of each queue by itself, without its children. An absent queue has none.
+    """The usage and the demand of each queue by itself, without its children.
+
+    A queue that is absent from a mapping has no usage, request or history.
 
     Args:
       usage: by queue, [R] requests of its bound and assumed pods, in base units.

@@ -64,7 +64,8 @@ def reclaimer_stays_within_guarantee(
 ) -> bool:
     """Return whether the reclaiming queue stays within its guarantee even with the pending gang.
 
-    The guarantee is compared at the child of the lowest common ancestor of both queues.
+    The guarantee is that of the reclaiming queue or of its ancestor directly below the lowest common ancestor of both
+    queues.
     """
     pair = _pair(shares, request.reclaimer, request.victim)
     return pair is not None and _stays_within_guarantee(shares, entitled, pair[1], request.gains)

@@ -31,9 +31,9 @@ NO_USER: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """A limit on a queue with its subtree, on one user of it, or on all other queues.
+    """A limit on the usage of a queue and its descendants, of one user of the queue, or of all other queues.
 
-    A limit on all other queues protects kept guarantees: those that their queues do not lend.
+    A limit on all other queues protects kept guarantees: guarantees that their queues do not lend.
 
     Args:
       name: name of the queue.
@@ -53,7 +53,10 @@ class QueueLimit:
     bound_by_borrowing: frozenset[str] = frozenset()
 
     def limiting_setting(self, resources: Collection[str]) -> str:
-        """Return, for messages, which setting limits these resources: `limit`, or `guarantee plus borrowingLimit`."""
+        """Return the name of the setting that limits these resources, for messages.
+
+        It is `limit`, or `guarantee plus borrowingLimit`.
+        """
         by_borrowing = self.bound_by_borrowing.issuperset(resources)
         return "guarantee plus borrowingLimit" if by_borrowing else "limit"
 
@@ -90,7 +93,7 @@ class QueueTree:
         return name in self._queues or name == DEFAULT_QUEUE
 
     def queue_and_ancestors(self, name: str) -> tuple[str, ...]:
-        """Return the names of a queue and its ancestors, from the queue to the root."""
+        """Return the names of a queue and of its ancestors, from the queue up to the root of the tree."""
         chain = []
         current: str | None = name
         while current is not None:
@@ -121,7 +124,7 @@ class QueueTree:
         """Return all limits on usage that queues impose, ordered by the name of the queue.
 
         Args:
-          users: pairs of queue and user with pods, bound or pending.
+          users: the pairs of a queue and a user that have bound or pending pods.
         """
         plain = (limit for limit in self._limits.values() if limit.resources or limit.pod_groups is not None)
         return tuple(
@@ -192,7 +195,7 @@ AMOUNTS: Final = ("guarantee", "limit", "lending_limit", "borrowing_limit", "use
 
 
 def find_inconsistent_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
-    """Return the inconsistent settings of all queues, such as guarantees above that of the parent.
+    """Return the inconsistent settings of all queues, such as guarantees that exceed that of the parent.
 
     Args:
       tree: the queues.

@@ -59,7 +59,7 @@ def decay_usage(
 
 
 def usage_from_entries(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dict[str, float]]:
-    """Return the past usage that a Snapshot contains as a mapping by queue, then by resource."""
+    """Convert the past usage in a Snapshot to a mapping by queue, then by resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:
         usage_by_queue.setdefault(entry.queue, {})[entry.resource] = entry.amount
@@ -67,7 +67,7 @@ def usage_from_entries(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dic
 
 
 def usage_entries(usage: Usage) -> tuple[PastQueueUsage, ...]:
-    """Return the past usage of queues in the form in which a Snapshot contains it: a tuple of `PastQueueUsage`."""
+    """Convert the past usage of queues to the tuple of `PastQueueUsage` that a Snapshot contains."""
     return tuple(
         PastQueueUsage(queue, resource, amount)
         for queue, amounts in sorted(usage.items())
@@ -118,7 +118,7 @@ class UsageHistory:
         self._held = current
 
     def with_half_life(self, half_life: float) -> "UsageHistory":
-        """Return a copy of the usage history that has another half-life from now on."""
+        """Return a copy of the usage history that decays with another half-life from now on."""
         other = UsageHistory(self.usage, half_life)
         other._held, other._last_time = self._held, self._last_time
         return other

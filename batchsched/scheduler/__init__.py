@@ -1,1 +1,1 @@
-"""Floor 9: the scheduler loop, binding cycles, and the application that connects all parts."""
+"""The scheduling loop, the binding cycles, and the application that connects all parts (layer 9)."""

@@ -65,15 +65,15 @@ class SchedulerApp:
       clock: The clock.
       profiles: The profiles, one for each scheduler name.
       fence: Rejects writes once this replica has lost the Lease; None if there is no leader election.
-      on_binding: Called for each binding, with the problem or "".
-      on_decision: Called for each decision.
-      on_explanation: Called for each explanation of a refused gang.
-      on_forecast: Called for each forecast of the policy `auto`.
+      on_binding: Called after each binding, with the reason if it failed, otherwise with "".
+      on_decision: Called after each decision.
+      on_explanation: Called after each explanation of a refused gang.
+      on_forecast: Called after each forecast of the policy `auto`.
       telemetry: Returns the telemetry of a profile.
       recording: Whether the input of each session is kept for the recorded sessions.
       on_eviction: Called for each evicted pod.
-      deployment: What all replicas of this deployment have in common, and no other deployment has; "" if other
-        deployments with the same scheduler names are not looked for.
+      deployment: A text that all replicas of this deployment have in common, and no other deployment has; "" if other
+        deployments with the same scheduler names are not searched for.
       grouping: The settings of the pod grouper.
       explanations: The budget for explanations of refused gangs.
     """
@@ -180,7 +180,7 @@ class SchedulerApp:
     async def run_as_leader(self) -> None:
         """Schedule as the leader until cancelled, then finish the bindings in flight.
 
-        `flush_events` writes the remaining Events.
+        Events that are still queued then are written by `flush_events`.
         """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
@@ -262,7 +262,10 @@ class SchedulerApp:
         )
 
     async def flush_events(self) -> None:
-        """Write the remaining Events. Another replica may lead by then: Events are not fenced."""
+        """Write the Events that are still queued when this replica no longer leads.
+
+        Another replica may lead by then, because writes of Events do not require the Lease.
+        """
         if self._reporter is not None:
             await self._reporter.stop()
 
@@ -288,10 +291,11 @@ class SchedulerApp:
     def reconfigure(
         self, profiles: Sequence[Profile], recording: bool, explanations: ExplanationSettings
     ) -> None:
-        """Use new profiles, and new settings of recording and explanations, from the next session on.
+        """Use new profiles and new settings for recording and explanations from the next session on.
 
         Raises:
-          InvalidInput: A profile cannot be used, or the scheduler names differ. Nothing was changed.
+          InvalidInput: A profile cannot be used, or the scheduler names differ from those at the start. Nothing was
+            changed.
         """
         # Pods of a new scheduler name would be missing: the cache selects pods by name from the start on.
         names, names_at_start = {profile.scheduler_name for profile in profiles}, self.cache.scheduler_names

@@ -47,7 +47,7 @@ def ignore_binding(pod: Pod, node: str, problem: str, seconds: float) -> None:
 
 
 def combine_callbacks(*callbacks: Callable[P, None]) -> Callable[P, None]:
-    """Return a callback that calls several callbacks in order."""
+    """Return one callback that passes its arguments to several callbacks, in the given order."""
 
     def call_all_callbacks(*arguments: P.args, **named: P.kwargs) -> None:
         for callback in callbacks:

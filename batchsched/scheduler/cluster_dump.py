@@ -32,7 +32,7 @@ _FORBIDDEN: Final = 403
 async def dump_live_cluster(
     connection: Connection, clock: Clock, grouping: PodGrouperSettings | None = None
 ) -> ClusterDump:
-    """List all objects of a live cluster that decisions read. Kinds that are not installed are left out.
+    """List all objects of a live cluster on which decisions depend; leave out kinds that are not installed.
 
     Args:
       connection: The connection to the API server.

@@ -1,7 +1,7 @@
-"""Reads the cluster that files describe: a dump, a recorded session, or manifests with owners of pods such as Jobs.
+"""Reads a cluster from files: a dump, a recorded session, or manifests of pods, Jobs and other objects.
 
-Manifests without owners, which most inputs are, need no component of the running scheduler; it is imported only for the
-other files.
+Most inputs are manifests without owners of pods, which need no component of the running scheduler. These components are
+imported only for other inputs.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def read_cluster(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
-    """Read the cluster that files describe, as the input of a session, with warnings.
+    """Read a cluster from files, and return it as the input of a session, with warnings.
 
     Raises:
       CommandError: the files contain no valid object.
@@ -40,7 +40,7 @@ def read_cluster(
 
 
 def load_offline_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
-    """Load the cluster that files describe, so that objects can be added to it. Raises as `read_cluster`."""
+    """Load a cluster from files in a form to which further objects can be added. Raises as `read_cluster`."""
     from batchsched.scheduler.offline_cluster import OfflineCluster
 
     if files.session is None and files.dump is None:

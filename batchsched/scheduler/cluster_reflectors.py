@@ -17,7 +17,7 @@ class ClusterReflectors:
 
     Args:
       all: the reflectors of all kinds.
-      event_handlers: the handlers of the kinds of a Snapshot, by their field in it.
+      event_handlers: the event handler of each kind of object in a Snapshot, by the field of Snapshot.
     """
 
     all: Sequence[Reflector]
@@ -32,7 +32,7 @@ class ClusterReflectors:
         Args:
           connection: the connection to the API server.
           clock: the clock.
-          grouper: names the store of each kind, and has reflectors of its own.
+          grouper: the pod grouper, which returns the store of each kind and has reflectors of its own.
           changed: called after each change.
         """
         decoder = Decoder()

@@ -66,7 +66,7 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecisionError(BaseException):
-    """Ends a trial decision of the explanation worker, because the scheduler begins a session or bindings.
+    """Raised to end a trial decision of the explanation worker, because a session or bindings come first.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
@@ -75,16 +75,16 @@ class InterruptedDecisionError(BaseException):
 class OutdatedExplanationError(BaseException):
     """Raised in the thread of an explanation that is no longer needed.
 
-    It is not an `Exception`, as `InterruptedDecisionError`.
+    Like `InterruptedDecisionError`, it is not an `Exception`.
     """
 
 
 class ExplanationGate(Telemetry):
     """Interrupts the explanation of a refusal while a session or bindings have precedence.
 
-    All methods are called in the thread of the explanation.
-
-    It receives the stages of these decisions as their telemetry: each stage is an opportunity to stop.
+    An explanation decides a session again with changed inputs: these are trial decisions. The gate is the telemetry of
+    the trial decisions, and each stage that they report is an opportunity to stop. All methods are called in the thread
+    of the explanation.
 
     Args:
       is_busy: Returns whether a session or bindings have precedence at the moment.
@@ -96,7 +96,9 @@ class ExplanationGate(Telemetry):
         self._is_current = is_current
 
     def decide_again(self, snapshot: Snapshot, profile: Profile, now: float, seed: int) -> AssignmentDecision:
-        """Decide over a changed input; if a session interrupts the decision, start again. This is a `DecideAgain`.
+        """Decide a session again with a changed input; if a new session interrupts the decision, start over.
+
+        This method is a `DecideAgain`.
 
         Raises:
           OutdatedExplanationError: The explanation is no longer needed, or was interrupted too often.
@@ -131,26 +133,35 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def stage_span(self, name: str) -> Iterator[None]:
-        """End the trial decision if it must wait or is outdated; the time of the stage is not measured."""
+        """Begin a stage of the trial decision, or end the decision if it must wait or is outdated.
+
+        The time of the stage is not measured.
+        """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
-        """End the trial decision if it must wait or is outdated; the time of the gang is not measured."""
+        """Begin the work on a gang in the trial decision, or end the decision if it must wait or is outdated.
+
+        The time of the gang is not measured.
+        """
         self._end_if_busy_or_outdated()
         return nullcontext()
 
     @override
     @contextmanager
     def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
-        """End the trial decision if it must wait or is outdated; the time of the call is not measured."""
+        """Begin a plugin call in the trial decision, or end the decision if it must wait or is outdated.
+
+        The time of the call is not measured.
+        """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
-        """End the trial decision if it must wait or is outdated; progress is not shown."""
+        """End the trial decision if it must wait or is outdated; its progress is not shown."""
         self._end_if_busy_or_outdated()
 
 
@@ -191,14 +202,19 @@ class ExplanationWorker:
         self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
-        """Record the time of a binding: shortly after it, no explanation runs. This is a `BindingCallback`."""
+        """Record the time of a binding, because no explanation runs shortly after one.
+
+        This method is a `BindingCallback`.
+        """
         self._last_activity = self.clock.monotonic()
 
     def wrap_decision_callback(self, callback: DecisionCallback) -> DecisionCallback:
-        """Return a callback that records each decision, adds the known explanations, and calls `callback` with it.
+        """Return a callback that adds known explanations to each decision, and passes it to `callback`.
+
+        The callback also records the decision, so that the explanation worker can explain its refusals later.
 
         Args:
-          callback: Called with the explanations of earlier sessions that still hold in place of equal refusals.
+          callback: Receives the decision, in which explained refusals of earlier sessions replace equal refusals.
         """
 
         def record_decision(profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:

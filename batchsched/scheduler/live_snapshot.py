@@ -1,4 +1,4 @@
-"""A single listing of a live cluster, for drift checks, explanations and what-if questions.
+"""Lists a live cluster once, for drift checks, explanations and what-if sessions.
 
 A what-if question adds objects of files to the listed state as if they were new. Nothing is written. An owner of pods,
 such as a Job or a PyTorchJob, adds the pods that its controller would create. They are grouped into gangs by the same
@@ -55,7 +55,7 @@ CHECK_SECONDS = 0.02
 async def create_scheduler_from_cluster(
     connection: Connection, clock: Clock, profiles: Sequence[Profile], grouping: PodGrouperSettings
 ) -> SchedulerApp:
-    """List all objects of a live cluster once, and return a scheduler with this cluster state.
+    """List all objects of a live cluster once, and return a scheduler that has them as its cluster state.
 
     Nothing is watched or written after that.
 
@@ -94,7 +94,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
 
 
 def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...]:
-    """Return all objects that a scheduler ignores as invalid, ordered by kind and name.
+    """Return all objects that a scheduler ignores because they are invalid, ordered by kind and name.
 
     Args:
       service: The scheduler.
@@ -111,20 +111,20 @@ def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...
 
 
 def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
-    """Return the listed cluster, with added objects if there are any, as the input of a session."""
+    """Return the listed cluster, including the objects that were added to it, as the input of a session."""
     snapshot = with_claims_of_new_pods(service.cache.snapshot())
     return replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
 
 
 @dataclass(slots=True)
 class WhatIfCluster:
-    """Adds the objects of manifest files to the state that was listed from a live cluster. Nothing is written there.
+    """Adds the objects of manifest files to a listed cluster in memory; the live cluster does not change.
 
     Args:
       service: The scheduler that `create_scheduler_from_cluster` returned.
-      scheduler_name: Set on every added pod with another scheduler name or none.
+      scheduler_name: The scheduler name that all added pods get, if `adopts_pods` is True.
       now: The creation time of the objects, seconds since 1970.
-      namespace: For objects without a namespace.
+      namespace: The namespace of added objects that name none.
       adopts_pods: Whether pods of other schedulers are added as pods of this one.
     """
 
@@ -171,7 +171,9 @@ class WhatIfCluster:
         return sorted(members | self.groups)
 
     def add_document(self, document: Document) -> None:
-        """Add one object; for an owner of pods, such as a Job, also the pods that its controller would create.
+        """Add the object of a manifest, and if it is an owner such as a Job, its pods.
+
+        The pods are those that the controller of the owner would create.
 
         Raises:
           InvalidInput: The object is invalid.
@@ -402,7 +404,7 @@ def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
 
 
 def addition_sort_key(document: Document | InvalidInput) -> int:
-    """Return the sort key by which documents are added: training runtimes first, and pods last."""
+    """Return the sort key of a manifest, by which training runtimes are added first and pods last."""
     if not isinstance(document, Document):
         return 1
     envelope = document.envelope

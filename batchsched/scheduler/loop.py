@@ -141,10 +141,10 @@ class SchedulerLoop:
     def start_policy_forecasts(
         self, record_event: Callable[[PendingEvent], None], on_forecast: ForecastCallback
     ) -> None:
-        """Start the forecasts of the policy `auto`.
+        """Start the background task that runs the forecasts of the policy `auto`.
 
         Args:
-          record_event: Writes the Event of a changed choice.
+          record_event: Writes the Event that the policy chose another gang order.
           on_forecast: Called after each forecast.
         """
 
@@ -158,7 +158,7 @@ class SchedulerLoop:
         self._forecasting.start()
 
     def stop_policy_forecasts(self) -> None:
-        """Stop the forecasts of the policy `auto`."""
+        """Stop the background task that runs the forecasts of the policy `auto`."""
         if self._forecasting is not None:
             self._forecasting.stop()
 

@@ -1,7 +1,7 @@
-"""A cluster read from files, in the state that the scheduler keeps of a live cluster.
+"""A cluster that was read from files, in the same form in which the scheduler keeps a live cluster.
 
-Dumps are loaded by the same code as the objects of a live cluster, so the decision over a dump is that over the
-cluster. Owners in manifests that no API server has created yet get the pods that their controllers would create.
+Dumps are loaded by the same code as the objects of a live cluster, so both result in the same decision. Owners in
+manifests that no API server has created yet get the pods that their controllers would create.
 """
 
 from collections import Counter, defaultdict
@@ -82,7 +82,7 @@ class OfflineCluster:
         )
 
     def load_dump(self, dump: ClusterDump) -> None:
-        """Load the objects of a dump as the reflectors load those of a live cluster."""
+        """Load the objects of a dump through the reflectors that load the objects of a live cluster."""
         self.dump_file = dump.file
         reflectors: dict[tuple[str, str], list[Reflector]] = defaultdict(list)
         for reflector in self.service.reflectors:
@@ -182,7 +182,10 @@ class OfflineCluster:
                 )
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Add the objects of manifests, and the pods of owners; objects of the same name are replaced."""
+        """Add the objects of manifests, and the pods that controllers would create for owners such as Jobs.
+
+        An added object replaces an existing object of the same name.
+        """
         documents: list[Document] = []
         for source in find_manifest_files(files):
             for document in split_documents(source.read(), source.name):

@@ -1,4 +1,4 @@
-"""The usage history of queues while another replica leads.
+"""Records the usage history of queues while another replica is the leader.
 
 A standby replica follows the cluster as the leader does. Once a minute it samples what each queue uses; if it becomes
 the leader, its sessions continue with this history. The history is kept in memory only, so usage from before the start
@@ -26,10 +26,10 @@ class StandbyUsageRecorder:
     """Records the usage of queues for each profile until this replica leads.
 
     Args:
-      cache: The cluster.
+      cache: The cluster state.
       clock: The clock.
       profiles: Returns the profiles in force.
-      leads: Returns whether this replica leads; sessions then record usage themselves.
+      leads: Returns whether this replica leads; from then on, its sessions record the usage.
     """
 
     def __init__(

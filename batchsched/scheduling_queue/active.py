@@ -1,4 +1,4 @@
-"""The active queue: entities that are ready for a session, in the order of QueueSort, with one heap per namespace.
+"""The active queue: gangs and single pods that the next session may try, with one heap per namespace.
 
 A session takes a limited number of entities. The heaps per namespace let the caller take entities of other namespaces
 first, once a namespace has used its share of the session.
@@ -12,7 +12,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 
 class ActiveQueue:
-    """The part of the scheduling queue with gangs and single pods that are ready, in the order of QueueSort."""
+    """The gangs and single pods that the next session may try, in the order of QueueSort."""
 
     def __init__(self) -> None:
         self._heaps: dict[str, EntityHeap] = {}

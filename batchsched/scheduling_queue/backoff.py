@@ -1,4 +1,4 @@
-"""Backoff: the delay after a failed scheduling cycle, and heaps of entities, one of them ordered by end of backoff."""
+"""Backoff: the delay after a failed scheduling cycle, and the queue of the gangs and pods in backoff."""
 
 import heapq
 import math
@@ -61,7 +61,7 @@ class EntityHeap:
 
 
 def backoff_seconds(failures: int) -> float:
-    """Return the backoff after a number of failed scheduling cycles.
+    """Return the backoff in seconds after the given number of failed scheduling cycles.
 
     The backoff doubles with each failure, up to `MAX_BACKOFF_SECONDS`.
     """

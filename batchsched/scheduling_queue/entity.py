@@ -179,7 +179,7 @@ class Entity:
 def template_digest(pod: Pod) -> bytes:
     """Return a digest that is equal for pods that differ only in name, uid and times.
 
-    A volume claim that is named after the pod is included.
+    Pods with ephemeral volumes have different digests, because the volume claims are named after the pods.
     """
     metadata = pod.metadata
     # The claim of an ephemeral volume is named after the pod, so hints may answer differently for equal pods.

@@ -16,7 +16,7 @@ from batchsched.scheduling_queue.entity import Entity
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectEvent:
-    """A cluster event with the old and the new version of the object.
+    """A cluster event with the old and the new version of the changed object.
 
     If `identity` is set, only that entity is affected.
     """
@@ -36,7 +36,7 @@ class InFlightEntities:
         self._dropped = 0
 
     def find_entity(self, identity: str) -> Entity | None:
-        """Return the queue's entry of a gang that is in a scheduling cycle; None if the gang is in none."""
+        """Return the queue entry of a gang that is in a scheduling cycle; None for any other gang."""
         entry = self._since.get(identity)
         return None if entry is None else entry[0]
 

@@ -58,8 +58,8 @@ class SchedulingQueue:
     """The scheduling queue of one profile: pending gangs and pods, from their creation to their placement.
 
     The queue has no clock: calls take the time in seconds, which must not decrease. Assumed and bound pods are not in
-    the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call `flush`
-    once a second.
+    the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call
+    `flush_expired_entities` once a second.
 
     Args:
       pipeline: the plugins of the profile; its QueueSort plugin orders the active queue.
@@ -241,7 +241,7 @@ class SchedulingQueue:
         return entity
 
     def done(self, identity: str, now: float) -> None:
-        """End a scheduling cycle in which all pods of a gang were placed.
+        """End the scheduling cycle of a gang after all its pods were placed.
 
         Pods that were added during the cycle are queued.
         """
@@ -263,7 +263,7 @@ class SchedulingQueue:
     def add_unschedulable(
         self, entity: Entity, refused_by: tuple[str, ...], now: float, pods: Iterable[Pod] | None = None
     ) -> None:
-        """End a scheduling cycle in which pods of a gang were not placed, and queue these pods again.
+        """End the scheduling cycle of a gang with pods that were not placed, and queue these pods again.
 
         An event during the cycle may make the entity active at once. The caller has deleted the pods that were placed
         in the cycle. If a binding fails after `done`, `pods` are the pods that return (default: all pods of the
@@ -326,15 +326,15 @@ class SchedulingQueue:
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
     def find_entity(self, identity: str) -> Entity | None:
-        """Return the queue's entry of a gang that is queued or in a scheduling cycle; None if the gang is unknown."""
+        """Return the queue entry of a gang, even if the gang is in a scheduling cycle; None without entry."""
         return self._entities.get(identity)
 
     def entities(self) -> Collection[Entity]:
-        """Return the entries of all gangs and single pods, queued or in a scheduling cycle, by arrival."""
+        """Return the entries of all gangs and single pods in order of arrival, including those in flight."""
         return self._entities.values()
 
     def pending_pod_counts(self) -> dict[str, int]:
-        """Return the number of pending pods by queue: active, backoff, unschedulable, gated."""
+        """Return the numbers of pending pods by state: active, backoff, unschedulable and gated."""
         counts = dict.fromkeys(QUEUES.values(), 0)
         for entity in self._entities.values():
             if entity.place in QUEUES:
@@ -342,7 +342,10 @@ class SchedulingQueue:
         return counts
 
     def moved_pod_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods entered each queue (active, backoff, unschedulable), by the event that caused it."""
+        """Return the numbers of pods that moved to another state, by new state and by cause of the move.
+
+        The causes are events. The states are active, backoff and unschedulable.
+        """
         return dict(self._moved)
 
     def hint_failure_counts(self) -> Mapping[str, int]:

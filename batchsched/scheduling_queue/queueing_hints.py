@@ -115,7 +115,7 @@ EVERY_EVENT = (ClusterEventWithHint(ANY_EVENT),)
 
 
 class QueueingHints:
-    """The queueing hints of all plugins: for each event, whether it may help a pod that a plugin refused.
+    """The queueing hints of all plugins, which decide whether a cluster event may help a refused pod.
 
     Args:
       pipeline: the plugins.
@@ -131,7 +131,7 @@ class QueueingHints:
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def hint_functions(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return the hint functions of a plugin for an event; None in place of one: the event helps unconditionally."""
+        """Return a plugin's hint functions for a cluster event; None stands for the constant hint Queue."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
             # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.

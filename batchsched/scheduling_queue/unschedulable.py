@@ -11,7 +11,7 @@ from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 @dataclass(slots=True, eq=False)
 class EntitiesOfTemplate:
-    """The unschedulable gangs and single pods that have pods of one template, with an example of these pods."""
+    """The unschedulable gangs and single pods with pods of one pod template, and one of these pods."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Floor 11: the process of one replica: its start, leader election, reloads and shutdown, and the installation."""
+"""The process of one replica, from start to shutdown, and the installation of batchsched (layer 11)."""

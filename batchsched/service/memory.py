@@ -1,4 +1,4 @@
-"""Memory of the process: freed memory returns to the operating system, and threads share one heap of the C library."""
+"""Saves memory: returns freed memory to the operating system, and lets all threads share one heap."""
 
 import asyncio
 import ctypes
@@ -48,9 +48,9 @@ def return_freed_memory_to_system() -> bool:
 
 
 async def release_memory_regularly(clock: Clock) -> None:
-    """Return free memory to the operating system again and again; end if the C library cannot.
+    """Return freed memory to the operating system periodically; end if the C library does not support it.
 
-    After a tenant submits large objects, the heap would keep its highest amount.
+    Otherwise the heap would keep its largest size after a tenant submitted large objects.
     """
     while True:
         await clock.sleep(MEMORY_RELEASE_SECONDS)

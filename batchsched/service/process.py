@@ -163,9 +163,9 @@ class SchedulerOptions:
 
     Args:
       config: The configuration file, None for the defaults.
-      kubeconfig, context: The cluster.
+      kubeconfig, context: The kubeconfig file and its context, which select the cluster.
       leader_elect: Whether to wait for the Lease before scheduling.
-      lease: Namespace and name of the Lease; namespace "" is that of the credentials.
+      lease: Namespace and name of the Lease; "" stands for the namespace of the credentials.
       verbosity: The log verbosity, from 0 on.
       log_format: The log format.
     """

@@ -35,11 +35,11 @@ class ConfigReloader:
     """Loads the configuration file again when it changes or when a reload is requested.
 
     Args:
-      file: The file, which may be replaced as the mount of a ConfigMap is; None if there is none.
+      file: The configuration file, which may be a mounted ConfigMap that Kubernetes replaces; None if there is none.
       now: The configuration at the start.
       apply: Applies a configuration.
       clock: The clock.
-      on_reload: Called after each reload.
+      on_reload: Called after each reload with True, or with False if the file was refused.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ConfigReloader:
 
 
 def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
-    """Return the current configuration with the reloadable fields, which need no restart, from a new configuration."""
+    """Return the current configuration, with the fields that need no restart copied from a new one."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
@@ -118,7 +118,7 @@ def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") 
 
 
 def changed_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the paths of the fields in which two configurations differ, in the notation of the file."""
+    """Yield the paths, as in the configuration file, of the fields in which two configurations differ."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):

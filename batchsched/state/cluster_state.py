@@ -70,9 +70,9 @@ class AssumedPod:
 
 
 class BoundPodBuilder:
-    """Makes copies of pods that are bound to a node; equal pods on one node share a spec.
+    """Builder of bound copies of pods, in which equal pods on one node share a spec object.
 
-    With the spec object, they share all results that are cached for it. Specs without a pod are dropped.
+    With the spec object, they share all results that are cached for it. Specs that no pod uses are dropped.
     """
 
     def __init__(self) -> None:
@@ -303,7 +303,7 @@ class ClusterState:
           node: The node on which a session placed it.
           now: Seconds since 1970.
           uid: The uid of the pod that the session saw; "" if it is unknown. The binding of this uid is in flight until
-            `finish_binding` or `forget_assumption` gets it, or a watch event confirms it.
+            `finish_binding` or `forget_assumption` is called with the uid, or a watch event confirms the binding.
 
         Returns:
           False, with no change, if the decision is outdated: the pod is deleted, finished, terminating, bound, already
@@ -339,7 +339,8 @@ class ClusterState:
         """Make an assumed pod pending again after its binding failed.
 
         Returns:
-          False if the pod is not assumed on that node any more; then only its binding with this uid ends.
+          False if the pod is no longer assumed on that node. Then only the binding of the pod with this uid counts as
+            ended.
         """
         self._in_flight.discard(uid)
         assumption = self._assumption_of(key, uid)
@@ -375,9 +376,10 @@ class ClusterState:
         return AssumedPod(key, self._api_pods[key].metadata.uid, self._assumed[key])
 
     def is_assumed_or_being_bound(self, key: str, uid: str) -> bool:
-        """Return whether a pod is assumed, or was deleted while it was being bound; what it uses then stays reserved.
+        """Return whether a pod is assumed, or was deleted while its binding is still in flight.
 
-        A deleted pod is known by its uid, since a new pod may have its name.
+        As long as this is True, everything that the pod uses stays reserved. A deleted pod is identified by its uid,
+        because a new pod may have the same name.
         """
         return uid in self._in_flight or self._assumption_of(key, uid) is not None
 
@@ -479,7 +481,10 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return Snapshot field and key of each custom resource with a status that changed since the last call."""
+        """Return the field and key of each custom resource with a status that changed since the last call.
+
+        The field is the one of Snapshot that has the custom resources of this kind.
+        """
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 

@@ -1,4 +1,4 @@
-"""For operators: differences between the state and a fresh list of the API server, and the state as text.
+"""Debugging aids for operators: a comparison of the cluster state with the API server, and the state as text.
 
 A difference that lasts is a defect of the state or of the watch. A difference that disappears was an event on its
 way, so compare twice before you act on one.

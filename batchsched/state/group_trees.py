@@ -1,4 +1,4 @@
-"""The trees of groups of Kubernetes in a live cluster: CompositePodGroups and the groups below them, in any order.
+"""The trees that CompositePodGroups and PodGroups of Kubernetes form in a live cluster, updated in any order.
 
 A tree is one gang, so each change of a group changes the PodGroup of its root, and a group that arrives late may move
 pods to another gang.
@@ -23,7 +23,7 @@ from batchsched.api.external.pod_group import source_annotations
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """The effect of a changed PodGroup or CompositePodGroup: new gangs, and PodGroups that moved to another gang.
+    """The gangs and PodGroups that the change of a PodGroup or CompositePodGroup affects.
 
     Args:
       gangs: by `namespace/name` of a root, the PodGroup of the tree; None if the root does not exist.

@@ -290,7 +290,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_partially_bound(self, identity: str, since: float | None) -> None:
-        """Record since when a gang is partially bound, in seconds since 1970; None if it is not."""
+        """Record the time since which a gang is partially bound, in seconds since 1970; None if it is not."""
         gang = self._gangs.get(identity)
         if gang is not None and gang.partially_bound_since != since:
             gang.partially_bound_since = since
@@ -322,7 +322,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_unlisted_finished_pods_as_deleted(self, keys: Container[str]) -> None:
-        """Record as deleted each finished pod with a key that is not in `keys`, the keys of all pods that exist."""
+        """Record as deleted each finished pod that is not in `keys`, the keys of all pods that exist."""
         for key in [key for key in self._gang_of_finished if key not in keys]:
             self.handle_deletion_of_finished_pod(key)
 

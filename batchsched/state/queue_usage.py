@@ -1,4 +1,4 @@
-"""What counts against a queue, and what each queue uses: the only rule and the only tally of a running scheduler.
+"""The rule that states which pods count against a queue, and the tally of the resources that each queue uses.
 
 A pod counts against a queue if it is bound or assumed, has not finished, and belongs to this scheduler: one of the
 profiles schedules it, or one of its labels names a PodGroup or a queue. A terminating pod holds its resources until it
@@ -6,8 +6,8 @@ is gone, so it counts until then. `api.queue_access` defines the queue for which
 
 The requests of a pending pod are demand of its queue only if the queue selects the pod's namespace.
 
-Queue limits, entitlements, Queue status, metrics, the web page and the usage history of a standby replica follow this
-rule.
+A running scheduler has no other rule and no other tally: queue limits, entitlements, Queue status, metrics, the web
+page and the usage history of a standby replica follow this rule.
 """
 
 from collections import Counter
@@ -99,7 +99,10 @@ class QueueUsageTally:
         self._change(pod, stated_queue(pod_group, pod), 1)
 
     def remove_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
-        """Subtract the requests of a pod from the sums of its queue; the arguments must be those of its `add_pod`."""
+        """Subtract the requests of a pod from the sums of its queue.
+
+        The arguments must equal those with which `add_pod` was called for the pod.
+        """
         self._change(pod, stated_queue(pod_group, pod), -1)
 
     def move_pods_to_their_queue(

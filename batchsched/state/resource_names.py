@@ -1,4 +1,4 @@
-"""Names of the resources that have a column in the tables of a session."""
+"""The names of the resources that have a column in the tables of a session, such as the node table."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -64,7 +64,7 @@ class ResourceNames:
         return self.with_column.issuperset(node.allocatable_quantities)
 
     def has_columns_for_pod(self, pod: Pod) -> bool:
-        """Return whether the scheduler's tables need no new column for the resources that a pod requests."""
+        """Return whether the scheduler's tables have all columns that they need for the requests of a pod."""
         if id(pod.spec) in self._specs:
             return True
         is_covered = self.has_too_many or self.with_column.issuperset(self._requests_of(pod))
@@ -74,7 +74,10 @@ class ResourceNames:
         return is_covered
 
     def count_large_spec_of_removed_pod(self, pod: Pod) -> None:
-        """Count the spec of a removed pod if it is large, since the tables may have it from the Snapshot."""
+        """Add the size of a removed pod's spec to `kept_spec_bytes` if the spec is large.
+
+        The tables may still keep the spec from the Snapshot.
+        """
         size = len(msgspec.json.encode(pod.spec))
         if size >= LARGE_SPEC_BYTES:
             self.kept_spec_bytes += size

@@ -1,4 +1,4 @@
-"""Objects of one kind by key, the uids of deleted objects, semantic equality, and readers of changes."""
+"""The store of the objects of one kind, the tombstones of deleted objects, and the readers of changes."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -208,7 +208,7 @@ class ChangeReader:
         return tuple(change for change in changes if change.before is not change.after)
 
     def read_changes(self) -> tuple[ObjectChange, ...] | None:
-        """Return the changes since the last call, and forget them; None if there were too many.
+        """Return the changes of the cluster state since the last call; None if there were too many.
 
         After None, the reader starts again from `ClusterState.snapshot()`, which contains all changes so far. The first
         call returns None unless the cluster state was empty when the reader was created.

@@ -1,4 +1,4 @@
-"""Keeps a scheduler up to date with a cluster state, by changes where that is possible.
+"""Keeps a scheduler up to date with the cluster state: passes changes on to it, or creates it again.
 
 A scheduler follows changes of pods, PodGroups, nodes, NodeResourceTopologies and the objects of Dynamic Resource
 Allocation. It is replaced by a new one, made from a Snapshot, in these cases: another kind of object changed; too many
@@ -40,12 +40,12 @@ SPEC_BYTES_PER_POD: Final = 512
 
 
 class UpToDateScheduler:
-    """Keeps a scheduler up to date: passes the changes of the cluster state on to it, or creates a new scheduler.
+    """Keeps a scheduler up to date: passes changes of the cluster state on to it, or creates a new one.
 
     Args:
       cache: the cluster state.
       make: makes a scheduler from a Snapshot.
-      whole_nodes: True if plugins of other packages or extenders may read anything of a node, and of devices.
+      whole_nodes: True if plugins of other packages or extenders may read any field of nodes and devices.
       ignored_fields: the kinds of objects, by their field in Snapshot, on which no decision of the scheduler depends.
       min_followed_changes: the least number of changes that a scheduler follows before it is replaced.
     """

@@ -1,4 +1,4 @@
-"""The sharing policy of Armada: cost per weight, demand-capped fair shares, and the fairness error."""
+"""The sharing policy of Armada: fair shares are capped by demand, and the least cost per weight is next."""
 
 from typing import ClassVar
 
@@ -53,7 +53,10 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus so that each queue gets its fair share by cost, but at most its whole demand."""
+        """Divide the surplus in proportion to the weights of the queues, at most up to their demand.
+
+        Parts of the surplus are measured by their cost: the dominant share of the cluster.
+        """
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -68,9 +71,9 @@ class Armada(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] cost / weight, where the cost is that of its usage and its next gang.
+        """Return for each sibling queue [S] the cost of its usage and its next gang, divided by its weight.
 
-        Usage within the guarantee counts, too.
+        The cost is the dominant share of the cluster. Usage within the guarantee counts, too.
         """
         cost = dominant_shares(siblings.usage + candidate, siblings.capacity, siblings.weighed)
         return shares_per_weight(cost, siblings.weight)
@@ -85,7 +88,7 @@ def demand_capped_shares(
 ) -> FloatArray:
     """Return the fair share of each queue [S] in proportion to its weight, but at most its demand.
 
-    What exceeds a cap is divided among the others again.
+    The amount above the demand of a queue is divided among the other queues again.
 
     Args:
       demand: [S] parts of the cluster that the queues can use.

@@ -1,4 +1,4 @@
-"""Fair sharing of Kueue: the queue that has borrowed the smallest part of the lendable amount is next."""
+"""Fair sharing as in Kueue: the queue that borrows the smallest part of the lendable resources is next."""
 
 from typing import ClassVar, Final, Literal
 
@@ -67,12 +67,12 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the dominant share (DRS) of what it borrows, including its next gang."""
+        """Return for each sibling queue [S] the dominant share of what it borrows with its next gang."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the dominant resource shares of both queues satisfy one of the configured strategies."""
+        """Return whether a configured strategy allows the reclaim, by the dominant shares of both queues."""
         if not (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any():
             return False
         after = siblings.usage.copy()
@@ -89,7 +89,7 @@ class DominantResourceShare(GuaranteePolicy):
 
 
 def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
-    """Return Kueue's dominant resource share of each sibling queue [S] for a usage [S, R], in thousandths."""
+    """Return the dominant resource share of each sibling queue [S] for a usage [S, R], in thousandths."""
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)

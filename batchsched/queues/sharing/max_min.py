@@ -1,4 +1,4 @@
-"""Policies that divide each resource by itself: weighted max-min fairness, and the guaranteed ratio of YuniKorn."""
+"""Sharing policies that divide each resource separately: max-min fairness and YuniKorn's guaranteed ratio."""
 
 import numpy as np
 from typing_extensions import override
@@ -43,7 +43,7 @@ def divide_each_resource_separately(
       surplus: [R] amounts to divide.
       pace: [S, R] units that each queue gets per level; queues with 0 are served last, in equal parts.
       start: [S, R] level below which a queue gets nothing.
-      late: [S] the queue with the smallest value gets the last whole unit.
+      late: [S] among queues with equal remainders, the queue with the smallest value gets the last whole unit.
     """
     demand, parts = siblings.surplus_demand, np.zeros_like(siblings.surplus_demand)
     for resource in np.flatnonzero((surplus > 0) & (demand > 0).any(axis=0)).tolist():
@@ -90,9 +90,9 @@ class GuaranteedRatio(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its largest ratio of usage to guarantee over all considered resources.
+        """Return for each sibling queue [S] its largest ratio of usage to guarantee over the resources.
 
-        Without a guarantee of a resource, its limit counts instead, or the capacity of the cluster.
+        If a queue has no guarantee of a resource, its limit counts instead, at most the capacity of the cluster.
         """
         parts = capacity_shares(siblings.usage, _denominator(siblings), siblings.weighed)
         share: FloatArray = parts.max(axis=1, initial=0.0)

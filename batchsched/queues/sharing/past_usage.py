@@ -1,4 +1,4 @@
-"""Policies that divide by past usage: the time-based fairness of KAI, and decayed usage as in Kueue."""
+"""Sharing policies that consider past usage: time-based fairness as in KAI, and decayed usage as in Kueue."""
 
 from typing import ClassVar
 
@@ -61,7 +61,10 @@ class TimeBased(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus of each resource separately, in rounds, to queues of higher priority first."""
+        """Divide the surplus of each resource separately, first among the queues of the highest priority.
+
+        The queues of one priority divide it in rounds.
+        """
         demand = siblings.surplus_demand
         if (demand.sum(axis=0) <= surplus).all():
             return demand
@@ -112,7 +115,11 @@ class TimeBased(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return sort keys [S, 4] of sibling queues: over fair share, over guarantee, priority, usage ÷ fair share."""
+        """Return four sort keys for each sibling queue [S, 4]; a queue within its fair share comes first.
+
+        The first two keys are whether the queue exceeds its fair share, and whether it exceeds its guarantee with its
+        next gang. The other two are its negative priority, and its usage divided by its fair share.
+        """
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
         over_guarantee = (after > siblings.guarantee).any(axis=1)
@@ -121,9 +128,9 @@ class TimeBased(FairSharePolicy):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer is within its fair share, with a lower usage ÷ fair share than the victim.
+        """Return whether the reclaimer's usage ÷ fair share is at most 1, and below that of the victim.
 
-        Saturation is usage divided by fair share.
+        The pending gang counts as usage of the reclaimer. The victim must exceed its fair share.
         """
         if not super().may_reclaim(siblings, claim):
             return False

@@ -95,9 +95,9 @@ class SharingPolicy(Protocol):
 
 
 class FairSharePolicy:
-    """Base of most sharing policies: divides by weight, and lets a queue reclaim up to its fair share.
+    """Base class of most sharing policies: divides by weight, and lets a queue reclaim up to its fair share.
 
-    The queue that has borrowed least is next.
+    The queue that has borrowed least in relation to its weight is next.
     """
 
     name = ""
@@ -107,7 +107,7 @@ class FairSharePolicy:
     gangs: GangOrderPolicy | None = None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus by weight with water-filling; queues with weight 0 share what remains equally."""
+        """Divide the surplus by weight with water-filling; queues with weight 0 share the rest equally."""
         # A resource without surplus must not enlarge the dominant share of a demand.
         demand = np.where(surplus > 0, siblings.surplus_demand, 0)
         if (demand.sum(axis=0) <= surplus).all():
@@ -122,7 +122,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] what it borrows including its next gang, divided by the queue's weight.
+        """Return for each sibling queue [S] what it borrows with its next gang, divided by its weight.
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -218,17 +218,17 @@ class PrioritySharing(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return two keys for each sibling queue [S, 2]: its priority, then its borrowed amount per weight."""
+        """Return two keys for each sibling queue [S, 2]: -priority, then its borrowed share per weight."""
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
 def sibling_indexes_by_priority(priority: IntArray) -> list[IntArray]:
-    """Return the indexes of the sibling queues of each priority, the highest priority first."""
+    """Return one array of sibling indexes for each priority of queues, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 
 
 class GuaranteePolicy(FairSharePolicy):
-    """Base of sharing policies that entitle a queue to its guarantee only, and not to a part of the surplus."""
+    """Base class of sharing policies that entitle a queue to its guarantee, but to no part of the surplus."""
 
     @override
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:

@@ -1,4 +1,4 @@
-"""The input of sharing policies: the children of one queue as arrays, and requests to reclaim between them.
+"""The input of sharing policies: the children of one queue as arrays, and reclaim requests among them.
 
 Letters: S siblings, R resources. Amounts are int64 in base units. Amounts of different resources are compared only
 after `capacity_shares` has divided them by the capacity of the cluster.
@@ -62,17 +62,20 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """The amount of surplus [S, R] that each sibling queue can use in addition to its part of the guarantee."""
+        """The amounts [S, R] of the surplus that each sibling queue can use in addition to its floor.
+
+        The floor is the part of the guarantee that the queue demands or does not lend.
+        """
         return self.ceiling - self.floor
 
     def select_siblings(self, indexes: IntArray) -> "SiblingQueues":
-        """Return the sibling queues with these indexes."""
+        """Return the arrays of only the sibling queues with these indexes."""
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def repeat_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
-        """Return N copies of one sibling queue, each with its own usage [N, R] and position of the next gang [N].
+        """Return N copies of one sibling queue that differ in usage [N, R] and position of the next gang [N].
 
-        All other values are equal.
+        All other values of the copies are equal.
         """
         count = len(usage)
         # Copying few rows costs less than broadcasting one.
@@ -117,7 +120,7 @@ class ReclaimRequest:
 
 
 def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return amounts [..., R] as fractions of the cluster's capacity; resources that the policy ignores have 0.
+    """Return amounts [..., R] as fractions of the cluster's capacity; resources not in `weighed` have 0.
 
     Any amount of a resource that the cluster does not have becomes infinite.
     """
@@ -130,22 +133,25 @@ def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 
 
 def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return dominant shares [...]: the largest fraction of the cluster's capacity over all considered resources."""
+    """Return the dominant share of each row of amounts [..., R]: its largest fraction of the capacity.
+
+    Only the resources in `weighed` are considered.
+    """
     share: FloatArray = capacity_shares(amounts, capacity, weighed).max(axis=-1, initial=0.0)
     return share
 
 
 def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return dominant shares [S] that are above 0 for every queue with an amount above 0.
+    """Return dominant shares [S], computed so that each queue with an amount above 0 has a share above 0.
 
-    If the amounts contain no considered resource, the dominant share over all resources is returned.
+    If a queue has amounts only of resources that are not in `weighed`, its share is computed over all resources.
     """
     share = dominant_shares(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))
 
 
 def shares_per_weight(share: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return each queue's share divided by its weight; with weight 0, any share above 0 becomes infinite.
+    """Return each queue's share divided by its weight; with weight 0, a share above 0 becomes infinite.
 
     A share of 0 remains 0.
     """

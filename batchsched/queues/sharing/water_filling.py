@@ -130,7 +130,7 @@ def round_to_units(amounts: FloatArray, most: IntArray, surplus: IntArray, late:
       late: [S] among equal remainders, the sibling with the smallest value comes first, then the order of siblings.
 
     Returns:
-      [S, R] int64.
+      [S, R] whole units, int64.
     """
     sated = amounts >= most * _SATED
     units = np.where(sated, most, np.minimum(np.floor(amounts), most).astype(np.int64))
