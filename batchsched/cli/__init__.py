@@ -29,7 +29,10 @@ TRACEBACK: Final = "BATCHSCHED_TRACEBACK"
 
 
 class ExitCode(IntEnum):
-    """The exit code of a command: one for each kind of mistake. docs/reference/exit-codes.md describes the cases."""
+    """The exit code of a command: 0 after success, and a different code for each kind of failure.
+
+    The page docs/reference/exit-codes.md describes the cases.
+    """
 
     OK = 0
     UNUSABLE = 1
@@ -52,7 +55,7 @@ _KUBECTL_PLUGIN: Final = "kubectl-"
 
 
 def main() -> None:
-    """Run the command that the command line names, and exit the process with its exit code."""
+    """Run the command that the command line names, and end the process with the exit code of the command."""
     gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])  # before the imports below
     from batchsched.cli.terminal import prepare_streams
 
@@ -77,7 +80,7 @@ def complete_for_kubectl() -> None:
 
 
 def run_command(arguments: list[str], program: str = "batchsched") -> int:
-    """Run a command and return its exit code. A failure is printed on standard error as one sentence.
+    """Run a command and return its exit code; print a failure on standard error as one sentence.
 
     Args:
       arguments: the command line without the name of the program.
@@ -127,7 +130,7 @@ def _call(arguments: list[str], program: str) -> object:
 
 
 def _exit_code(result: object) -> int:
-    """Return the exit code of a command that returned this result, and say so if it was interrupted."""
+    """Return the exit code for the result of a command; print a line if the command was interrupted."""
     if result == ExitCode.INTERRUPTED:
         print("interrupted", file=sys.stderr)
     return result if isinstance(result, int) else ExitCode.OK
@@ -142,7 +145,10 @@ def _error_code(error: BatchschedError) -> ExitCode:
 
 
 def _other_code(error: Exception, program: str) -> ExitCode:
-    """Print the message of an error of the command line or of another package, or of a defect."""
+    """Print an error that batchsched did not raise on purpose, and return its exit code.
+
+    The cause is the command line, a policy or plugin of another package, or a defect of batchsched.
+    """
     from batchsched.cli.external_code import external_failure_message
     from batchsched.cli.usage import usage_error_message
 

@@ -1,4 +1,7 @@
-"""The commands as one program. A new command is a function in its own file and one line in this file."""
+"""The Typer app of the program `batchsched`, in which all commands are registered.
+
+A new command is a function in its own file and one line in this file.
+"""
 
 import inspect
 import re
@@ -52,7 +55,7 @@ def _new_group() -> typer.Typer:
 
 
 def _group(commands: Iterable[tuple[Callable[..., None], str]]) -> typer.Typer:
-    """Return a command group of these commands and their examples."""
+    """Return a command group with the given commands, each with the examples in its help text."""
     group = _new_group()
     group.callback()(_print_group_help)
     for command, examples in commands:

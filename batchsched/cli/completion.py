@@ -1,4 +1,4 @@
-"""`batchsched completion`: the scripts with which bash, zsh and fish complete commands, and completion for kubectl."""
+"""`batchsched completion`: print scripts for command completion in bash, zsh and fish, and for kubectl."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ batchsched completion fish > ~/.config/fish/completions/batchsched.fish
 
 
 class ShellName(StrEnum):
-    """A shell that can complete commands."""
+    """A shell for which `batchsched completion` prints a script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -51,7 +51,7 @@ def _request_completion(root: Any, instruction: str) -> None:
 
 
 def print_kubectl_completions(root: Any, words: list[str]) -> None:
-    """Print completions in the form that kubectl expects from a plugin: one a line, and `:0` at the end.
+    """Print the completions of a command line as kubectl expects them of a plugin: one per line, then `:0`.
 
     Args:
       root: the command of the whole program.

@@ -20,7 +20,7 @@ batchsched convert -f kai-queues.yaml -f topologies.yaml -o json
 
 
 class ManifestOutputFormat(StrEnum):
-    """The formats in which converted objects are printed."""
+    """The formats in which `batchsched convert` prints the converted objects."""
 
     YAML = "yaml"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""`batchsched decide`: decide one session over manifests."""
+"""`batchsched decide`: decide one session over manifests, and print the decision."""
 
 from pathlib import Path
 from typing import Annotated

@@ -45,7 +45,7 @@ With exact estimates, backfill looks better than it is in practice."""
 
 @dataclass(frozen=True, slots=True)
 class DemoPolicy:
-    """A policy that `batchsched demo` compares with others.
+    """One of the policies that `batchsched demo` simulates and compares.
 
     Args:
       name: the name in tables and in the report.
@@ -158,7 +158,7 @@ def _run_session(examples: Path) -> None:
 
 
 def describe_load(workload: "Workload") -> str:
-    """Return a text about the load: how many gangs arrive in how much time, and how many GPUs they would use."""
+    """Describe the load of a workload: how many gangs arrive, in what time, and the GPUs they can use."""
     from batchsched.lab.figure import format_duration
     from batchsched.simulator.recorder import UsageRecorder
 
@@ -248,7 +248,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 
 def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
-    """Return one sentence for each baseline: what the last policy gains over it, and what that costs."""
+    """Return sentences that compare the last policy with each of the others: what it improves and worsens."""
     from batchsched.lab.conclusion import trade_off_sentence
     from batchsched.lab.measures import summarize
 
@@ -258,7 +258,10 @@ def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
 
 
 def generator_settings(gangs: int) -> "GeneratorSettings":
-    """Return the settings of the demo's workload: 64 nodes with 8 GPUs each, and the given number of gangs."""
+    """Return the generator settings of the demo's workload, for the given number of gangs.
+
+    The cluster has 64 nodes with 8 GPUs each.
+    """
     from batchsched.simulator.generator import GeneratorSettings
 
     return GeneratorSettings(

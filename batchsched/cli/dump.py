@@ -1,4 +1,4 @@
-"""`batchsched dump`: write everything that a session reads of a live cluster to one file."""
+"""`batchsched dump`: write to one file all objects of a live cluster that a session reads."""
 
 import sys
 from pathlib import Path

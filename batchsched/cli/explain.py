@@ -1,4 +1,4 @@
-"""`batchsched explain`: why a PodGroup is placed, waits or is refused, as data and as text."""
+"""`batchsched explain`: print why a PodGroup is placed, waits or is refused, as text or as data."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -264,16 +264,16 @@ class GangOutcome(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The explanation of a session's outcome for one PodGroup, with the nodes on which its pods can be placed.
+    """What a session decided for one PodGroup, and why, with the nodes on which its pods can be placed.
 
     Args:
-      pod_group: namespace/name.
+      pod_group: `namespace/name` of the PodGroup or of the single pod.
       state: the outcome for the gang.
       assignments: the pods of the gang that are to be bound.
       refusal, waiting: the entries of the decision; None if the decision has none.
       evictions: the pods of the gang that are to be evicted.
-      turn: its queue, entitlement class and priority; None if it is not pending.
-      position: its position among the pending gangs of its queue, 1 for the first; 0 if it is not pending.
+      turn: the gang's queue, entitlement class and priority; None if the gang is not pending.
+      position: the gang's position among the pending gangs of its queue, from 1; 0 if the gang is not pending.
       outlook: open nodes and room after all other placements; None if the gang has no pods.
       kind: `Pod` for a pod without a PodGroup, otherwise `PodGroup`.
       node: the node of a bound pod without a PodGroup; "" otherwise.
@@ -293,7 +293,12 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def explain_gangs(session: "DecidedSession", keys: Collection[str]) -> list[Explanation]:
-    """Explain the outcomes of a session for gangs, given the `namespace/name` of each PodGroup or single pod."""
+    """Return an explanation of what a session decided for each of the given gangs.
+
+    Args:
+      session: the session.
+      keys: the `namespace/name` of each PodGroup or single pod.
+    """
     from batchsched.session.queue_report import report_pending_gangs
 
     turns = report_pending_gangs(session.snapshot, session.profile, session.now) if keys else ()
@@ -339,7 +344,10 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
 
 
 def print_explanation(explanation: Explanation, *, verbose: bool = False) -> None:
-    """Print the explanation of a PodGroup as text; `verbose` adds refused nodes and the pods that fit per domain."""
+    """Print the explanation of a PodGroup as text.
+
+    `verbose` adds the counts of refused nodes by reason, and the free room of each topology domain.
+    """
     out = console()
     name = f"{explanation.kind} {explanation.pod_group}"
     if (

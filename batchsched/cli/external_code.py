@@ -1,4 +1,4 @@
-"""Failures of policies and plugins of other packages: their name, file and line."""
+"""Error messages for exceptions in policies and plugins of other packages, with their name, file and line."""
 
 import re
 import traceback
@@ -34,7 +34,7 @@ class _RegisteredCode:
 
 
 def external_failure_message(error: BaseException) -> str | None:
-    """Return the message for an exception raised by a policy or plugin of another package; None for other exceptions.
+    """Return the error message if a policy or plugin of another package raised the exception, otherwise None.
 
     Errors of worker processes contain their tracebacks as text only, so that the text is searched.
     """

@@ -41,7 +41,7 @@ class ListColumn:
 
     Args:
       title: the heading, in capitals.
-      cell: returns the text for an object at a time, in seconds since 1970.
+      cell: returns the text of the cell for an object; its second argument is the present time in seconds since 1970.
       wide: true if only `-o wide` shows the column.
     """
 
@@ -52,7 +52,7 @@ class ListColumn:
 
 @dataclass(frozen=True, slots=True)
 class ListedKind:
-    """A kind of object that `batchsched get` lists, with its columns.
+    """A kind of object that `batchsched get` can list, with the columns of its table.
 
     Args:
       plural: the name in API paths.
@@ -176,7 +176,7 @@ KINDS: Final = (POD_GROUPS, QUEUES)
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """The objects that `batchsched get` reads from a cluster, and how it prints them.
+    """A request of `batchsched get`: which objects it reads from a cluster, and how it prints them.
 
     Args:
       credentials: the access to the cluster.
@@ -198,7 +198,7 @@ class ListRequest:
 
     @property
     def query_parameters(self) -> dict[str, str]:
-        """The query parameters of a list request."""
+        """The query parameters for the list request to the API server, such as the label selector."""
         return {"labelSelector": self.selector} if self.selector else {}
 
 
@@ -277,9 +277,9 @@ def get(
 
 
 def _parse_kind(kind: str, names: tuple[str, ...]) -> tuple[ListedKind, tuple[str, ...], str]:
-    """Return the kind and the names that `KIND NAME...`, `KIND/NAME` or `KIND/NAMESPACE/NAME` state.
+    """Return the kind, the names and the namespace that the arguments of `batchsched get` state.
 
-    The third value is the namespace; "" if the arguments state none.
+    The arguments are `KIND NAME...`, `KIND/NAME` or `KIND/NAMESPACE/NAME`. The namespace is "" if they state none.
 
     Raises:
       BadParameter: there is no such kind, or both forms are mixed.
@@ -297,7 +297,7 @@ def _parse_kind(kind: str, names: tuple[str, ...]) -> tuple[ListedKind, tuple[st
 
 
 def _print_answer(request: ListRequest, answer: Any) -> Sequence[int] | None:
-    """Print the objects of an answer, and return the widths of the columns of a table."""
+    """Print the objects in an answer of the API server; return the column widths of a printed table."""
     if not request.output.is_table and request.output is not OutputFormat.NAME:
         print_data(answer, request.output)
         return None
@@ -312,7 +312,7 @@ def _print_answer(request: ListRequest, answer: Any) -> Sequence[int] | None:
 def _print_objects(
     request: ListRequest, objects: Sequence[Object], widths: Sequence[int] | None
 ) -> Sequence[int] | None:
-    """Print objects as rows or names. With widths, the rows continue a table, so the headings are left out."""
+    """Print objects as table rows or as names; if `widths` is given, continue a table without headings."""
     from batchsched.api.crd.base import API_VERSION
 
     if request.output is OutputFormat.NAME:

@@ -1,4 +1,4 @@
-"""Help texts as plain text: one entry per argument and option, and the examples as they would be typed.
+"""Plain help texts of commands: an entry for each argument and option, and examples that can be copied.
 
 typer prints the Python types of parameters. This help prints the name of a value instead (`--seed NUMBER`).
 """
@@ -49,7 +49,7 @@ def _help_row(parameter: Any) -> tuple[str, str]:
 
 
 def _facts(parameter: Any) -> Iterator[str]:
-    """Yield the range, the default and `[required]` of an option, as far as they apply."""
+    """Yield the notes on an option in its help text: its range, its default, and `[required]`."""
     low, high = getattr(parameter, "min", None), getattr(parameter, "max", None)
     if low is not None and not parameter.count:
         yield f"[{low} to {high}]" if high is not None else f"[{low} or more]"
@@ -71,7 +71,7 @@ def _usage_arguments(parameters: list[Any]) -> Iterator[str]:
 
 
 def _write_epilog(epilog: str | None, formatter: Any, program: str) -> None:
-    """Write the examples, one command a line, or another text as a paragraph."""
+    """Write the text below the options: examples with one command per line, any other text as a paragraph."""
     if not epilog:
         return
     formatter.write_paragraph()
@@ -106,7 +106,7 @@ class PlainHelpCommand(TyperCommand):
 
 
 class PlainHelpGroup(TyperGroup):
-    """A group of typer commands that prints its help as plain text, also if it is called without a command."""
+    """A typer command group that prints its help as plain text, even if it is called without a command."""
 
     @override
     def format_options(self, ctx: Any, formatter: Any) -> None:

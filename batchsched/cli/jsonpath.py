@@ -1,4 +1,4 @@
-r"""The templates of `-o jsonpath=TEMPLATE`, in the dialect of kubectl.
+r"""Parses and renders the templates of `-o jsonpath=TEMPLATE`, in the dialect of kubectl.
 
 A template is text with expressions in braces: `{.items[*].metadata.name}`, `{..node}`, `{.labels['app']}`, slices such
 as `[0:2]`, `{.refusals[?(@.reason=="QueueLimit")].podGroup}`, or `{range .refusals[*]}{.podGroup}{"\n"}{end}`. Values
@@ -43,18 +43,18 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TemplatePart:
-    """A part of a JSONPath template: it prints the values of a path, or further parts for each of these values.
+    """An expression in a JSONPath template: a path such as `{.metadata.name}`, or `{range}` with its content.
 
     Args:
       path: the steps of the path.
-      repeated: the parts between `{range}` and `{end}`, or None.
+      repeated: the parts between `{range}` and `{end}`, printed once for each value of the path; None for a path.
     """
 
     path: tuple[Selector, ...]
     repeated: "tuple[str | TemplatePart, ...] | None" = None
 
     def render(self, value: Any) -> str:
-        """Return the text that this part of the template prints for a value of the data."""
+        """Return the text that this expression prints, if its path starts at the given value."""
         values = follow_path(self.path, value)
         if self.repeated is None:
             return " ".join(_text(found) for found in values)
@@ -68,7 +68,7 @@ class JsonPath:
     parts: tuple[str | TemplatePart, ...]
 
     def render(self, data: Any) -> str:
-        """Return the text that the template prints for `data`, which consists of plain Python values."""
+        """Return the text that the template prints for the given data (plain Python values)."""
         return _print_parts(self.parts, data)
 
 
@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
 
 
 def _parse_path(text: str) -> tuple[Selector, ...]:
-    """Parse a path. `$` and `@` at its start stand for the present value.
+    """Parse a JSONPath path; `$` or `@` at its start is the value from which it is followed.
 
     Raises:
       InvalidInput: the path has a step that is not known.

@@ -1,4 +1,4 @@
-"""`batchsched lab`: run policies on workloads, many runs in parallel, resumable."""
+"""`batchsched lab`: compare policies by many simulated runs, in parallel and resumable."""
 
 import os
 import sys
@@ -122,7 +122,7 @@ def run(
 
 @contextmanager
 def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
-    """Add the path of the scenario file to errors that are raised in the `with` block without naming their cause.
+    """Context manager: add the path of the scenario file to errors that name no file and no option.
 
     Raises:
       InvalidInput: the code in the `with` block raised it.
@@ -150,7 +150,7 @@ def _load(scenario: Path, changes: list[str]) -> "Scenario":
 
 
 def parse_scenario_changes(changes: list[str]) -> list[tuple[str, Any]]:
-    """Parse `--set` options into pairs of path and value. Each value is parsed as YAML.
+    """Parse the `--set` options of a command into (path, value) pairs; each value is parsed as YAML.
 
     Raises:
       BadParameter: a value is not YAML.
@@ -282,7 +282,7 @@ def check_lab_installed() -> None:
 
 
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
-    """Execute the runs of a scenario that have no result in the folder yet."""
+    """Execute those runs of a scenario that have no result in the result folder yet."""
     from batchsched.cli.session import Stopwatch
     from batchsched.lab.plan import plan_runs
     from batchsched.lab.results import execute_missing_runs, missing_runs, write_run_plan
@@ -347,13 +347,13 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
 
 
 def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
-    """Print what an interrupted command has finished, below its progress bar."""
+    """Print below the progress bar which results of an interrupted command are kept."""
     stopwatch.close()
     print(f"{kept}; run the command again to continue", file=sys.stderr)
 
 
 def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcome"]) -> None:
-    """Write the HTML report about the outcomes of runs, and print its path on standard error.
+    """Write the HTML report of a scenario about the outcomes of its runs, and print the path of the report.
 
     Raises:
       OSError: the file cannot be written.

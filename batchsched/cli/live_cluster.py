@@ -1,4 +1,4 @@
-"""The live cluster that a command reads: how it is reached, and one list of all its objects."""
+"""Access of commands to a live cluster: the options that select it, and a list of all its objects."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,10 @@ class LiveClusterOptions:
 
 
 async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profile) -> "SchedulerApp":
-    """List all objects of a cluster once, and return a scheduler over these objects; warn if the CRDs are missing."""
+    """List all objects of a cluster once, and return a scheduler that holds them in its cluster state.
+
+    Print a warning if the cluster lacks the CRDs of batchsched.
+    """
     from batchsched.api.crd.base import API_VERSION
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection

@@ -1,4 +1,4 @@
-"""Arguments that several commands share."""
+"""Command line options that several commands share, and the checks of their values."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ _JSONPATH: Final = "jsonpath"
 
 
 def _format_parser(formats: tuple[OutputFormat, ...]) -> Callable[[str | OutputFormat], OutputFormat]:
-    """Return a parser for the value of `--output` that accepts these formats, and templates."""
+    """Return a parser for the value of `--output` that accepts the given formats and JSONPath templates."""
     by_name = {known.name: known for known in formats}
 
     def parse_format(text: str | OutputFormat) -> OutputFormat:
@@ -115,7 +115,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_value(text: str, option: str) -> Any:
-    """Parse the value of a setting on the command line as YAML.
+    """Parse a value on the command line, such as the argument of a policy, as YAML.
 
     Raises:
       BadParameter: the text is not YAML.
@@ -143,7 +143,7 @@ def check_files_exist(files: Sequence[Path]) -> Sequence[Path]:
 
 
 def _similar_file(file: Path) -> str:
-    """Return the suggestion of a similar name in the same directory, or ""."""
+    """Return a hint with the most similar file name in the same directory; "" if no name is similar."""
     try:
         names = [entry.name for entry in file.parent.iterdir()]
     except OSError:
@@ -153,7 +153,7 @@ def _similar_file(file: Path) -> str:
 
 
 def check_no_cluster_options(kubeconfig: Path | None, context: str | None) -> None:
-    """Check that no option selects a cluster, because the command reads files instead.
+    """Check that `--kubeconfig` and `--context` are not given, because the command reads only files.
 
     Raises:
       BadParameter: an option has no effect on files.
@@ -166,7 +166,7 @@ def check_no_cluster_options(kubeconfig: Path | None, context: str | None) -> No
 
 
 def check_writable(file: Path | None) -> Path | None:
-    """Check that an output file can be written, before a command computes its content, and return its path.
+    """Check early that a command will be able to write its output file, and return the path of the file.
 
     Raises:
       BadParameter: the directory does not exist, or the user may not write there.
@@ -183,7 +183,7 @@ def check_writable(file: Path | None) -> Path | None:
 
 
 def check_replaceable(file: Path | None) -> Path | None:
-    """Check that a dump or a session can be written to a path, and return the path.
+    """Check that a path is free, or holds an earlier dump or session to replace, and return the path.
 
     Only an earlier dump or session is replaced, so that a mistake in the path costs no manifests.
 

@@ -1,4 +1,4 @@
-"""Outcomes of runs as tables and data: the summary of a simulation, a sweep, a comparison, and a search."""
+"""Prints the results of simulations, sweeps, comparisons and searches of the lab, as tables or as data."""
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
@@ -51,7 +51,10 @@ _FIGURES = {
 def print_simulation_result(
     name: str, policies: Sequence[Sequence["RunOutcome"]], output: OutputFormat
 ) -> None:
-    """Print the measures of each simulated policy, and how much its mean slowdown differs from the first policy's.
+    """Print the measures of each simulated policy, such as its mean wait.
+
+    For several sequences of a trace, it also prints how much the mean slowdown of each policy differs from that of
+    the first policy.
 
     Args:
       name: the name of the workloads.
@@ -173,7 +176,7 @@ def _summary_data(runs: Sequence["RunOutcome"]) -> dict[str, Any]:
 
 
 def _mean_utilisation(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean utilisation of each resource over runs."""
+    """Return the utilization of each resource, as the mean over the given runs."""
     resources = dict.fromkeys(resource for run in runs for resource in run)
     return {resource: _mean([run.get(resource, 0.0) for run in runs]) for resource in resources}
 
@@ -194,7 +197,7 @@ def print_simulation_summary(policies: Sequence[Sequence["RunOutcome"]], title: 
 
 
 def _print_chosen_policies(policies: Sequence[Sequence["RunOutcome"]]) -> None:
-    """Print for `auto` in which share of the sessions each candidate ordered the gangs."""
+    """Print in which share of the sessions the policy `auto` used each candidate gang order."""
     for runs in policies:
         sessions = _sessions_by_chosen_policy(runs)
         total = sum(sessions.values())
@@ -207,7 +210,7 @@ def _print_chosen_policies(policies: Sequence[Sequence["RunOutcome"]]) -> None:
 
 
 def _sessions_by_chosen_policy(runs: Sequence["RunOutcome"]) -> dict[str, int]:
-    """Return the number of sessions of some runs under each candidate of `auto`."""
+    """Return how many sessions of the runs used each candidate gang order of the policy `auto`."""
     sessions: Counter[str] = Counter()
     for outcome in runs:
         sessions.update(outcome.result.chosen_policies)
@@ -240,7 +243,7 @@ def _print_unfinished(policies: Sequence[Sequence["RunOutcome"]]) -> None:
 def _print_columns(
     title: str, heads: Sequence[str], rows: Mapping[str, Sequence[str]], shown: Container[str]
 ) -> None:
-    """Print the shown rows; columns beyond the terminal width go to further tables."""
+    """Print the shown rows as a table; columns that do not fit the terminal follow in further tables."""
     out = console()
     columns = zip(heads, zip(*rows.values(), strict=True), strict=True)
     widths = [
@@ -358,7 +361,7 @@ def _print_policies(title: str, policies: Mapping[str, Sequence["RunOutcome"]]) 
 
 @dataclass(frozen=True, slots=True)
 class PolicyComparison:
-    """The comparison of two policies on one workload, measure by measure.
+    """The comparison of two policies on one workload, with an entry for each measure.
 
     Args:
       workload: the name of the workload.
@@ -375,7 +378,7 @@ class PolicyComparison:
 
 
 def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
-    """Compare the results of two folders or two policies, given as DIR, DIR:POLICY or :POLICY.
+    """Compare two results of the lab, each given as DIR, DIR:POLICY or :POLICY.
 
     Raises:
       BadParameter: a folder or a policy does not exist.
@@ -474,7 +477,10 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
 
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
-    """Print the best settings that a search found, their results on held-out seeds, and measures that became worse."""
+    """Print the result of `lab tune`: the best settings, and how they compare with the stated ones.
+
+    The comparison is on held-out seeds, and states which measures became worse.
+    """
     from batchsched.lab.tuning_report import tuning_conclusion
 
     if output is not OutputFormat.TABLE:

@@ -1,4 +1,4 @@
-"""Output on standard output: any data as JSON or YAML, tables that fit the terminal, and decisions as tables."""
+"""Functions that print on standard output: data as JSON or YAML, tables, and decisions."""
 
 import io
 import json
@@ -69,7 +69,9 @@ def print_data(data: Any, output: OutputFormat) -> None:
 
 
 class _TrimmedStream(io.TextIOBase):
-    """Writes lines to another stream without the blanks at their ends, with which rich pads tables.
+    """A stream that removes the spaces at the ends of lines and writes the lines to another stream.
+
+    The library rich pads the lines of tables with spaces.
 
     Args:
       stream: the other stream.
@@ -91,14 +93,17 @@ class _TrimmedStream(io.TextIOBase):
 
 
 def output_width() -> int | None:
-    """Return the width of lines on standard output: that of the terminal or COLUMNS; None for a pipe or a file."""
+    """Return the width of the terminal, or the variable COLUMNS; None if output goes to a pipe or a file."""
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return shutil.get_terminal_size().columns
     return None
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a rich console on standard output or standard error. It wraps lines on a terminal, or to COLUMNS."""
+    """Return a rich console for standard output or standard error.
+
+    It wraps lines at the width of the terminal, or at the variable COLUMNS.
+    """
     from rich.console import Console
 
     enabled = colors_enabled()
@@ -175,7 +180,7 @@ def print_aligned(
 
 
 def _colored(line: str, row: Sequence[str], *, is_header: bool) -> str:
-    """Return a line of a table in the colour of the result that it contains; a heading in bold."""
+    """Return a line of a table in the color for the result in the row, or in bold if it is the heading."""
     import typer
 
     if is_header:
@@ -217,7 +222,7 @@ def format_resource_amounts(amounts: Mapping[str, int]) -> str:
 
 
 def format_nodes_of_pods(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
-    """Format the nodes of pods as text with the number of pods on each node, such as `n1 ×8, n2 ×4`."""
+    """Format (pod, node) pairs as the number of pods on each node, such as `n1 ×8, n2 ×4`."""
     counts = Counter(node for _, node in pods)
     shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
     more = len(counts) - most
@@ -267,7 +272,10 @@ def placements_by_gang(decision: Decision, snapshot: Snapshot) -> dict[str, list
 
 
 def preempting_gangs(decision: Decision) -> frozenset[str]:
-    """Return the refused gangs for which pods are evicted; they can start after these pods have terminated."""
+    """Return the refused gangs for which the decision evicts pods.
+
+    These gangs can start after the evicted pods have terminated.
+    """
     refused = {entry.pod_group for entry in decision.refusals}
     return frozenset(entry.for_ for entry in decision.evictions) & refused
 

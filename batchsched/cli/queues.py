@@ -1,4 +1,4 @@
-"""`batchsched queues`: the amounts and entitlements of queues, and the reasons why their gangs wait."""
+"""`batchsched queues`: print the usage and fair shares of queues, and the reasons why their gangs wait."""
 
 import sys
 from collections.abc import Iterable
@@ -142,7 +142,7 @@ def queues(
 
 
 def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
-    """Split the arguments into the queue to explain, None for the whole tree, and the files.
+    """Split the arguments into the queue to explain (None for the whole tree) and the input files.
 
     Raises:
       BadParameter: `explain` has no queue name, or the only file does not exist.
@@ -162,7 +162,7 @@ def _split_arguments(subject: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSession") -> str:
-    """Return the name of a queue, after checking that the view contains it.
+    """Return the name of a queue, after checking that the report contains the queue.
 
     Raises:
       BadParameter: there is no queue of that name, or it was set aside.
@@ -178,10 +178,7 @@ def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSessi
 
 
 class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang, with the refusal if the session refused the gang.
-
-    A gang without a refusal is placed by the next session.
-    """
+    """A pending gang of a queue, with its refusal; without a refusal, the next session places the gang."""
 
     gang: "PendingGangReport"
     refusal: Refusal | None = None
@@ -191,10 +188,10 @@ class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     """The explanation why the gangs of a queue are pending.
 
     Args:
-      queue: the queue, including the queues below it.
+      queue: the queue; its amounts include those of the queues below it.
       above: the ancestors of the queue, its parent first.
       waiting: pending gangs of the queue and of the queues below it, in scheduling order.
-      over_share: by leaf queue, the amounts above its fair share.
+      over_share: for each other leaf queue that uses more than its fair share, the amounts above its fair share.
     """
 
     queue: "QueueReport"
@@ -204,7 +201,7 @@ class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 def most_demanded_resource(view: "QueueTreeReport") -> str:
-    """Return the resource of which queues use and request the largest part of the cluster's capacity."""
+    """Return the resource with the highest demand (allocated plus pending) relative to its capacity."""
     roots = [queue for queue in view.queues if not queue.parent]
 
     def demand_ratio(resource: str) -> float:
@@ -236,7 +233,7 @@ def print_queues(
     """Print the tree of queues with the amounts of one resource; the capacity and the legend go to standard error.
 
     Args:
-      view: The queues.
+      view: The report on the queues.
       resource: The resource; None: the one with the highest demand.
       wide: true to add the namespaces that may use each queue.
       headers: false to leave the headings and the legend out.
@@ -266,7 +263,7 @@ def print_queues(
 
 
 def _fitted_columns(rows: list[list[str]], width: int | None) -> tuple[list[list[str]], list[str]]:
-    """Return the rows with as many columns as fit a width, and the titles of those that are left out.
+    """Return the rows with as many columns as fit a width, and the titles of the columns that are left out.
 
     Args:
       rows: the rows of cells; the first row contains the headings.
@@ -289,7 +286,7 @@ def _amount_cells(queue: "QueueReport", resource: str) -> list[str]:
 
 
 def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
-    """Return the branch characters (`├─`) that a drawing of the queue tree has before each queue's name."""
+    """Return for each queue the branch characters, such as `├─`, before its name in the printed tree."""
     listed = list(queues)
     last = {queue.parent: queue.name for queue in listed}
     names: list[str] = []
@@ -310,7 +307,10 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
 
 
 def explain_pending_gangs(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
-    """Explain why the gangs of a queue are pending. The report `view` must contain the queue."""
+    """Return the explanation why the gangs of a queue are pending.
+
+    The report `view` must contain the queue.
+    """
     by_name = {entry.name: entry for entry in view.queues}
     above, parent = [], by_name[name].parent
     while parent:

@@ -1,4 +1,4 @@
-"""`batchsched record`: write a session to a file."""
+"""`batchsched record`: decide one session over manifests, and write it to a session file."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`batchsched replay`: check that a recorded session repeats."""
+"""`batchsched replay`: decide a recorded session again, and check that the decision is the same."""
 
 import sys
 from pathlib import Path

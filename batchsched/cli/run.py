@@ -1,4 +1,4 @@
-"""`batchsched run`: schedule a cluster."""
+"""`batchsched run`: run the scheduler for a live cluster."""
 
 from typing import Annotated
 
@@ -67,7 +67,7 @@ def run(
 
 
 def _lease_name(text: str) -> tuple[str, str]:
-    """Return namespace and name of the Lease; the namespace is "" if it is not stated.
+    """Return the namespace and the name of the Lease; the namespace is "" if none is stated.
 
     Raises:
       BadParameter: the text is neither NAME nor NS/NAME.

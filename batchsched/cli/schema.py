@@ -1,4 +1,4 @@
-"""`batchsched schema`: JSON Schemas of the input and the output."""
+"""`batchsched schema`: print the JSON Schema of an input or output, such as the configuration."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ batchsched schema podgroup > podgroup.schema.json
 
 
 class SchemaKind(StrEnum):
-    """The documents of which `batchsched schema` prints the JSON Schema."""
+    """The kinds of documents for which `batchsched schema` can print the JSON Schema."""
 
     SNAPSHOT = "snapshot"
     DECISION = "decision"
@@ -48,7 +48,7 @@ def schema_text(of: SchemaKind) -> str:
 
 
 def _unindented(part: Any, of: SchemaKind) -> Any:
-    """Remove the indentation of docstrings from descriptions, which Python before 3.13 keeps.
+    """Return a part of a JSON Schema without the indentation of descriptions, which Python before 3.13 keeps.
 
     The descriptions of the fields of the configuration become one line each.
     """
@@ -64,7 +64,7 @@ def _unindented(part: Any, of: SchemaKind) -> Any:
 
 
 def schema_of(of: SchemaKind) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of document as plain Python values."""
+    """Return the JSON Schema of a kind of document as a Python mapping."""
     import msgspec
     from pydantic import BaseModel
 

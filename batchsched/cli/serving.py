@@ -1,4 +1,4 @@
-"""The server of `lab serve`: a folder of results over HTTP, for authorized readers."""
+"""The server of `lab serve`, which serves a folder of results over HTTP to authorized readers."""
 
 import asyncio
 import ipaddress
@@ -40,7 +40,7 @@ class ResultsAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can reach the address.
+        """Whether the address is a loopback address, which only this machine can reach.
 
         Raises:
           BadParameter: the text is no IP address.
@@ -54,7 +54,7 @@ class ResultsAddress:
             ) from error
 
     def access_control(self) -> StaticTokenAccess:
-        """Return the access control for readers of the results: by the token in the token file, or open to all readers.
+        """Return the access control of the server: by the token in the token file, or open to all readers.
 
         Raises:
           BadParameter: other machines can reach the address, and there is no token.

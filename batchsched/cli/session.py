@@ -1,4 +1,4 @@
-"""The session of a command over files or over a running cluster, with timings and the answers of extenders."""
+"""Decides the session of a command, over files or a live cluster, and measures how long it takes."""
 
 import asyncio
 import gc
@@ -45,14 +45,14 @@ Timings = Mapping[tuple[str, str], tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class DecidedSession:
-    """A decided session of a command: the input and the decision.
+    """A session that a command has decided: its input, its decision, and how long it took.
 
     Args:
       now: seconds since 1970.
       answers: the recorded answers of extenders.
       seconds: the duration of the session.
       stages: by stage, its duration in seconds.
-      timings: by plugin and point, the number of measured calls and their duration in seconds.
+      timings: by plugin and extension point, the number of measured calls and their duration in seconds.
     """
 
     snapshot: Snapshot
@@ -145,7 +145,7 @@ def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession
 def decide_what_if_sessions(
     access: LiveClusterOptions, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
-    """Decide one session over a cluster, and a second session with the objects of files added.
+    """Decide a session over a cluster as it is, and a second one with the objects of files added.
 
     Args:
       access: the live cluster.
@@ -183,7 +183,7 @@ def decide_what_if_sessions(
 
 
 def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) -> DecidedSession:
-    """Decide a session over the listed objects."""
+    """Decide a session over the objects that were listed from a live cluster."""
     from batchsched.scheduler.live_snapshot import snapshot_of_cluster
 
     with closing(Stopwatch()) as stopwatch:
@@ -191,7 +191,7 @@ def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) 
 
 
 def _decide_offline(cluster: "OfflineCluster", seed: int) -> DecidedSession:
-    """Decide a session over the cluster of files."""
+    """Decide a session over a cluster that was read from files."""
     with closing(Stopwatch()) as stopwatch:
         return _decide(cluster.snapshot(), cluster.settings, seed, stopwatch)
 
@@ -203,7 +203,7 @@ def _decide(
     stopwatch: "Stopwatch",
     recorded: "ExternalAnswers | None" = None,
 ) -> DecidedSession:
-    """Decide with extenders and time limits, or with the answers that were recorded."""
+    """Decide a session with extenders and plugin deadlines, or with the recorded answers of both."""
     from batchsched.runner.session_runner import SessionRunner, shared_solver_processes
     from batchsched.session.session import decide
 
@@ -233,7 +233,7 @@ def _decide(
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
-    """Check that a session did not ignore any of the given objects (each as `Kind name`) as invalid.
+    """Raise `BadParameter` if a session set aside one of the given objects, each given as `Kind name`.
 
     Raises:
       BadParameter: an object was set aside.
@@ -264,7 +264,7 @@ _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Measures the stages of a command, and reports its progress on a terminal as a bar.
+    """Measures how long the stages of a command take, and shows the progress as a bar on a terminal.
 
     The time of a nested stage counts for both stages.
 
@@ -322,7 +322,7 @@ class Stopwatch(Telemetry):
         self._bar.update(self._tasks[unit], completed=done, total=total or None)
 
     def _log_progress(self, done: int, total: int, unit: str) -> None:
-        """Print the progress as a line outside a terminal, at long intervals and at the end of what has a line."""
+        """Print the progress as a line if standard error is no terminal, at long intervals and at the end."""
         now = perf_counter()
         is_end = unit in self._logged_units and done == total
         if now - self._logged < _PROGRESS_LINE_SECONDS and not is_end:

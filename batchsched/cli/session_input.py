@@ -1,4 +1,4 @@
-"""The input of a command's session: the files of a cluster, the profile and the time, with warnings."""
+"""Reads the input of a command's session: the files of a cluster, the profile and the time."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def read_session_input(
 
 
 def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
-    """Return the settings of the pod grouper in a configuration file, or the default ones without a file.
+    """Return the settings of the pod grouper from a configuration file, or the defaults if no file is given.
 
     Raises:
       InvalidInput: the file cannot be used.
@@ -54,7 +54,7 @@ def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
 
 @contextmanager
 def name_configuration_in_errors(config: Path | None, profile_name: str | None) -> Iterator[None]:
-    """Add the configuration file and the profile to an error about a setting, such as a plugin that does not exist."""
+    """Context manager: add the configuration file and the profile to errors about an invalid setting."""
     try:
         yield
     except InvalidInput as error:
@@ -72,7 +72,7 @@ def name_configuration_in_errors(config: Path | None, profile_name: str | None) 
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile for a command; print a warning for each setting that has no effect in the command.
+    """Return the profile with which a command decides; print a warning for each setting that has no effect.
 
     Raises:
       InvalidInput: the file cannot be used.
@@ -100,7 +100,7 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
 
 
 def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | None) -> None:
-    """Print a warning if the profile names an order of gangs that has no effect in sessions over this cluster."""
+    """Print a warning if the gang order of the profile has no effect in sessions over this cluster."""
     from batchsched.queues.tree import QueueTree
     from batchsched.session.gangs.order import ignored_policy_reason
 
@@ -111,7 +111,7 @@ def warn_of_ignored_policy(snapshot: Snapshot, profile: Profile, config: Path | 
 
 
 def print_warnings(lines: Sequence[str]) -> None:
-    """Print warnings on standard error. Beyond a maximum, only the number of further warnings is printed."""
+    """Print warnings on standard error, up to a maximum; then print only the number of further warnings."""
     for line in lines[:_MOST_SHOWN]:
         print(line, file=sys.stderr)
     if len(lines) > _MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""`batchsched simulate`: run a workload in virtual time under one or more policies."""
+"""`batchsched simulate`: simulate a workload in virtual time under one or more policies."""
 
 import os
 import sys
@@ -265,7 +265,7 @@ def manifests(
 
 
 def _workload(name: str, **source: Any) -> "WorkloadSpec":
-    """Return a workload with one source. Names from the command line may be longer than those of scenarios."""
+    """Return a workload with the given source; its name may be longer than names in scenarios."""
     from batchsched.lab.scenario import WorkloadSpec
 
     return WorkloadSpec.model_construct(name=name, **source)
@@ -367,7 +367,7 @@ class SimulationPlan:
 
 
 def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -> list["RunOutcome"]:
-    """Execute runs with a progress bar; return their outcomes in the order of the runs.
+    """Execute runs in parallel with a progress bar, and return their outcomes in the order of the runs.
 
     Args:
       runs: the runs.
@@ -396,7 +396,7 @@ def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
 def profiles_of_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
 ) -> "tuple[ComparedProfile, ...]":
-    """Return a profile for each policy that the command line names.
+    """Return the profile to simulate for each policy that the command line names.
 
     Args:
       policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.
@@ -445,7 +445,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def profile_for_simulation(config: Path | None, name: str | None) -> Profile:
-    """Return the profile for a simulation: that of a configuration file, or the default. Extenders are removed.
+    """Return the profile for a simulation (from a configuration file, or the default) without extenders.
 
     Raises:
       InvalidInput: the file cannot be used, or there is no profile of that name.

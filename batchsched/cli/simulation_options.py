@@ -1,4 +1,4 @@
-"""Arguments that several commands of `batchsched simulate` share."""
+"""Command line options that several commands of `batchsched simulate` share."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,9 +10,9 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The backfill setting of a simulation: whether gangs may start before an earlier gang that does not fit yet.
+    """The values of the option `--backfill`: whether gangs may start before an earlier one that must wait.
 
-    With `kept`, a published start of that gang stays, whatever arrives later.
+    With `kept`, an announced start of the earlier gang stays, whatever arrives later.
     """
 
     EASY = "easy"
@@ -21,7 +21,7 @@ class Backfill(StrEnum):
 
 
 class SelectionChoice(StrEnum):
-    """How a simulated session selects gangs: one by one in the policy's order, or jointly by highest weight."""
+    """How simulated sessions choose gangs: one by one in the gang order, or jointly by the highest weight."""
 
     ORDERED = "ordered"
     WEIGHT = "weight"

@@ -1,6 +1,6 @@
-"""The terminal: whether output has colours, and characters that its encoding cannot represent.
+"""Output on a terminal: whether it has colors, and what replaces characters that the encoding lacks.
 
-The environment variable NO_COLOR turns colours off if `--color` does not state otherwise. A terminal with
+The environment variable NO_COLOR turns colors off if `--color` does not state otherwise. A terminal with
 another encoding than UTF-8, such as ISO 8859-1, gets similar ASCII characters instead of an error.
 """
 
@@ -30,17 +30,17 @@ _COMMAND_LINE: ContextVar[str] = ContextVar("command_line", default="")
 
 
 def set_command_line(program: str, arguments: Iterable[str]) -> None:
-    """Record the command line, for output that states the command by which it was produced."""
+    """Store the command line, because reports state the command that produced them."""
     _COMMAND_LINE.set(shlex.join([*program.split(), *arguments]))
 
 
 def command_line_text() -> str:
-    """Return the command line of the running command, as a reader can paste it into a shell."""
+    """Return the command line of the running command, quoted so that it can be pasted into a shell."""
     return _COMMAND_LINE.get()
 
 
 class ColorChoice(StrEnum):
-    """When output has colours: if standard output is a terminal, always, or never."""
+    """When to color the output: always, never, or only if standard output is a terminal."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -80,12 +80,12 @@ def _parse_color(value: str) -> ColorChoice:
 
 
 def set_color_choice(when: ColorChoice) -> None:
-    """Set when the output of this command has colours."""
+    """Set when to color the output of this command: always, never, or only on a terminal."""
     _color.set(when)
 
 
 def colors_enabled() -> bool:
-    """Return whether text on standard output may have colours."""
+    """Return whether text on standard output may be colored."""
     when = _color.get()
     if when is not ColorChoice.AUTO:
         return when is ColorChoice.ALWAYS
@@ -98,7 +98,10 @@ def is_utf8() -> bool:
 
 
 def prepare_streams() -> None:
-    """Make standard output and error replace characters that their encoding lacks by similar ASCII characters."""
+    """Set up standard output and standard error to replace characters that their encoding lacks.
+
+    Similar ASCII characters replace them.
+    """
     codecs.register_error(_ERROR_HANDLER, _to_ascii)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

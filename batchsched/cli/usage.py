@@ -1,4 +1,4 @@
-"""Messages about mistakes on the command line."""
+"""Error messages for wrong usage of the command line, such as an unknown option."""
 
 import difflib
 import re
@@ -36,7 +36,7 @@ def usage_error_message(error: Exception, program: str) -> str | None:
 
 
 def _problem(error: Any) -> str:
-    """Return what is wrong: the parameter and the problem, or the sentence of typer."""
+    """Return the sentence on what is wrong: the parameter and its problem, or the message of typer."""
     if type(error) is not typer.BadParameter:
         return _suggestion(error) or _start_lower(str(error.format_message()).rstrip("."))
     hint = error.param_hint or ("" if error.param is None else _parameter_name(error.param))
@@ -47,7 +47,7 @@ def _problem(error: Any) -> str:
 
 
 def _suggestion(error: Any) -> str:
-    """Return the message for an unknown option, with the most similar known option; "" for another mistake."""
+    """Return the message for an unknown option, with the most similar known option; "" for other errors."""
     name, possibilities = getattr(error, "option_name", ""), getattr(error, "possibilities", ())
     if not name or possibilities == ():
         return ""

@@ -1,4 +1,4 @@
-"""`batchsched what-if`: predict the placement of a job if it were created now."""
+"""`batchsched what-if`: predict where the pods of a job would be placed if it were created now."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ batchsched dump && batchsched what-if -f job.yaml --cluster cluster.json.gz
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a what-if question: the decision about the added gangs, and the effect on other gangs.
+    """The result of `batchsched what-if`: explanations for the added gangs, and the effect on other gangs.
 
     Args:
       gangs: an explanation for each gang of the files.

@@ -129,7 +129,7 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
 
 
 def resources_ignored_by_scheduler(extenders: Sequence[Extender]) -> list[str]:
-    """Return the resources with `ignoredByScheduler`, which extenders check instead of the plugin NodeResourcesFit."""
+    """Return the resources with `ignoredByScheduler`; extenders check them instead of NodeResourcesFit."""
     return [
         resource.name
         for extender in extenders

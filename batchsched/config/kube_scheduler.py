@@ -1,4 +1,4 @@
-"""The configuration of kube-scheduler, `KubeSchedulerConfiguration` v1, so that an existing file loads unchanged.
+"""The schema of kube-scheduler's configuration file, so that batchsched can load an existing file unchanged.
 
 Its profiles become batchsched profiles. Fields without effect in batchsched are validated as kube-scheduler validates
 them, and reported as warnings.
@@ -138,7 +138,7 @@ class KubeSchedulerConfiguration(NullTolerantModel):
             names.append(profile.scheduler_name)
 
     def to_batchsched(self) -> BatchSchedulerConfiguration:
-        """Return the equivalent batchsched configuration. Fields that kube-scheduler lacks have their defaults."""
+        """Return the equivalent batchsched configuration; fields that kube-scheduler lacks get defaults."""
         profiles = tuple(
             Profile(
                 scheduler_name=profile.scheduler_name or DEFAULT_SCHEDULER,

@@ -1,4 +1,4 @@
-"""The releases of kube-scheduler that the plugin pipeline follows, and the differences between them.
+"""The differences between the releases of kube-scheduler that batchsched can follow.
 
 All differences are in this table. Plugins read them as `nodes.table.release`; no module compares version numbers.
 
@@ -16,7 +16,7 @@ KubernetesVersion = Literal["1.36", "1.37"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceRules:
-    """The behaviour of DynamicResources that differs between minor releases. The defaults are those of 1.36.
+    """How the plugin DynamicResources behaves in one Kubernetes release; the defaults are those of 1.36.
 
     Args:
       counters_by_pool_name: pools of different drivers with the same name share counters.
@@ -40,7 +40,7 @@ class DeviceRules:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesRelease:
-    """The behaviour of kube-scheduler that differs between minor releases. The defaults are those of 1.36.
+    """How kube-scheduler behaves in one Kubernetes release; the defaults are those of 1.36.
 
     Args:
       earlier_plugins: pairs of default plugins; the first is called directly before the second. All other default
@@ -54,7 +54,7 @@ class KubernetesRelease:
       reports_no_claims: PostFilter of DynamicResources states a reason if it deallocates no ResourceClaim.
       reports_nomination: PostFilter of DefaultPreemption states the nominated node and the number of victims.
       resized_request_rule: how requests are computed for a pod that is resized in place.
-      devices: the behaviour of DynamicResources.
+      devices: the behavior of DynamicResources.
     """
 
     earlier_plugins: tuple[tuple[str, str], ...] = (("NodeUnschedulable", "NodeName"),)
@@ -68,7 +68,7 @@ class KubernetesRelease:
     devices: DeviceRules = DeviceRules()
 
     def sort_plugins(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of default plugins in the order of their calls in this release."""
+        """Return the names of default plugins in the order in which this Kubernetes release calls them."""
         ordered = list(names)
         for first, second in self.earlier_plugins:
             if first in ordered and second in ordered:

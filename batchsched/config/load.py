@@ -1,4 +1,4 @@
-"""Loads the configuration file, YAML or JSON. Errors name the file and the field."""
+"""Loads the configuration file of the scheduler (YAML or JSON); errors name the file and the field."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
-    """Load the scheduler configuration from a file or from text, and discard the warnings of `load_with_warnings`.
+    """Load the scheduler configuration from a file or from text, without the warnings about its fields.
 
     Raises:
       InvalidInput: as `load_with_warnings`.
@@ -24,7 +24,7 @@ def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
 
 
 def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
-    """Load a configuration of batchsched or kube-scheduler from a file or from text, with its warnings.
+    """Load a configuration of batchsched or kube-scheduler, and return it with warnings about its fields.
 
     Args:
       source: the path of the file, or YAML or JSON text. Empty text is the default configuration.
@@ -80,7 +80,7 @@ def read_text(file: Path) -> str:
 
 
 def parse_yaml(text: str, file: str, kind: str) -> Any:
-    """Parse one YAML or JSON document, of a kind that messages name, into plain Python values.
+    """Parse one YAML or JSON document into plain Python values; `kind` names the document in error messages.
 
     Raises:
       InvalidInput: the text is not YAML; the message names the line.

@@ -1,4 +1,4 @@
-"""Rules of the pod grouper in the configuration, for kinds of owners that batchsched does not know.
+"""The schema of owner rules, by which the pod grouper forms gangs for owner kinds that it does not know.
 
 A rule states where an object of the kind has its numbers of pods, its queue and its priority: by paths of fields.
 """
@@ -16,7 +16,7 @@ FieldSteps = tuple[str | int, ...]
 
 
 def parse_field_path(text: str) -> FieldSteps:
-    """Return the steps of a path such as `.spec.groups[0].replicas` or `.metadata.labels['example.com/team']`.
+    """Parse a field path, such as `.spec.groups[0].replicas` or `.metadata.labels['example.com/team']`.
 
     Raises:
       ValueError: the text is not a path.

@@ -1,4 +1,4 @@
-"""Configuration of plugins by extension point, in the format of kube-scheduler, and the default plugins.
+"""The schema of plugin settings, in the format of kube-scheduler, and the list of default plugins.
 
 `batchsched.framework.runtime.registry` derives the list of plugins at each extension point from it.
 
@@ -77,7 +77,7 @@ IGNORED_IF_UNKNOWN: Final = frozenset(
 
 
 def check_unique(names: Sequence[str], field: str, advice: str = "") -> None:
-    """Check that no name of a list in the configuration occurs twice.
+    """Check that no name occurs twice in a list of the configuration.
 
     Raises:
       ValueError: a name occurs more than once; the message names the field and ends with the advice.
@@ -182,7 +182,7 @@ class Plugins(NullTolerantModel):
         return self
 
     def list_enabled_plugins(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return each list of enabled plugins below `plugins`, as a pair of its field path and the plugin names."""
+        """Return (field path below `plugins`, names of the plugins) for each list of enabled plugins."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -191,7 +191,7 @@ class Plugins(NullTolerantModel):
         return tuple(places)
 
     def list_named_plugins_with_paths(self) -> tuple[tuple[str, str], ...]:
-        """Return each plugin that is enabled or disabled, as a pair of its field path below `plugins` and its name."""
+        """Return (field path below `plugins`, plugin name) for each plugin that is enabled or disabled."""
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.list_enabled_plugins():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
@@ -230,7 +230,7 @@ class PluginConfig(NullTolerantModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the plugin, without the apiVersion and kind of kube-scheduler's files."""
+        """The arguments of the plugin, without the fields `apiVersion` and `kind`."""
         is_typed = (
             KUBE_GROUP in str(self.args.get("apiVersion", "")) or self.args.get("kind") == f"{self.name}Args"
         )
@@ -239,7 +239,7 @@ class PluginConfig(NullTolerantModel):
 
 
 def check_plugins_configured_once(configs: Iterable[PluginConfig]) -> None:
-    """Check that no plugin has arguments twice in `pluginConfig`.
+    """Check that `pluginConfig` has at most one entry for each plugin.
 
     Raises:
       ValueError: a plugin is configured twice.

@@ -260,7 +260,7 @@ class Profile(StrictModel):
 
     @property
     def kubernetes_release(self) -> KubernetesRelease:
-        """The Kubernetes release that the profile follows: how kube-scheduler of that release behaves."""
+        """The Kubernetes release that the profile follows: its plugins behave as in that kube-scheduler."""
         return RELEASES[self.kubernetes_version]
 
     def gang_order_has_effect(self, *, entitled: bool) -> bool:

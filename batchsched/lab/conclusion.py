@@ -38,7 +38,7 @@ _MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A difference of a policy from the baseline by one measure."""
+    """The difference between a policy and the baseline in one measure."""
 
     measure: Measure
     base: float
@@ -63,7 +63,7 @@ class _Change:
 
     @property
     def values_text(self) -> str:
-        """The measure with its two values, such as: mean wait (8.6 h → 1.4 h)."""
+        """The name of the measure with both values, such as: mean wait (8.6 h → 1.4 h)."""
         show = self.measure.show
         return f"{self.measure.title_in_sentence} ({show(self.base)} → {show(self.other)})"
 
@@ -76,14 +76,14 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a report: its sentences, and a note about their validity; "" for no note."""
+    """The conclusion of a report: sentences, and a note on how far they are valid ("" for no note)."""
 
     sentences: tuple[str, ...] = ()
     note: str = ""
 
 
 def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> Conclusion:
-    """Return the conclusion of a simulation in which each policy ran once.
+    """Return the conclusion of a simulation: how each policy, which ran once, differs from the first one.
 
     Args:
       policies: The policies, the baseline first.
@@ -100,7 +100,7 @@ def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> 
 
 
 def conclude_sweep(policies: Mapping[str, Sequence[RunOutcome]]) -> Conclusion:
-    """Return the conclusion of a sweep on one workload; the first policy is the baseline."""
+    """Return the conclusion of a sweep on one workload: how each policy differs from the first one."""
     if len(policies) < 2:
         return Conclusion()
     base, *other_policies = policies
@@ -121,11 +121,11 @@ def conclude_sweep(policies: Mapping[str, Sequence[RunOutcome]]) -> Conclusion:
 
 
 def trade_off_sentence(rows: Sequence[SummaryRow], policies: Sequence[str], base: str, other: str) -> str:
-    """State what one policy improves over a base, and at which cost, such as: SJF instead of FIFO improves mean wait.
+    """Return a sentence on what one policy improves and worsens if it replaces another policy.
 
     Args:
       rows: The summary of a simulation.
-      policies: The names of its policies, in the order of the rows' values.
+      policies: The names of the simulated policies, in the order of the rows' values.
       base: The policy that is replaced.
       other: The policy that replaces it.
     """

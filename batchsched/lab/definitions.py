@@ -24,7 +24,7 @@ _QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "W
 
 @dataclass(frozen=True, slots=True)
 class ReportedRunInput:
-    """The inputs of the runs of a report (policies, cluster, load, queues), which the report lists.
+    """What a report states about the input of its runs: policies, cluster, load, queues and command.
 
     Args:
       command: The command that repeats the report, "" if unknown.
@@ -32,8 +32,8 @@ class ReportedRunInput:
       profiles: The profile of each policy, by the name of the policy.
       queues: The queues of the cluster.
       queue_changes: For each policy, the fields of queues that it changes.
-      descriptions: Descriptions of policies that replace those of their order, by the name of the policy.
-      conclusion: Sentences that replace the conclusion against the first policy, () for none.
+      descriptions: Descriptions of policies that replace those of their gang orders, by the name of the policy.
+      conclusion: Sentences that replace the comparison with the first policy, () for none.
     """
 
     command: str = ""
@@ -45,14 +45,17 @@ class ReportedRunInput:
     conclusion: tuple[str, ...] = ()
 
     def queue_names_row(self) -> tuple[tuple[str, str], ...]:
-        """Return a line with the names of the queues, if no queue has settings that a table in the report shows."""
+        """Return the line of the report that lists the queue names, or () if a table shows the queues.
+
+        A table shows the queues if one of them has a guarantee, a limit, a weight or a parent.
+        """
         if not self.queues or any(_queue_tables(self.queues)):
             return ()
         names = ", ".join(queue.name for queue in self.queues)
         return (("Queues", f"{names}; none has a guarantee, a limit, a weight or a parent"),)
 
     def definition_tables(self) -> tuple[Table, ...]:
-        """Return the tables of the report that show how the policies and the queues are defined."""
+        """Return the tables of the report that list the settings of the policies and of the queues."""
         return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
 
 
@@ -61,7 +64,7 @@ NO_SETTINGS: Final = ReportedRunInput()
 
 
 def reported_run_input_of_scenario(scenario: Scenario, command: str) -> ReportedRunInput:
-    """Return what the report of a scenario states about its inputs: load, cluster, profiles and queues.
+    """Return what the report of a scenario states about the input of its runs.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile.
@@ -79,7 +82,7 @@ def reported_run_input_of_scenario(scenario: Scenario, command: str) -> Reported
 
 
 def _uses_cluster(scenario: Scenario) -> bool:
-    """Return whether a workload of the scenario states no nodes of its own."""
+    """Return whether some workload of the scenario has no nodes of its own and so uses those of `cluster`."""
     return any(workload.generate or workload.philly for workload in scenario.workloads)
 
 
@@ -96,7 +99,7 @@ def describe_nodes(cluster: ClusterSpec) -> str:
 
 
 def describe_load(workload: WorkloadSpec) -> str:
-    """Describe in one line what arrives in a workload."""
+    """Describe in one line which gangs arrive in a workload, or from which file they are read."""
     if workload.generate is not None:
         made = workload.generate
         shares = ", ".join(f"{queue} {share:.0%}" for queue, share in made.shares.items())
@@ -142,7 +145,7 @@ def _policy_tables(settings: ReportedRunInput) -> Iterator[Table]:
 
 
 def _order_description(profile: Profile) -> str:
-    """Return the first sentence about the order of gangs of a profile."""
+    """Return the first sentence of the description of a profile's gang order."""
     if profile.selection == "weight":
         return "The solver maximises the total weight of the placed gangs; the order breaks ties only."
     chosen = find_gang_order_class(profile.policy.name)

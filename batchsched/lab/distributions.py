@@ -30,7 +30,7 @@ _FENCES = (5.0, 25.0, 50.0, 75.0, 95.0)
 
 
 def gang_size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
-    """Return the upper bounds of gang size ranges: powers of two, of which the last covers the largest gang.
+    """Return the upper bounds of size ranges for gangs: 1, 2, 4 and so on, up to the largest gang.
 
     The first bound is 0 if a gang has size 0.
     """
@@ -42,7 +42,7 @@ def gang_size_bounds(runs: Sequence[RunColumns]) -> tuple[int, ...]:
 
 
 def gang_size_range_name(units: int, bounds: Sequence[int]) -> str:
-    """Return the name of the size range that contains a gang of this size: 1, 2, 3–4, 5–8 and so on."""
+    """Return the name of the size range to which a gang of this size belongs, such as 1, 2, 3–4 or 5–8."""
     index = next(index for index, bound in enumerate(bounds) if units <= bound)
     lowest = bounds[index - 1] + 1 if index else min(bounds[0], 1)
     return str(bounds[index]) if lowest >= bounds[index] else f"{lowest}–{bounds[index]}"
@@ -78,7 +78,7 @@ def _figures(runs: Sequence[RunColumns], classes: "_Classes", key: str, label: s
 def _with_scale(
     figure: Figure, scale: Callable[[str, Sequence[float]], dict[str, Any]], title: str
 ) -> Figure:
-    """Add a logarithmic vertical axis to a figure, from the lowest to the highest value in it."""
+    """Return the figure with a logarithmic vertical axis that covers all its values."""
     values = [value for box in figure.data for value in (*box["lowerfence"], *(y for (y,) in box["y"]))]
     return replace(figure, layout={**figure.layout, "yaxis": scale(title, values)})
 

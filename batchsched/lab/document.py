@@ -30,7 +30,7 @@ _IMAGES: Final = "data: blob:"
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell of a table in a report: text, a note in small print, and whether a difference is better or worse."""
+    """A table cell in a report: its text, a note in small print, and a mark for better or worse values."""
 
     text: str
     note: str = ""
@@ -39,7 +39,7 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a table in a report: its name, and its cells."""
+    """A row of a table in a report: the label in its first column, and its other cells."""
 
     name: str
     cells: tuple[TableCell, ...]
@@ -47,7 +47,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a report, with a label in the first column of each row.
+    """A table of a report; the first column contains the label of each row.
 
     Args:
       title: The title, "" for none.
@@ -83,7 +83,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class LegendSection:
-    """A part of the legend of a report: names that have colors in its figures, in the order of the colors.
+    """A part of a report's legend: the names of the policies, or of the queues, that have colors in figures.
 
     Args:
       title: What the names are, such as Policies.
@@ -96,7 +96,7 @@ class LegendSection:
     kind: Literal["policy", "queue"]
 
     def legend_entries(self) -> Iterator[Mapping[str, Any]]:
-        """Yield each name of the legend with its color, and with the dash of its line or the pattern of its areas."""
+        """Yield for each name of the legend a mapping with its color, its line style and its fill pattern."""
         for index, name in enumerate(self.names):
             yield {
                 "name": name,
@@ -196,6 +196,6 @@ def nonempty_sections(sections: Sequence[Section]) -> tuple[Section, ...]:
 
 
 def _json(value: Any) -> str:
-    """Return JSON for a script element: it contains no text that could close the element."""
+    """Return a value as JSON that is safe in a script element: no text in it can close the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

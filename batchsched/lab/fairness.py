@@ -1,4 +1,4 @@
-"""The measure of fairness: what each queue held, and its fair share at that moment.
+"""Measures fairness: compares at each time what each queue used with its fair share at that time.
 
 All policies are measured by the same definition, which shares no code with the scheduler. The demand-capped fair
 share of a queue is computed from the root of the tree downwards. It is first the guarantee, up to the demand of the
@@ -31,7 +31,9 @@ _OWN: Final = "/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """The usage, requests and fair shares of Q queues at T points in time. A value holds until the following point.
+    """The usage, the requests and the fair shares of Q queues at T times, as fractions of the capacity.
+
+    A value is valid until the following time.
 
     Args:
       resource: The resource that was measured.
@@ -49,13 +51,16 @@ class Fairness:
 
     @property
     def fairness_error(self) -> Floats:
-        """The fairness error at each time [T]: the sum over the queues of max(0, fair share - used fraction)."""
+        """The fairness error at each time [T]: how far all queues together are below their fair shares."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
     @property
     def jain_index(self) -> Floats:
-        """Jain's fairness index at each time [T]; 1 if no queue has demand."""
+        """Jain's fairness index at each time [T]: 1 if all queues use equal parts of their fair shares.
+
+        It is also 1 if no queue uses anything.
+        """
         wants = self.requested > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
         count = wants.sum(axis=1)
@@ -66,7 +71,7 @@ class Fairness:
 
 
 def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
-    """Compare, over the time of a run, the resources that each queue used with its fair share.
+    """Return the usage and the fair share of each queue over the time of a run, for one resource.
 
     Args:
       result: The run.
@@ -175,7 +180,10 @@ class _Tree:
         return fair
 
     def _guarantees(self, capacity: Floats) -> Floats:
-        """Return [T, rows] guarantees within limits, scaled down where children exceed their parent."""
+        """Return the guarantee of each queue [T, rows], within its limit.
+
+        If the guarantees of child queues exceed that of their parent, they are scaled down.
+        """
         limit = self._amounts("limit", np.inf)
         amounts = self._amounts("guarantee", np.nan)
         summed = np.zeros(len(amounts))
@@ -191,7 +199,7 @@ class _Tree:
         return guarantees
 
     def _bounds(self, demand: Floats, guarantee: Floats) -> tuple[Floats, Floats]:
-        """Return [T, rows] the share before the surplus is divided, and the maximum that the subtree can use."""
+        """Return each queue's share before the surplus is divided, and its maximum share, both [T, rows]."""
         limit, lending = self._amounts("limit", np.inf), self._amounts("lending_limit", np.inf)
         most = np.minimum(limit, guarantee + self._amounts("borrowing_limit", np.inf))
         floor, ceiling, kept = np.zeros((3, *guarantee.shape))
@@ -206,7 +214,7 @@ class _Tree:
         return floor, ceiling
 
     def _amounts(self, field: str, default: float) -> Floats:
-        """Return [rows] the amounts that queues state."""
+        """Return the amount that each queue [rows] states in a field of its spec, or a default."""
         amounts = np.full(len(self._rows), default)
         for row, name in enumerate(self._rows):
             if name in self._specs:
@@ -223,7 +231,7 @@ class _Tree:
 
 
 def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide among the queues with a weight; divide the rest equally among those without."""
+    """Divide a budget among the queues with a weight, and the rest equally among the queues without one."""
     poured = water_fill(caps, weights, budget)
     if (weights > 0).all():
         return poured
@@ -231,7 +239,7 @@ def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
 
 
 def water_fill(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide a budget among recipients in proportion to their weights, up to a maximum for each of them.
+    """Divide budgets [T] among C recipients in proportion to their weights, each up to its maximum.
 
     Args:
       caps: [T, C] the maximum for each recipient.

@@ -1,4 +1,4 @@
-"""A figure of a report: data for plotly.js with a heading and a caption, and the colors, units and axes of all figures.
+"""Figures of a report as data for plotly.js, and the colors, units and axes that all figures share.
 
 Policies and queues have different families of colors. Policies are lines and plain bars; queues are areas and bars with
 patterns. Readers with a color vision deficiency can distinguish all of them.
@@ -59,14 +59,16 @@ _DAYS: Final = TimeUnit("days", "d", DAY)
 
 
 def time_unit(span: float) -> TimeUnit:
-    """Return the unit for a time axis of `span` seconds: minutes, hours or days, whichever suits its length."""
+    """Return the unit of time that suits an axis of `span` seconds: minutes, hours or days."""
     if span <= 2 * HOUR:
         return _MINUTES
     return _HOURS if span <= 5 * DAY else _DAYS
 
 
 def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
-    """Format durations for comparison, with the unit and the decimals that suit the longest: 8.56 h, 1.40 h, 0.74 h.
+    """Format durations in one common unit, which suits the longest one, such as 8.56 h, 1.40 h, 0.74 h.
+
+    All have the decimals of the longest one.
 
     Durations that have fewer than two significant digits with these decimals get more: 0.074 h.
     """
@@ -81,20 +83,20 @@ def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
 
 
 def format_number(value: float) -> str:
-    """Format a number with three significant digits and without a fraction of zeros: 1,371, 72.3, 4, 0.74."""
+    """Format a number with three significant digits, without zeros at the end: 1,371, 72.3, 4, 0.74."""
     text = f"{value:,.{_decimals(value, 3)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def format_signed(text: str, value: float) -> str:
-    """Return the formatted absolute value of a difference with its sign, and without one if it rounds to zero."""
+    """Add the sign of a difference to the text of its absolute value, unless the text reads as zero."""
     if not set(text) & set("123456789"):
         return text
     return f"-{text}" if value < 0 else f"+{text}"
 
 
 def _decimals(value: float, digits: int) -> int:
-    """The decimals with which a number has some significant digits; 0 for the number 0."""
+    """Return how many decimals a number needs to show the given number of significant digits."""
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
@@ -153,7 +155,7 @@ def time_axis(span: float, **more: Any) -> dict[str, Any]:
 
 
 def round_significant(values: Iterable[float], digits: int = 5) -> list[float]:
-    """Return values rounded to some significant digits, which keeps the HTML page small."""
+    """Round values to the given number of significant digits, to keep the HTML page small."""
     return [float(f"{value:.{digits}g}") for value in values]
 
 
@@ -192,7 +194,7 @@ def log_duration_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def log_factor_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return the settings of a logarithmic plotly axis of factors, with ticks such as 1×, 10×, or 1×, 2×, 5×, 10×."""
+    """Return the settings of a logarithmic plotly axis for factors, with ticks such as 1×, 2×, 5× and 10×."""
     decades = [10.0**power for power in range(8)]
     fine = [
         digit * decade for decade in decades for digit in (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
@@ -202,7 +204,7 @@ def log_factor_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def _log_axis(title: str, values: Sequence[float], scales: Sequence[Ticks]) -> dict[str, Any]:
-    """Return a logarithmic axis around the values, with the coarsest of several scales that has enough ticks."""
+    """Return a logarithmic axis that covers the values, with the coarsest scale that gives enough ticks."""
     low, high = min(values, default=1.0), max(values, default=10.0)
     low, high = low / 1.15, max(high, low * 1.2) * 1.15
     shown = [[tick for tick in scale if low <= tick[0] <= high] for scale in scales]
@@ -276,21 +278,21 @@ PATTERNS: Final = ("", "/", ".", "\\", "x", "-", "|", "+")
 
 
 def policy_color(index: int) -> str:
-    """Return the color name of the policy with this number; colors repeat after the last one."""
+    """Return the name of the color for the policy with this index; colors repeat after the last one."""
     return f"$policy{index % SERIES}"
 
 
 def queue_color(index: int) -> str:
-    """Return the color name of the queue with this number; colors repeat after the last one."""
+    """Return the name of the color for the queue with this index; colors repeat after the last one."""
     return f"$queue{index % SERIES}"
 
 
 def queue_pattern(index: int) -> dict[str, Any]:
-    """Return the plotly pattern of the queue with this number; patterns repeat after the last one."""
+    """Return the plotly fill pattern for the queue with this index; patterns repeat after the last one."""
     shape = PATTERNS[index % SERIES]
     return {"shape": shape, "fillmode": "overlay", "fgcolor": "$pattern", "size": 7, "solidity": 0.25}
 
 
 def line_dash(index: int) -> str:
-    """Return the plotly dash style of the line with this number; styles repeat after the last one."""
+    """Return the plotly dash style for the line with this index; styles repeat after the last one."""
     return DASHES[index % len(DASHES)]

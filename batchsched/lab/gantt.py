@@ -1,6 +1,6 @@
-"""Gantt charts: rows of equal height, one for each node, with lanes for its units, and one bar for each gang.
+"""Gantt charts of simulated gangs: a row for each node, divided into lanes, with bars where gangs run.
 
-The lanes of a node are its GPUs. Gangs without GPUs have further lanes, one for each pod.
+A node has a lane for each GPU, and further lanes for pods of gangs without GPUs. All rows have the same height.
 """
 
 import re
@@ -47,7 +47,7 @@ MAX_BARS_PER_POLICY = 3000
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A gang on adjacent lanes, from `start` to `end` in seconds."""
+    """A bar of a Gantt chart: a gang on adjacent lanes, from `start` to `end` in seconds."""
 
     gang: int
     first: int
@@ -58,7 +58,10 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class NodeLaneCounts:
-    """The numbers of lanes of a node in a Gantt chart: its GPUs, and the most pods without GPUs that run at once."""
+    """The number of GPUs of a node, and the maximum number of pods without GPUs that run on it at once.
+
+    They determine how many lanes a Gantt chart draws for the node.
+    """
 
     devices: int
     pods: int
@@ -66,12 +69,12 @@ class NodeLaneCounts:
 
 @dataclass(frozen=True, slots=True)
 class NodeLanes:
-    """The lanes of a node in a Gantt chart: one for each GPU, then those of its pods without GPUs.
+    """The lanes of a node in a Gantt chart: first a lane for each GPU, then lanes for pods without GPUs.
 
     Args:
       devices: The lanes of the GPUs.
       pods: The lanes of the pods.
-      pod_limit: The number of pods that all lanes of pods hold together.
+      pod_limit: The number of pods that fill all pod lanes together.
     """
 
     devices: range
@@ -79,11 +82,11 @@ class NodeLanes:
     pod_limit: int
 
     def usable_lanes(self, gang: GangRecord) -> range:
-        """Return the lanes that a gang can use: those of GPUs, or those of pods."""
+        """Return the lanes for a gang: the GPU lanes if it requests GPUs, otherwise the pod lanes."""
         return self.devices if gang.gpus else self.pods
 
     def needed_lane_count(self, gang: GangRecord, units: int) -> int:
-        """Return the number of lanes that a gang with `units` GPUs, or with `units` pods without GPUs, occupies."""
+        """Return how many lanes a gang with `units` GPUs (or `units` pods, if it has no GPUs) occupies."""
         if gang.gpus:
             return min(units, len(self.devices))
         return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))
@@ -91,11 +94,11 @@ class NodeLanes:
 
 @dataclass(frozen=True, slots=True)
 class ChartNodes:
-    """The nodes of a Gantt chart with their lanes. All nodes have the same height.
+    """The nodes that a Gantt chart draws, with their lanes; all nodes have the same height.
 
     Args:
       names: The drawn nodes, in order.
-      lanes: The lanes of each node; they are numbered through all nodes.
+      lanes: The lanes of each node; the numbers of lanes continue from node to node.
       node_count: The number of nodes, including those that are not drawn.
     """
 
@@ -134,7 +137,7 @@ class _Lanes:
 
 
 def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODES) -> ChartNodes:
-    """Return the nodes that a Gantt chart draws: the first ones by natural order of names (n2 before n10)."""
+    """Return the nodes that a Gantt chart draws: the first `limit` ones in natural order (n2 before n10)."""
     names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
@@ -147,7 +150,10 @@ def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODE
 
 
 def lane_counts_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeLaneCounts]:
-    """Return by node how many lanes a Gantt chart needs: one for each GPU, if gangs use any, and pod without GPUs."""
+    """Return for each node the number of lanes that a Gantt chart needs for GPUs and for pods without GPUs.
+
+    There are no GPU lanes if no gang requests GPUs.
+    """
     pods: Counter[str] = Counter()
     for run in runs:
         pods |= _pod_peaks(run)
@@ -163,7 +169,7 @@ def lane_counts_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> di
 
 
 def _pod_peaks(run: RunColumns) -> Counter[str]:
-    """Return for each node the maximum number of simultaneous pods of gangs without GPUs."""
+    """Return for each node the maximum number of pods without GPUs that run on it at the same time."""
     changes = []
     for gang, start, end in zip(run.gangs, run.started.tolist(), run.ended.tolist(), strict=True):
         if not gang.gpus and not np.isnan(start):
@@ -178,7 +184,7 @@ def _pod_peaks(run: RunColumns) -> Counter[str]:
 
 
 def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
-    """Assign lanes of a Gantt chart to each gang for the time in which it runs; adjacent lanes form one bar.
+    """Assign each gang the lanes of a Gantt chart in which it is drawn; adjacent lanes form one bar.
 
     Returns:
       The bars, ordered by start.
@@ -205,7 +211,7 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
 def draw_gantt_charts(
     runs: Sequence[RunColumns], nodes: Sequence[Node], groups: "BarGroups"
 ) -> tuple[Figure, ...]:
-    """Draw a Gantt chart of gangs on nodes for each policy, all with the same nodes, time span and colors."""
+    """Draw for each policy a Gantt chart of its gangs, all with the same nodes, time span and colors."""
     if not runs or not nodes:
         return ()
     drawn = select_chart_nodes(lane_counts_by_node(runs, nodes))
@@ -224,7 +230,7 @@ def draw_gantt_charts(
 
 @dataclass(frozen=True, slots=True)
 class BarGroups:
-    """The groups of gangs that have colors of their own in Gantt charts: queues, or sizes if there is one queue.
+    """The groups of gangs that Gantt charts draw in different colors: queues, or sizes if there is one queue.
 
     Args:
       names: The names of the groups, in the order of their colors.
@@ -238,7 +244,7 @@ class BarGroups:
 
     @staticmethod
     def from_runs(runs: Sequence[RunColumns]) -> "BarGroups":
-        """Divide the gangs of runs into the groups that have colors of their own: by queue or by size."""
+        """Return the groups of the gangs of some runs: by queue, or by size if there is only one queue."""
         area: Counter[str] = Counter()
         for run in runs:
             for gang, units in zip(run.gangs, run.units.tolist(), strict=True):
@@ -251,7 +257,7 @@ class BarGroups:
         return BarGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:
-        """Return the index of the color group to which a gang of a run belongs."""
+        """Return the index of the group, and so of the color, to which a gang of a run belongs."""
         if not self.by_queue:
             units = int(run.units[gang])
             return next(index for index, bound in enumerate(self.bounds) if units <= bound)
@@ -306,7 +312,7 @@ _HOVER: Final = (
 
 
 def _reaches(bars: Sequence[_Bar], until: float) -> bool:
-    """Return whether bars that are drawn continue after the part of the run that is shown."""
+    """Return whether a drawn bar ends after `until`, the end of the part of the run that is shown."""
     return any(bar.end > until * 1.001 for bar in bars)
 
 
@@ -366,7 +372,7 @@ def format_gang_size(size: str, unit: str) -> str:
 
 
 def _rule(row: int) -> dict[str, Any]:
-    """Return a thin line between two nodes."""
+    """Return the plotly shape of a thin line between the rows of two nodes."""
     return {
         "type": "line",
         "xref": "paper",

@@ -1,4 +1,4 @@
-"""The outcome of a run and its measures by name, shared by tables, reports, tuning and comparison."""
+"""The measures of a simulated run, such as its mean wait, and the outcome of a run with all its measures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ class Measure:
 
     @property
     def title_in_sentence(self) -> str:
-        """The title of the measure as it is written inside a sentence: `mean wait`, but `GPUs used` with capitals."""
+        """The title for use inside a sentence: with a small first letter, except for words such as GPUs."""
         title = self.title.rstrip("*")
         return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
@@ -94,7 +94,10 @@ class Measure:
         return format_durations(values) if self.is_duration else tuple(map(self.show, values))
 
     def format_differences(self, *differences: float) -> tuple[str, ...]:
-        """Format differences between values, and half widths of intervals, in one unit; percentages as points (pp)."""
+        """Format differences between values, or half widths of intervals, in one common unit.
+
+        Differences of percentages are in percentage points (pp).
+        """
         if self.is_percentage:
             return _points(differences)
         if self.is_duration:
@@ -196,7 +199,7 @@ class RunOutcome:
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
     def without_detail(self) -> "RunOutcome":
-        """Return a copy without gang placements and usage over time, so that hundreds of outcomes fit in memory."""
+        """Return a copy without placements and time series, so that hundreds of outcomes fit in memory."""
         return replace(self, result=self.result.without_detail())
 
 
@@ -208,13 +211,13 @@ _SUMMARY: Final = ("meanWait", "worstWait", "meanSlowdown", "worstSlowdown")
 
 
 def utilisation_footnote(results: Sequence[RunResult]) -> str:
-    """Return the sentence that states the period over which the utilisation of these simulations is a mean."""
+    """Return the footnote that states over which period the utilization of simulations is averaged."""
     return BACKLOG_FOOTNOTE if any(result.starts_with_backlog for result in results) else FOOTNOTE
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedGang:
-    """A gang that did not finish in a simulation: why, and under which policies.
+    """A gang that did not finish in a simulation, with the reason and the policies for which this applies.
 
     Args:
       key: `namespace/name`.
@@ -230,7 +233,10 @@ class UnfinishedGang:
 
 
 def list_unfinished_gangs(results: Sequence[RunResult]) -> tuple[UnfinishedGang, ...]:
-    """Return the gangs that did not finish, each with its reason, in the order of the runs and of arrival."""
+    """Return the gangs that did not finish in the given runs, each with the reason of its refusal.
+
+    They are in the order of the runs, and of arrival in a run.
+    """
     policies_of: dict[tuple[str, str, str], dict[str, None]] = {}
     for result in results:
         for gang in result.gangs:
@@ -243,7 +249,7 @@ def list_unfinished_gangs(results: Sequence[RunResult]) -> tuple[UnfinishedGang,
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """One measure in the summary of a simulation, with its mean over the runs of each policy."""
+    """A row in the summary of a simulation: one measure, with its mean over the runs of each policy."""
 
     measure: Measure
     means: tuple[float, ...]
@@ -255,7 +261,7 @@ class SummaryRow:
 
 
 def summarize(policies: Sequence[Sequence[RunOutcome]]) -> tuple[SummaryRow, ...]:
-    """Return the summary of a simulation: selected measures, each with its mean for every policy.
+    """Return the rows of a simulation's summary: selected measures, each with its mean for every policy.
 
     Utilization is left out if a run has none, because it has no events.
     """

@@ -39,7 +39,7 @@ class MeanInterval:
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """The comparison of two policies by one measure.
+    """The comparison of a policy with a base policy in one measure, over pairs of runs.
 
     Args:
       measure: The measure.
@@ -75,7 +75,9 @@ def group_by_workload(outcomes: Sequence[RunOutcome]) -> dict[str, dict[str, tup
 
 
 def compare_pairs(base: Sequence[RunOutcome], other: Sequence[RunOutcome]) -> tuple[PairedComparison, ...]:
-    """Compare two policies by each measure, over the workloads and seeds that both ran; () if they share none.
+    """Compare two policies in each measure, over the pairs of runs with the same workload and seed.
+
+    The result is () if there is no such pair.
 
     Measures with equal values in all runs are included, for example zero evictions.
     """
@@ -89,10 +91,10 @@ def compare_pairs(base: Sequence[RunOutcome], other: Sequence[RunOutcome]) -> tu
 
 
 def check_same_gangs(base: Sequence[RunOutcome], other: Sequence[RunOutcome]) -> None:
-    """Check that two results have the same gangs in workloads of the same name and seed.
+    """Check that runs of two policies with the same workload name and seed had the same gangs.
 
     Raises:
-      InvalidInput: They differ, so a comparison would be meaningless.
+      InvalidInput: The gangs differ, so a comparison would be meaningless.
     """
     before = {(outcome.workload, outcome.seed): outcome for outcome in base}
     for outcome in other:
@@ -137,7 +139,8 @@ def _outcome_of(measure: Measure, difference: MeanInterval) -> str:
 def format_difference(comparison: PairedComparison) -> str:
     """Format the mean difference of two policies with its interval, such as `-3.2 min ± 0.7 min`.
 
-    `same` if they do not differ. Differences of percentages are in percentage points: `+2.8 pp ± 4.3 pp`.
+    The text is `same` if the policies do not differ. Differences of percentages are in percentage points:
+    `+2.8 pp ± 4.3 pp`.
     """
     if comparison.outcome == "same":
         return "same"
@@ -155,14 +158,14 @@ def format_comparison_outcome(comparison: PairedComparison) -> str:
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
-    """Return the measures with a mean other than 0 under at least one policy."""
+    """Return the measures with a mean other than 0 under at least one of the compared policies."""
     keys = {comparison.measure.key for policy in policies for comparison in policy if comparison.other.value}
     return tuple(measure for measure in MEASURES if measure.key in keys)
 
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int) -> float:
-    """Return the two-sided 95 % quantile of Student's t for a number of degrees of freedom.
+    """Return the two-sided 95 % quantile of Student's t distribution for the given degrees of freedom.
 
     Source: the closed form of its distribution for whole degrees, Abramowitz and Stegun, 26.7.3 and 26.7.4.
 

@@ -82,7 +82,7 @@ class PlannedRun:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def queues_with_changes(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return all queues of the run, those of a workload included, with the changes that this run makes to them.
+        """Return the queues of the workload and of the run, with the changes of the run's policy to them.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.
@@ -153,7 +153,7 @@ def policy_profile(base: Mapping[str, Any], policy: ScenarioPolicy) -> Profile:
     """Return the profile that a policy of a scenario uses: the base profile with the fields that the policy sets.
 
     Raises:
-      InvalidInput: An unknown field, plugin or policy.
+      InvalidInput: The policy sets an unknown field, or names an unknown plugin or policy.
     """
     try:
         profile = Profile.model_validate({**base, **policy.profile})

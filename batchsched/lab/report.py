@@ -1,4 +1,4 @@
-"""Reports: policies on one workload in a simulation, or over workloads and seeds in a sweep, in one HTML file."""
+"""HTML reports that compare policies in a simulation of one workload, or in a sweep with several seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -134,7 +134,7 @@ def _summary_table(policies: Sequence[str], rows: Sequence[SummaryRow], footnote
 
 
 def _change_text(measure: Measure, base: float, value: float) -> str:
-    """Return how a value differs from that of the baseline, such as -91 % or +4.8 pp; "" if it does not."""
+    """Return how a value differs from the baseline's, such as -91 % or +4.8 pp; "" if both are equal."""
     if value == base:
         return ""
     if measure.is_percentage:
@@ -234,7 +234,7 @@ def _partial_text(finished: int, planned: int) -> str:
 
 
 def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: ReportedRunInput) -> ReportDocument:
-    """Return the report of a sweep as a document."""
+    """Return the content of a sweep's report: tables, conclusions and figures."""
     parts = {
         workload: runs_of_common_seeds(policies) for workload, policies in group_by_workload(outcomes).items()
     }
@@ -283,9 +283,9 @@ def _conclude_workloads(parts: Mapping[str, Policies]) -> Conclusion:
 
 
 def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[RunOutcome, ...]]:
-    """Return the runs of each policy with the seeds that all policies have finished.
+    """Return those runs of each policy that use seeds which all policies have finished.
 
-    A mean over other seeds is no comparison. If no seed is common, only the first policy is left.
+    Means over different seeds cannot be compared. If the policies have no common seed, only the first policy is left.
     """
     seeds = [{outcome.seed for outcome in runs} for runs in policies.values()]
     common = set.intersection(*seeds) or seeds[0]
@@ -297,7 +297,7 @@ def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[RunOutcome, ...]
 
 
 def _largest_queues(outcomes: Sequence[RunOutcome]) -> tuple[str, ...]:
-    """Return the queues that have colors in a sweep: those that held most."""
+    """Return the queues that have colors of their own in a sweep: those that used the most resources."""
     sizes: dict[str, float] = {}
     for outcome in outcomes:
         held = outcome.fairness.held
@@ -385,14 +385,17 @@ def _sections(number: int, workload: str, policies: Policies, queues: Sequence[s
 
 
 def _pool(policy: str, outcomes: Sequence[RunOutcome]) -> RunColumns:
-    """Return the gangs of all runs of a policy as one run, for distributions; its times do not share a clock."""
+    """Return the gangs of all runs of a policy as if they were one run, for box plots.
+
+    Times of different runs cannot be compared.
+    """
     gangs = tuple(gang for outcome in outcomes for gang in outcome.result.gangs)
     (run,) = build_run_columns([replace(outcomes[0].result, policy=policy, gangs=gangs)])
     return run
 
 
 def _with_suffix(section: Section, suffix: int) -> Section:
-    """Return figures with keys that are unique to a workload."""
+    """Return the section with a number at the end of each figure's key, so that keys are unique."""
     figures = tuple(replace(figure, key=f"{figure.key}-{suffix}") for figure in section.figures)
     return replace(section, figures=figures)
 
@@ -406,7 +409,7 @@ def _over_time(drawn: Sequence[RunColumns]) -> tuple[Figure, ...]:
 
 
 def _bars(figures: Sequence[Figure]) -> Section:
-    """Return the bar charts that show a difference: a chart with one bar or with equal bars shows nothing."""
+    """Return the bar charts with different bars; a chart with one bar or with equal bars is left out."""
     lengths = {
         figure.key: [trace["x"][0] for trace in figure.data if trace["type"] == "bar"] for figure in figures
     }
@@ -416,7 +419,7 @@ def _bars(figures: Sequence[Figure]) -> Section:
 def _bar_chart(
     key: str, measure: Measure, policies: Sequence[str], values: Sequence[float], widths: Sequence[float] = ()
 ) -> Figure:
-    """Draw a measure with a bar for each policy, and half widths of intervals around the values."""
+    """Draw a bar chart of one measure with a bar for each policy, and with its confidence interval."""
     errors = list(widths) if any(widths) else [0.0] * len(policies)
     top = max((value + error for value, error in zip(values, errors, strict=True)), default=0.0)
     data = [

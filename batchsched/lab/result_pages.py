@@ -1,4 +1,4 @@
-"""The pages of a result folder: the report and the list of runs, rendered again after more runs have finished."""
+"""The HTML pages of a result folder, which are rendered again after more runs have finished."""
 
 from functools import cache
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The result folder: one Parquet file for each finished run, and the plan.
+"""The result folder of `lab run` and `lab tune`: a plan, and a Parquet file for each finished run.
 
     FOLDER/plan.json            the scenario, and the file of each run
     FOLDER/runs/KEY.parquet     one row: names, measures, and nested columns for gangs, utilization and fairness
@@ -98,12 +98,12 @@ def encode_outcome_as_parquet(outcome: RunOutcome) -> bytes:
 def result_file_with_names_of_run(
     source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]
 ) -> bytes:
-    """Return a result file with the workload and policy names of a run, and with further columns (labels).
+    """Return a copy of a result file with the workload and policy names of an equal run, and with its labels.
 
     Args:
-      source: A result of the same run. Its labels are removed.
+      source: The result file of an equal run. Its labels are removed.
       run: The run.
-      labels: The further columns, by name.
+      labels: Further columns of the file, by name.
     """
     table = pq.read_table(source)
     metadata = table.schema.metadata or {}
@@ -159,7 +159,7 @@ def read_outcome(path: Path) -> RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """The result file of a planned run. It exists once the run has finished.
+    """The result file of a planned run; the file exists as soon as the run has finished.
 
     Args:
       run: The run.
@@ -172,7 +172,7 @@ class ResultFile:
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def write(self, source: Path | BytesIO) -> None:
-        """Write the result file of this run from the result of an equal run, with this run's names and labels.
+        """Write this file as a copy of an equal run's result, with the names and the labels of this run.
 
         Raises:
           OSError: The file cannot be written.
@@ -181,7 +181,9 @@ class ResultFile:
 
 
 def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the result files of runs with these keys: `KEY.parquet`, or `KEY-2.parquet` for a repetition.
+    """Return the name of the result file for each run, such as `KEY.parquet`, given the keys of the runs.
+
+    The second run with a key has the file `KEY-2.parquet`.
 
     Policies with equal settings have runs with equal keys. Each run has a file of its own, so that queries over the
     folder find every policy.
@@ -201,28 +203,31 @@ def result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, 
 
 
 def planned_result_paths(folder: Path, plan: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the path of the result file of each run that a plan lists, in the order of the plan."""
+    """Return the result file path of each run that the plan of a folder lists, in the order of the plan."""
     return tuple(
         folder / RUNS / name for name in result_file_names([str(run["key"]) for run in plan["runs"]])
     )
 
 
 def result_path(folder: Path, key: str) -> Path:
-    """Return the path of the result of a run, given the key of the run. The file may not exist."""
+    """Return the path of the result file in `runs/` for the key of a run; the file may not exist."""
     return folder / RUNS / result_file_names([key])[0]
 
 
 def find_result_path(folder: Path, key: str) -> Path | None:
-    """Return the path of a result file by its key, whichever plan or search wrote it; None if the folder has none."""
+    """Return the path of a result file for the key of a run, whichever plan or search wrote the file.
+
+    Return None if the folder has no such file.
+    """
     paths = (result_path(folder, key), _earlier_path(folder, key))
     result = next((path for path in paths if path.exists()), None)
     return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
 
 
 def move_unplanned_files_away(folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """Move all result files of other runs out of `runs/`, so that queries read only the runs of the plan.
+    """Move result files of runs that the plan does not contain from `runs/` to `earlier/`.
 
-    Files of other runs move to `earlier/`; those that a later plan contains return.
+    The files return if a later plan contains their runs. So queries over `runs/` read only the runs of the plan.
 
     Raises:
       OSError: A file cannot be moved or written.
@@ -272,7 +277,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_run_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun], command: str = "") -> None:
-    """Write the plan into the result folder: the scenario, its planned runs, and the command that repeats it.
+    """Write the plan of a result folder: the scenario, its planned runs, and the command that repeats them.
 
     Result files of other scenarios leave `runs/`, as described for `move_unplanned_files_away`.
 
@@ -425,7 +430,7 @@ def missing_runs(runs: Sequence[PlannedRun], folder: Path) -> tuple[PlannedRun, 
 
 
 def sort_result_files_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
-    """Return the files seed by seed, so that the first comparison of all policies is complete early."""
+    """Sort result files by seed, so that the runs of the first seed finish early under all policies."""
     rank_of_seed = {seed: rank for rank, seed in enumerate(dict.fromkeys(file.run.seed for file in files))}
     return tuple(sorted(files, key=lambda file: rank_of_seed[file.run.seed]))
 
@@ -462,7 +467,7 @@ def execute_missing_runs(
 def copy_or_execute_missing_runs(
     files: Sequence[ResultFile], folder: Path, workers: LabWorkers, progress: Callable[[int], None]
 ) -> int:
-    """Write the missing result files: copied from a run with the same key in the folder, or else by executing the run.
+    """Write the missing result files, as copies of results with the same key, or by executing the runs.
 
     Args:
       files: The files. Runs with equal keys are executed once.

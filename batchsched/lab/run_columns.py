@@ -1,4 +1,4 @@
-"""The results of a run as columns, from which the figures of a report are drawn."""
+"""The results of a simulated run as arrays, from which the figures of a report are drawn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class RunColumns:
 
 
 def build_run_columns(results: Sequence[RunResult]) -> tuple[RunColumns, ...]:
-    """Convert the results of runs to columns, from which figures are drawn.
+    """Convert the results of simulated runs to arrays, from which the figures of a report are drawn.
 
     All times are in seconds since the first event of any of the runs.
     """
@@ -65,7 +65,7 @@ def build_run_columns(results: Sequence[RunResult]) -> tuple[RunColumns, ...]:
 
 
 def resources_in_use(runs: Sequence[RunColumns]) -> tuple[str, ...]:
-    """Return the names of the resources that gangs used in the runs, GPUs first, then by utilization."""
+    """Return the resources that gangs used in the runs: GPUs first, then by descending utilization."""
     shares: dict[str, float] = {}
     for run in runs:
         for resource, share in run.busy.items():
@@ -84,9 +84,9 @@ def short_resource_name(resource: str, *, plural: bool = False) -> str:
 
 
 def time_axis_end(runs: Sequence[RunColumns]) -> float:
-    """Return the end of a figure's time axis in seconds: shortly after the last start of a gang.
+    """Return where the time axis of a figure ends, in seconds: shortly after the last gang has started.
 
-    The long tail of the run is left out.
+    The time after that, in which the last gangs only run, is left out if it is long.
     """
     end = max((run.end for run in runs), default=0.0)
     if any(np.isnan(run.started).any() for run in runs):

@@ -54,7 +54,7 @@ class TraceWindow(StrictModel):
 
 
 class SwfSource(TraceWindow):
-    """A workload from a trace in the Standard Workload Format."""
+    """The settings of a workload that is read from a trace in the Standard Workload Format."""
 
     trace: Path = Field(description="The trace file, optionally gzipped.")
     processors: Count | None = Field(
@@ -64,7 +64,7 @@ class SwfSource(TraceWindow):
 
 
 class PhillySource(TraceWindow):
-    """A workload from Microsoft's Philly trace."""
+    """The settings of a workload that is read from Microsoft's Philly trace."""
 
     trace: Path = Field(
         description="CSV with the columns timestamp, duration, num_gpus and cluster, optionally gzipped."
@@ -83,7 +83,7 @@ class PhillySource(TraceWindow):
 
 
 class GeneratedSource(StrictModel):
-    """A generated workload, which has the properties that published traces have in common. It depends on the seed."""
+    """The settings of a workload that is generated from the seed and resembles published traces."""
 
     gangs: Count = Field(default=1000, description="Number of gangs.")
     load: float = Field(
@@ -172,7 +172,7 @@ class ScenarioPolicy(StrictModel):
 
 
 class TuningObjective(StrictModel):
-    """The measure that `lab tune` minimises or maximises. Exactly one of the two fields is set."""
+    """The measure that `lab tune` minimizes or maximizes; exactly one of the two fields is set."""
 
     minimise: str | None = Field(default=None, description="The measure to minimise, such as meanSlowdown.")
     maximise: str | None = Field(default=None, description="The measure to maximise, such as utilisation.")
@@ -185,12 +185,12 @@ class TuningObjective(StrictModel):
 
     @property
     def measure_name(self) -> str:
-        """The name of the measure that is minimised or maximised."""
+        """The name of the measure that `lab tune` minimizes or maximizes."""
         return self.minimise or self.maximise or ""
 
 
 class TuningParameter(StrictModel):
-    """The values that a tuned parameter may take: a range or a list."""
+    """The values that `lab tune` may try for one parameter: a range or a list."""
 
     low: float | None = Field(default=None, description="The smallest value.")
     high: float | None = Field(default=None, description="The largest value.")
@@ -213,7 +213,7 @@ class TuningParameter(StrictModel):
 
 
 class Tuning(StrictModel):
-    """The settings of `lab tune`: a policy, its parameters and the objective."""
+    """The settings of `lab tune`: a policy, its parameters to search, and the objective of the search."""
 
     policy: str = Field(description="The name of the policy whose parameters are searched.")
     objective: TuningObjective = Field(
@@ -337,7 +337,10 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
 
 
 def queue_names(scenario: Scenario) -> frozenset[str] | None:
-    """Return the names of all queues of a scenario; None if a workload has queues that the scenario does not name."""
+    """Return the names of all queues in a scenario; None if a workload brings queues of its own.
+
+    The names of a workload's own queues are known only after its source is read.
+    """
     named = [_queues_of_workload(workload) for workload in scenario.workloads]
     if not all(named):
         return None
@@ -347,9 +350,9 @@ def queue_names(scenario: Scenario) -> frozenset[str] | None:
 
 
 def unknown_queue_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """Return a warning for each queue that a workload or a policy names and that the scenario does not declare.
+    """Return a warning for each queue that a workload or policy names but the scenario does not declare.
 
-    A scenario without queues declares none on purpose. Other sources of workloads bring queues of their own.
+    A scenario without any queues declares none on purpose. Workloads from manifests bring queues of their own.
     """
     declared = {queue.name for queue in scenario.queues}
     if not declared:
@@ -378,7 +381,7 @@ def unknown_queue_warnings(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _queues_of_workload(workload: WorkloadSpec) -> dict[str, tuple[str, ...]]:
-    """Return the queues that the settings of a workload name, by the field that names them."""
+    """Return the names of the queues in the settings of a workload, by the field that contains them."""
     if workload.generate is not None:
         return {"generate.shares": tuple(workload.generate.shares)}
     if workload.philly is not None and workload.philly.teams:
@@ -392,7 +395,7 @@ def with_value_at_path(content: Any, place: str, value: Any) -> Any:
     A list item is given by its name or index.
 
     Raises:
-      InvalidInput: the path leads nowhere.
+      InvalidInput: the path does not exist in the content.
     """
     head, _, rest = place.partition(".")
     if isinstance(content, list):

@@ -1,6 +1,6 @@
-"""Checks of a scenario before its first run: policies that cannot differ, and tuned parameters that do not exist.
+"""Checks of a scenario before its first run, such as for policies that must give equal results.
 
-The runs of such a scenario would succeed, and their comparison would say nothing.
+The runs of such a scenario would succeed, but a comparison of them would be meaningless.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from batchsched.queues.tree import ENTITLING
 
 @dataclass(frozen=True, slots=True)
 class ComparedProfile:
-    """A policy that is compared with others.
+    """A policy of a comparison, with its whole profile and the queue fields that it changes.
 
     Args:
       name: the name of the policy.
@@ -40,12 +40,12 @@ class ComparedProfile:
     entitled: bool = False
 
     def settings_with_effect(self) -> dict[str, Any]:
-        """Return the settings of the profile and of the queues, without those that have no effect."""
+        """Return the settings of the policy's profile and queues, without settings that have no effect."""
         settings = self.profile.model_dump(mode="json", by_alias=True, exclude=set(self._idle_fields()))
         return {"profile": settings, "queues": self.queues}
 
     def _idle_fields(self) -> Iterator[str]:
-        """Yield the fields of the profile that have no effect with its other fields."""
+        """Yield the fields of the profile that have no effect because of the values of other fields."""
         profile = self.profile
         if not profile.gang_order_has_effect(entitled=self.entitled):
             yield "policy"
@@ -56,7 +56,7 @@ class ComparedProfile:
 
 
 def indistinct_scenario_policy_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """Return a warning for policies of a scenario that cannot differ, with the field and what to change."""
+    """Return a warning for each set of policies in a scenario that must give equal results."""
     return indistinct_policy_warnings(
         [
             ComparedProfile(
@@ -78,7 +78,10 @@ def _has_entitlements(scenario: Scenario, policy: ScenarioPolicy) -> bool:
 
 
 def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str, ...]:
-    """Return a warning for each set of policies that differ only in fields that have no effect, or in no field."""
+    """Return a warning for each set of policies that must give equal results.
+
+    Such policies differ only in fields without effect, or in no field.
+    """
     groups: list[list[ComparedProfile]] = []
     for policy in policies:
         alike = (
@@ -125,7 +128,9 @@ def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:
 
 
 def check_tuned_parameters(scenario: Scenario) -> None:
-    """Check that the policy of `tune` accepts all its parameters, at the ends of their ranges or with each choice.
+    """Check that the policy of `lab tune` accepts each tuned parameter with the values that it may take.
+
+    Of a range, only both ends are checked.
 
     Raises:
       InvalidInput: A path does not exist, or a value is invalid.
@@ -171,7 +176,7 @@ def _problem_of(
 
 
 def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
-    """Check the fields of the queues that a policy changes; if the scenario names all queues, also that they exist.
+    """Check the queue fields that a policy changes and, if all queues are known, that these queues exist.
 
     Raises:
       InvalidInput: A queue or a field does not exist.

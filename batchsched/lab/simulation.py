@@ -1,4 +1,4 @@
-"""Simulated runs of the real scheduler: the workload of a run, its simulation, and its outcome.
+"""Executes the runs of the lab: creates the workload, simulates the scheduler, and measures the outcome.
 
 Runs are independent. Each creates its own workload, so several runs can be executed in parallel processes.
 """
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: LabWorkers
 ) -> Iterator[tuple[int, Result]]:
-    """Execute a function for each planned run in the workers; yield the index and the result of each finished call.
+    """Call a function for each planned run in the workers; yield (index of the run, result) as calls end.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -94,7 +94,10 @@ def simulate_run(run: PlannedRun) -> RunOutcome:
 def build_outcome(
     result: RunResult, queues: Sequence[Queue], seed: int, resource: str | None = None
 ) -> RunOutcome:
-    """Return the outcome of a simulated run, with its fairness and its measures. Its key is empty."""
+    """Compute the fairness and the measures of a simulated run, and return them as its outcome.
+
+    The key of the outcome is empty.
+    """
     fairness = measure_fairness(result, queues, resource)
     return RunOutcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
@@ -114,7 +117,7 @@ def simulate(
 
 
 def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
-    """Return the result with the reasons of its unfinished gangs, stated by one more session at the end of the run."""
+    """Return the result with the refusals of its unfinished gangs, from one more session at the end."""
     if all(gang.is_finished for gang in result.gangs):
         return result
     now = float(max((gang.submitted for gang in result.gangs), default=0))
@@ -127,7 +130,7 @@ def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
 
 
 def max_gangs_per_session(profile: Profile) -> int | None:
-    """Return the maximum number of gangs that one session considers under a profile; None if there is no limit.
+    """Return how many gangs one session of a profile considers at most; None if there is no limit.
 
     A session in strict order considers one batch of `sessionWindow` gangs. A joint session divides the queue into such
     batches by itself.
@@ -239,7 +242,7 @@ def _seconds(moment: datetime | None, default: float) -> float:
 
 
 def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> dict[str, str]:
-    """Return the queue of each virtual cluster; clusters of no team are left out."""
+    """Return the queue of each virtual cluster; virtual clusters that belong to no team are left out."""
     if not teams:
         return {name: f"vc-{name}" for name in clusters}
     queue_of = {name: queue for queue, names in teams.items() for name in names}
@@ -248,7 +251,7 @@ def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> di
 
 
 def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
-    """Return the rows of a trace that are inside the window, the part of the trace that is simulated.
+    """Return the rows of a trace that are simulated, as the window selects them.
 
     Raises:
       InvalidInput: The window begins after the last row, or the trace is too short for it.
@@ -272,9 +275,9 @@ def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Se
 
 
 def sample_window_start_rows(count: int, seed: int, below: int) -> tuple[int, ...]:
-    """Return `count` row numbers of a trace, drawn from the seed, at which simulated parts of the trace begin.
+    """Draw `count` random rows of a trace, at which the simulated parts of the trace begin.
 
-    They are from 0 to `below` - 1, and they may repeat.
+    The row numbers are from 0 to `below` - 1, and they may repeat.
 
     Raises:
       InvalidInput: the trace is shorter than one window.

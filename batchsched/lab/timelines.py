@@ -1,4 +1,4 @@
-"""Figures over time: utilisation, queue length, and the fairness of queues; one line for each policy."""
+"""Figures of utilization, queue length and fairness over time, with a line for each policy."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ OTHER_QUEUES: Final = "other queues"
 
 
 def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
-    """Average a step function of time over intervals (bins), weighted by time.
+    """Return the mean of a step function over time in each of B intervals (bins).
 
     Args:
       times: [T] times at which the function changes, ascending.
@@ -51,7 +51,7 @@ def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def draw_utilisation(runs: Sequence[RunColumns], resource: str) -> Figure:
-    """Draw the utilisation of a resource over time, one line for each policy."""
+    """Draw the utilization of a resource over time, one line for each policy."""
     label, several = short_resource_name(resource), short_resource_name(resource, plural=True)
     return _lines(
         runs,
@@ -84,7 +84,7 @@ def draw_queue_length(runs: Sequence[RunColumns]) -> Figure:
 
 
 def html_id(text: str) -> str:
-    """Return a text converted to a name that is valid as an HTML id."""
+    """Convert a text to a valid HTML id."""
     return "".join(letter if letter.isalnum() else "-" for letter in text.lower()).strip("-")
 
 
@@ -118,7 +118,7 @@ def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, fig
 
 
 def partial_view_text(shown: float, end: float) -> str:
-    """Return the sentence which states that a figure shows only the first part of its run."""
+    """Return the sentence of a caption which states how much of a run the figure shows."""
     unit = time_unit(shown)
     return (
         f"The first {shown / unit.seconds:,.0f} of {end / unit.seconds:,.0f} {unit.name} are shown; "
@@ -172,7 +172,7 @@ def draw_jain_index(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
 def draw_used_and_fair_shares(
     policy: str, outcome: RunOutcome, span: float, queues: Sequence[str], key: str
 ) -> Figure:
-    """Draw two plots of stacked areas over time: the resources that queues used, and below them their fair shares.
+    """Draw two stacked area plots over time: above, what each queue used; below, the fair shares.
 
     Args:
       policy: The name of the policy.
@@ -218,7 +218,7 @@ def draw_used_and_fair_shares(
 
 
 def queues_with_colors(sizes: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the queues that have colors of their own on a page: the largest ones, and one name for all others.
+    """Return the queues with colors of their own in figures: the largest ones, then a name for the others.
 
     Args:
       sizes: For each queue, its size in any unit.
@@ -230,10 +230,7 @@ def queues_with_colors(sizes: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def arrival_span_seconds(outcome: RunOutcome) -> float:
-    """Return the seconds from the first to the last arrival of a gang in a run.
-
-    Afterwards the cluster drains.
-    """
+    """Return the seconds from the first to the last arrival of a gang in a run."""
     submitted = [gang.submitted for gang in outcome.result.gangs]
     return float(max(submitted) - min(submitted)) if submitted else 0.0
 
@@ -261,7 +258,7 @@ def _over_time(
 
 
 def _means(outcomes: Sequence[RunOutcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
-    """Return the mean in each bin, over the runs with arrivals in this bin."""
+    """Return the mean in each time interval (bin) over those runs in which gangs still arrive then."""
     edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
     rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)
     for row, outcome in enumerate(outcomes):

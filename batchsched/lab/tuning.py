@@ -1,4 +1,4 @@
-"""Search for parameters of a policy, with a check of the result on other seeds.
+"""Searches for the best parameters of a policy, and checks the result on other seeds.
 
 The search uses the seeds of the scenario. Its best setting is then compared with the stated policy on held-out seeds:
 the best of many settings on a few seeds is often good on these seeds only.
@@ -44,7 +44,7 @@ Settings = Mapping[str, str | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class TriedSetting:
-    """One set of parameter values that the search tried, with the mean of the objective over workloads and seeds."""
+    """A set of parameter values that the search tried, with the mean of the objective in its runs."""
 
     settings: Settings
     value: float
@@ -52,7 +52,7 @@ class TriedSetting:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The result of `lab tune`: the best parameters, and a check of them on other seeds.
+    """The result of `lab tune`: the best parameters, and their check on seeds that the search did not use.
 
     Args:
       policy: The policy as stated in the scenario.
@@ -61,7 +61,7 @@ class TuningResult:
       base: The objective of the stated policy on the seeds of the search.
       tried: All settings, in order.
       best: The best setting.
-      held_out: The seeds of the check.
+      held_out: The seeds of the check, which the search did not use.
       check: The comparison of the stated policy with the best setting on these seeds, by measure.
       outcomes: The runs of the check.
     """
@@ -78,7 +78,7 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """The objective of the best setting compared with that of the scenario's policy, on held-out seeds."""
+        """How the best setting compares with the scenario's policy in the objective, on held-out seeds."""
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
@@ -93,9 +93,9 @@ class TuningResult:
 
     @property
     def seed_count_to_detect_gain(self) -> int | None:
-        """The number of held-out seeds that would show a significant gain of the best setting, if the gain is real.
+        """How many held-out seeds would make the observed gain of the best setting significant.
 
-        None if the gain is significant or not positive.
+        None if the gain is already significant, or is not positive.
         """
         difference = self.objective_comparison.difference
         if self.is_better_on_held_out_seeds or not self._gain > 0 or not isfinite(difference.half_width):
@@ -119,7 +119,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class TuningResources:
-    """The resources of a search by `lab tune`: the result folder, the workers, and a callback for its progress."""
+    """What a search by `lab tune` runs with: the result folder, the workers, and a progress callback."""
 
     folder: Path
     workers: LabWorkers
@@ -127,7 +127,7 @@ class TuningResources:
 
 
 def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
-    """Search for the best parameters of a policy, and compare them with its original parameters on held-out seeds.
+    """Search for the best parameters of a policy, and compare them with the stated ones on held-out seeds.
 
     Raises:
       InvalidInput: The scenario has no `tune`, the measure is unknown, or the policy refuses a parameter.
@@ -161,7 +161,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
 
 
 def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
-    """Return the seeds, unused by the search, on which the best setting is compared with the scenario's policy.
+    """Return the held-out seeds: the search does not use them, and the best setting is checked on them.
 
     Raises:
       InvalidInput: The search uses one of these seeds.
@@ -180,7 +180,7 @@ def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
 
 
 class _SearchRuns:
-    """Executes the runs of a search with their labels, and counts them."""
+    """Executes the runs of a search by `lab tune`, and reports how many of them have finished."""
 
     def __init__(self, scenario: Scenario, tuning: Tuning, resources: TuningResources) -> None:
         self._scenario, self._tuning, self._resources = scenario, tuning, resources
@@ -194,7 +194,13 @@ class _SearchRuns:
     def run_policies(
         self, policies: Mapping[int, ScenarioPolicy], stage: str, seeds: Sequence[int]
     ) -> list[tuple[RunOutcome, ...]]:
-        """Execute the missing runs of the tried policies, by the number of their setting; return the outcomes."""
+        """Run policies on seeds, unless results exist already; return the outcomes of each policy.
+
+        Args:
+          policies: The policies to run, by the number of the tried setting.
+          stage: `SEARCH` or `HELD_OUT`.
+          seeds: The seeds.
+        """
         resources = self._resources
         files = [
             tuning_result_file(resources.folder, run, number, stage, self._columns(policy))
@@ -213,7 +219,7 @@ class _SearchRuns:
         return [outcomes[first : first + size] for first in range(0, len(outcomes), size)]
 
     def _columns(self, policy: ScenarioPolicy) -> dict[str, Any]:
-        """Return a column for each tuned parameter, with the value that the policy states."""
+        """Return for each tuned parameter a column of the result file with the value in the policy."""
         content = policy.model_dump(mode="json", by_alias=True)
         return {
             path: parameter_column(parameter, value_at_path(content, path))

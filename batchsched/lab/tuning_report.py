@@ -42,7 +42,7 @@ def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportedRu
 def _of_compared_policies(
     scenario: Scenario, result: TuningResult, settings: ReportedRunInput
 ) -> ReportedRunInput:
-    """Return the settings with the two policies of the check: as the scenario states it, and with the best values."""
+    """Return the report settings for the two policies of the check: as stated, and with the best values."""
     stated_policy = next(policy for policy in scenario.policies if policy.name == result.policy)
     whole = stated_policy.model_copy(update={"profile": {**scenario.profile, **stated_policy.profile}})
     names = dict.fromkeys(outcome.policy for outcome in result.outcomes)
@@ -113,7 +113,7 @@ def _range_text(parameter: TuningParameter | None) -> str:
 
 
 def _history(result: TuningResult) -> Figure:
-    """Draw the objective of each setting in the order of the search, and the best one until then."""
+    """Draw the objective of each tried setting in the order of the search, and the best value so far."""
     values = [setting.value for setting in result.tried]
     best = list(accumulate(values, max if result.maximised else min))
     numbers = list(range(1, len(values) + 1))
@@ -146,7 +146,7 @@ def _history(result: TuningResult) -> Figure:
 
 
 def _parameter_figures(result: TuningResult) -> Iterator[Figure]:
-    """Yield for each parameter a figure of the objective by the value of the parameter."""
+    """Yield for each parameter a figure that shows how the objective depends on its value."""
     values = [setting.value for setting in result.tried]
     for number, path in enumerate(result.best.settings):
         tried = [setting.settings[path] for setting in result.tried]

@@ -1,4 +1,4 @@
-"""The result files of `lab tune`, apart from those of `lab run`: one for each tried setting, workload and seed.
+"""The result files of `lab tune`: one for each tried setting, workload and seed, in the folder `trials/`.
 
     FOLDER/trials/NUMBER-STAGE-KEY.parquet
 
@@ -24,7 +24,7 @@ HELD_OUT: Final = "held-out"
 def tuning_result_file(
     folder: Path, run: PlannedRun, number: int, stage: str, parameters: Mapping[str, pa.Array]
 ) -> ResultFile:
-    """Return the result file of a run of a search for parameters.
+    """Return the result file for one run of a search by `lab tune`.
 
     Args:
       folder: The result folder.
@@ -38,9 +38,10 @@ def tuning_result_file(
 
 
 def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:
-    """Return the value of a tuned parameter as a column with one row, with the type of the parameter's values.
+    """Return the value of a tuned parameter as a Parquet column with one row.
 
-    The row is null if the policy does not state the parameter, or states a value of another type.
+    The type of the column follows from the values that the parameter may take. The row is null if the policy does not
+    state the parameter, or states a value of another type.
     """
     kinds = {type(choice) for choice in parameter.choices}
     if parameter.choices and kinds <= {bool}:
@@ -55,7 +56,7 @@ def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:
 
 
 def move_earlier_results_away(folder: Path) -> None:
-    """Move the result files of an earlier search to a folder in which `find_result_path` still finds them."""
+    """Move the result files of an earlier search to `earlier/`, where later searches can still reuse them."""
     for path in sorted((folder / TRIALS).glob("*.parquet")):
         earlier = folder / EARLIER / path.name.rpartition("-")[2]
         earlier.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ CONNECT_TIMEOUT: Final = "30s"
 
 
 class LabWorkers(Protocol):
-    """Executes functions of the lab, in this process or in other processes."""
+    """The interface of workers that execute functions of the lab, in this process or in others."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
         """Submit a function for execution, and return a future with its result.
@@ -36,7 +36,7 @@ class LabWorkers(Protocol):
 
 @contextmanager
 def open_workers(address: str | None, processes: int) -> Iterator[LabWorkers]:
-    """Start the workers of a sweep, or connect to a cluster of workers; yield the workers.
+    """Context manager: start local workers, or connect to a Dask or Ray cluster, and yield the workers.
 
     Args:
       address: `tcp://host:port` of a Dask scheduler or `ray://host:port` of a Ray cluster; None for local processes.
@@ -68,7 +68,7 @@ def open_workers(address: str | None, processes: int) -> Iterator[LabWorkers]:
 
 
 class InProcessWorkers:
-    """Workers that execute each function in this process, at the time of its submission."""
+    """Workers that execute each function in this process as soon as it is submitted."""
 
     def submit(self, function: Callable[[A], R], argument: A, /) -> "Future[R]":
         """Execute the function in this process, and return a future that is already finished."""
@@ -129,7 +129,7 @@ def _ray(address: str) -> Iterator[LabWorkers]:
 
 
 class _Ray:
-    """Ray tasks as futures."""
+    """Workers that execute functions as Ray tasks."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

@@ -1,4 +1,4 @@
-"""Floor 3: conversion between YAML or JSON manifests and the values of `api`.
+"""Floor 3: reads YAML or JSON manifests into the objects of the package `api`, and writes them.
 
 Input is never trusted and an error is never fatal: an invalid object is set aside with its file, field and an
 actionable message, and all other objects are used.

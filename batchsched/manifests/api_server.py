@@ -1,4 +1,4 @@
-"""What the API server does to an object before it stores it: it sets defaults, then validates.
+"""The defaults that the API server sets in an object, and its validation, for objects from files.
 
 Defaults: limits become requests where these are absent, for containers and for the pod as a whole; with hostNetwork,
 every container port is a host port. Validation: what msgspec does not check, such as amounts, selectors and ranges. A
@@ -36,7 +36,7 @@ from batchsched.errors import InvalidInput, InvalidQuantity
 
 
 def pod_spec_with_defaults(spec: PodSpec) -> PodSpec:
-    """Return the spec of a pod with the defaults that the API server sets, without volumes that scheduling ignores."""
+    """Return a pod spec with the defaults that the API server sets; drop volumes that scheduling ignores."""
     containers = tuple(_container(container, spec.host_network) for container in spec.containers)
     init = tuple(_container(container, spec.host_network) for container in spec.init_containers or ())
     volumes = tuple(volume for volume in spec.volumes or () if volume != Volume(name=volume.name))
@@ -50,15 +50,15 @@ def pod_spec_with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def as_created_in_cluster(snapshot: Snapshot, now: float) -> Snapshot:
-    """Return the Snapshot of files as a cluster would have it: with creation times and claims of its new pods."""
+    """Return the Snapshot of files with what a cluster would add: creation times, and claims of new pods."""
     return _with_creation_times(with_claims_of_new_pods(snapshot), now)
 
 
 def _with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
     """Return the snapshot with the creation time `now` for PodGroups and pending pods that have none.
 
-    The API server sets the time, so an object of a file without it does not exist yet: it is the youngest, as a what-if
-    question takes it. Bound pods stay as they are, since their age decides how long they have run.
+    The API server sets creation times. An object of a file without one does not exist yet, so it is the youngest.
+    Bound pods are unchanged, because their age determines how long they have run.
 
     Args:
       snapshot: the objects of files.
@@ -89,7 +89,7 @@ def _born(pod: Pod, created: str) -> Pod:
 
 
 def storage_class_with_binding_mode(storage_class: StorageClass) -> StorageClass:
-    """Return a StorageClass with a volume binding mode, which is Immediate if the object sets none."""
+    """Return a StorageClass with the volume binding mode Immediate if it states no mode."""
     if storage_class.volume_binding_mode is not None:
         return storage_class
     return replace(storage_class, volume_binding_mode="Immediate")
@@ -118,7 +118,7 @@ def _requested(
 def _pod_level(
     resources: ResourceRequirements | None, containers: Iterable[Container]
 ) -> ResourceRequirements | None:
-    """Set the pod-level requests from the pod-level limits, except for resources that a container requests."""
+    """Return pod-level resources in which limits become requests, unless containers request the resource."""
     if resources is None:
         return None
     requested_resources = {

@@ -1,4 +1,4 @@
-"""Checks of the API server at the creation of an object, for manifests in files.
+"""The checks with which the API server admits a new object, applied to manifests in files.
 
 A manifest in a file may contain an object that no cluster accepts, such as a pod that requests half a GPU. If it were
 scheduled, a test with files would promise what the cluster refuses. Objects that a cluster has are not checked again: a
@@ -36,7 +36,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 def check_object_at_creation(decoded: Any) -> None:
-    """Run the checks of the API server at the creation of an object, except for those of pod specs.
+    """Check an object as the API server does when the object is created, except for pod specs.
 
     Raises:
       InvalidInput: the API server would reject the object.
@@ -82,7 +82,7 @@ def _check_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
 
 
 def check_pod_spec_at_creation(spec: PodSpec) -> None:
-    """Check the fields of a pod spec that the API server checks at creation, and that scheduling reads.
+    """Check a pod spec as the API server does when the pod is created, in the fields that scheduling reads.
 
     Raises:
       InvalidInput: the API server would reject the spec.
@@ -120,10 +120,10 @@ def _check_node_taints(node: Node) -> None:
 
 
 def _check_priority_class(priority_class: PriorityClass) -> None:
-    """Check that the value of a new PriorityClass is not reserved for the PriorityClasses of Kubernetes itself.
+    """Check that the value of a new PriorityClass is not in the range that Kubernetes reserves for its own.
 
     Raises:
-      InvalidInput: the value is reserved for the classes of the system.
+      InvalidInput: the value is reserved for the PriorityClasses of Kubernetes itself.
     """
     reserved = priority_class.value > _LARGEST_USER_PRIORITY
     if reserved and not priority_class.name.startswith("system-"):

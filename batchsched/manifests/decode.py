@@ -1,4 +1,4 @@
-"""Decodes and validates single objects; equal pod specs become one shared value.
+"""Decodes and validates single Kubernetes objects; pods with equal specs share one decoded spec.
 
 Pods of one template have the same spec. It is decoded and validated once and shared, so that memory stays small and a
 session can group pods by the identity of their specs. A service reads an unbounded number of specs, so a spec is
@@ -54,9 +54,9 @@ many specs are cached, it is an eighth of them, since the work at the start must
 
 
 class ObjectDecodeError(Exception):
-    """An object of the input is invalid. The exception has an error for each invalid field.
+    """Raised if an object of the input is invalid, with an error for each invalid field.
 
-    The reader then sets the object aside.
+    The reader of the input then sets the object aside.
     """
 
     def __init__(self, field_errors: tuple[FieldError, ...]) -> None:
@@ -65,10 +65,10 @@ class ObjectDecodeError(Exception):
 
 
 class Decoder:
-    """Decodes and validates Kubernetes objects. Pods with equal specs share one decoded spec.
+    """Decodes and validates Kubernetes objects; pods with equal specs share one decoded spec.
 
     Args:
-      trusted: the objects were validated before and are returned exactly as written.
+      trusted: the objects were validated before; they are decoded without setting defaults or validating specs.
       from_files: the objects come from files, so that no API server has accepted them.
     """
 
@@ -148,7 +148,7 @@ class Decoder:
         return spec
 
     def _drop_unused_specs(self) -> None:
-        """Drop the specs that no pod refers to, and their digests; of too many digests, all."""
+        """Drop the cached specs that no pod uses, with their digests; of too many digests, drop all."""
         if len(self._specs) >= _MAX_CACHED_SPECS:
             self._specs.clear()
         self._decoded_pods = self._new_spec_bytes = 0
@@ -159,7 +159,7 @@ class Decoder:
         self._specs = {digest: spec for digest, spec in self._specs.items() if id(spec) not in unused}
 
     def _new_spec(self, raw: msgspec.Raw) -> PodSpec:
-        """Decode and validate a spec. Specs that differ only in fields that scheduling ignores become one value.
+        """Decode and validate a pod spec; specs that differ only in ignored fields become one shared value.
 
         Raises:
           InvalidInput, ObjectDecodeError: the spec is invalid.
@@ -206,10 +206,10 @@ class Decoder:
 
 
 def check_names(namespace: str | None, name: str) -> None:
-    """Check the namespace and the name of an object.
+    """Check that the namespace and the name of an object follow the rules for names.
 
     Raises:
-      ObjectDecodeError: one of them is no name.
+      ObjectDecodeError: the name or the namespace is not valid.
     """
     for field, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
         if not can_be_object_name(text):

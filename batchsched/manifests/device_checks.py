@@ -1,7 +1,7 @@
-"""Checks of the quantities in objects of Dynamic Resource Allocation.
+"""Checks of the quantities in objects of Dynamic Resource Allocation, such as ResourceSlices.
 
-Kubernetes computes with larger quantities than 63 bits; the device search does not. An object with such a quantity is
-set aside, so that it is named, and so that it does not make the search for the claims of other pods fail.
+Kubernetes computes with larger quantities than 63 bits; the device search does not. An object with a larger quantity is
+set aside, so that a message names it, and so that the device search for other pods does not fail.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ FieldAmount = tuple[str, Amount]
 def check_device_quantities(decoded: msgspec.Struct) -> None:
     """Check the quantities of a ResourceClaim, a ResourceClaimTemplate or a ResourceSlice; ignore other objects.
 
-    The amounts in the status of a claim are not checked: if it were set aside, its devices would count as free.
+    The amounts in the status of a claim are not checked: if the claim were set aside, its devices would count as free.
 
     Raises:
       InvalidInput: a text is not a quantity, or its value does not fit in 63 bits.

@@ -1,7 +1,7 @@
-"""Splits input into single objects: JSON, JSON Lines, concatenated JSON, YAML, and lists.
+"""Splits the content of files (YAML, JSON, JSON Lines, lists) into single Kubernetes objects.
 
 Every object is returned as JSON bytes that are split at its top-level fields only: fields that are not needed are
-never decoded, and equal pod specs can be recognised by their bytes.
+never decoded, and equal pod specs can be recognized by their bytes.
 
 YAML is read as Kubernetes does: times remain strings, a repeated key is an error, and a document that expands too far
 through aliases is rejected before it is expanded. Errors name the line.
@@ -32,7 +32,7 @@ _OPENERS: Final = ("[", "{", "- ", "? ", "-\t", "?\t", "\n" + " " * _DEEPEST)
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader without times and base-60 numbers; repeated keys are errors."""
+    """PyYAML's safe loader, which here reads no times and no base-60 numbers, and rejects repeated keys."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TIMESTAMP, _INT)]
@@ -114,7 +114,7 @@ def _refuse_depth(chunk: str) -> None:
 
 
 def _size(value: Any, size_by_id: dict[int, int]) -> int:
-    """Count the values of a document as JSON would write them, each alias in full."""
+    """Count the values in a YAML document if each alias is expanded, as in JSON."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) in size_by_id:
@@ -136,7 +136,7 @@ _MAX_SHOWN_BYTES: Final = 40
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The top-level fields of a Kubernetes object. Their values are not decoded and remain JSON."""
+    """The top-level fields of a Kubernetes object, such as metadata and spec, as JSON that is not decoded."""
 
     api_version: str = ""
     kind: str = ""
@@ -182,12 +182,12 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 
 
 def can_be_object_name(text: str) -> bool:
-    """Return whether a text can be the name of an object, as far as all kinds agree about names."""
+    """Return whether a text follows the rules for object names that are common to all kinds."""
     return _NAME.fullmatch(text) is not None
 
 
 def _readable_name(name: Any) -> str:
-    """Return a name for a message: in quotes, and cut off, if no object can have this name.
+    """Return a name for use in a message; a text that cannot be an object name is quoted and cut off.
 
     Names of files are not checked: line breaks and escape sequences would change the output of a command.
     """
@@ -211,11 +211,11 @@ def object_title(kind: str, namespace: Any, name: Any) -> str:
 def invalid_envelope_error(
     error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str
 ) -> InvalidInput:
-    """Return the error of JSON that is not a Kubernetes object.
+    """Return the error that describes why a JSON text is not a Kubernetes object.
 
     Args:
-      error: the exception of `ENVELOPE_DECODER`.
-      raw: the JSON.
+      error: the exception that `ENVELOPE_DECODER` raised.
+      raw: the JSON text.
       file: the file.
       object_name: the object or its position in the file.
     """
@@ -233,7 +233,10 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def split_documents(data: bytes, file: str) -> Iterator[Found]:
-    """Split a file of YAML or JSON into its objects, with lists expanded. An invalid object is yielded as its error."""
+    """Yield the objects in the content of a YAML or JSON file, with lists expanded.
+
+    For an invalid object, its error is yielded.
+    """
     text = data.removeprefix(_BOM).lstrip()
     try:
         if data.startswith(_UTF_16_MARKS):
@@ -270,7 +273,9 @@ def _json(data: bytes, file: str) -> Iterator[Found]:
 
 
 def _opened(raw: msgspec.Raw | bytes, file: str, place: str) -> Iterator[Found]:
-    """Yield the object, or the items of a list or an array; an empty list is yielded as itself.
+    """Yield the object in a JSON text, or the items if it is a list or an array.
+
+    An empty list is yielded as an object.
 
     Raises:
       msgspec.DecodeError: the text is not a single JSON value. In that case nothing was yielded.
@@ -328,7 +333,7 @@ def _json_lines(lines: list[bytes], file: str) -> Iterator[Found]:
 
 
 def _json_texts(text: str, file: str) -> Iterator[Found]:
-    """Read concatenated JSON values, as two runs of `kubectl get -o json` into one file produce."""
+    """Yield the objects of concatenated JSON values, as two runs of `kubectl get -o json` write them."""
     decoder, position, number = json.JSONDecoder(), 0, 0
     while position < len(text):
         number += 1

@@ -1,4 +1,4 @@
-"""Warnings about objects in manifests that are valid but hardly meant as written.
+"""Warnings about objects in manifests that are valid but probably contain a mistake.
 
 These are PriorityClasses and claims that do not exist, PriorityClasses without effect, misspelt labels, and amounts of
 memory in fractions of a byte.
@@ -57,7 +57,10 @@ _LEAST_SIMILARITY: Final = 0.9
 
 
 def input_warnings(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a warning for each reference to an absent object, misspelt label key, and fraction of a byte."""
+    """Yield a warning for each probable mistake in objects that are valid, such as a misspelt label key.
+
+    Other mistakes are references to objects that do not exist, and amounts with a fraction of a byte.
+    """
     pending = [pod for pod in snapshot.pods if not pod.node]
     yield from _unknown_priority_classes(snapshot, pending)
     yield from _capped_priorities(snapshot)
@@ -97,7 +100,7 @@ def _unknown_priority_classes(snapshot: Snapshot, pending: Iterable[Pod]) -> Ite
 
 
 def _capped_priorities(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a warning for each PodGroup with pods of a lower priority than the PriorityClass that it names.
+    """Yield a warning for each PodGroup that has pods of a lower priority than its own PriorityClass.
 
     The running scheduler states the same in the condition PriorityCapped.
     """
@@ -133,9 +136,9 @@ def _absent_claims(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
 
 
 def _similar_references(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
-    """Yield a warning for each absent PodGroup and Queue with a name that is similar to that of an existing one.
+    """Yield a warning if a named PodGroup or Queue does not exist, but one with a similar name does.
 
-    The session refuses their gangs without a suggestion: its messages may not depend on unrelated objects.
+    The session refuses such gangs without a suggestion, because its messages may not depend on unrelated objects.
     """
     set_aside = {record.object for record in snapshot.set_aside}
     queues = {DEFAULT_QUEUE, *(queue.name for queue in snapshot.queues)}
@@ -177,7 +180,7 @@ def _fractions_of_bytes(pending: Iterable[Pod]) -> Iterator[str]:
 
 
 def _fractional_fields(spec: PodSpec) -> Iterator[tuple[str, str]]:
-    """Yield the field and the text of each amount of bytes with a fraction."""
+    """Yield (field, text) of each amount in a pod spec that is not a whole number of bytes."""
     for index, container in enumerate(spec.containers):
         for resource, text in ((container.resources and container.resources.requests) or {}).items():
             value = parse_quantity(text) if resource in BYTES else Decimal(0)
@@ -188,7 +191,9 @@ def _fractional_fields(spec: PodSpec) -> Iterator[tuple[str, str]]:
 def _misspelt_keys(
     place: str, known_keys: frozenset[str], known_elsewhere: frozenset[str], pods: Iterable[Pod]
 ) -> Iterator[str]:
-    """Yield a warning for each key of pods that is misspelt, or that belongs to the other kind of metadata.
+    """Yield a warning for each misspelt label key, or misspelt annotation key, of pods.
+
+    A key that batchsched reads as an annotation is wrong as a label, and vice versa.
 
     Args:
       place: `label` or `annotation`.

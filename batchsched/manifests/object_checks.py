@@ -1,4 +1,4 @@
-"""Checks of decoded objects that the API server runs at every write, by kind.
+"""The checks that the API server runs at every write of an object, applied to decoded objects.
 
 Files reach batchsched without an API server. In a cluster, the definitions of custom resources of other projects may
 check less than their controllers expect.
@@ -17,7 +17,7 @@ from batchsched.manifests.device_checks import check_device_quantities
 
 
 def check_object(decoded: msgspec.Struct) -> None:
-    """Run the checks of the object's kind.
+    """Check a decoded object as the API server does at every write, with the checks for its kind.
 
     Raises:
       InvalidInput: a field is invalid.
@@ -54,7 +54,7 @@ def check_object(decoded: msgspec.Struct) -> None:
 
 
 def _check_custom_object(decoded: HyperNode | NodeResourceTopology) -> None:
-    """Run the checks of an object of another project.
+    """Check a custom resource of another project: a HyperNode or a NodeResourceTopology.
 
     Raises:
       InvalidInput: a field is invalid.
@@ -66,7 +66,7 @@ def _check_custom_object(decoded: HyperNode | NodeResourceTopology) -> None:
 
 
 def _check_hyper_node(hyper_node: HyperNode) -> None:
-    """Check the selectors of a HyperNode.
+    """Check the selectors by which a HyperNode states its members.
 
     Raises:
       InvalidInput: an expression is invalid, or a pattern is not usable.
@@ -82,7 +82,7 @@ def _check_hyper_node(hyper_node: HyperNode) -> None:
 
 
 def _check_node_resource_topology(topology: NodeResourceTopology) -> None:
-    """Check the amounts of a NodeResourceTopology.
+    """Check the resource amounts in the zones of a NodeResourceTopology.
 
     Raises:
       InvalidInput: an amount is not a quantity, is negative, or is too large.

@@ -1,4 +1,4 @@
-"""Reads manifests of a whole cluster and returns a Snapshot, with the objects that were set aside.
+"""Reads the manifests of a whole cluster into a Snapshot, which also lists the objects that were set aside.
 
 Manifests come from files, directories and standard input, optionally gzipped.
 """
@@ -100,7 +100,7 @@ def _too_large(file: str) -> InvalidInput:
 
 
 def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
-    """Yield the manifest files at paths: a file itself, all manifests below a directory, or standard input for `-`."""
+    """Yield the manifest files at paths: files, all manifests below directories, and standard input (`-`)."""
     for path in paths:
         if str(path) == STDIN:
             yield ManifestFile("<stdin>", None)
@@ -125,12 +125,12 @@ _STEP: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The Snapshot that was read from manifests, with warnings about ignored objects.
+    """The result of reading manifests: a Snapshot, and warnings about ignored objects.
 
     Args:
       snapshot: the cluster, including the objects that were set aside.
       warnings: messages for users about ignored objects.
-      owners: the objects of the kinds that the caller reads itself, not decoded.
+      owners: the objects of owner kinds such as Job, not decoded; the caller reads them.
     """
 
     snapshot: Snapshot
@@ -182,7 +182,7 @@ def read_manifests(
 
 @dataclass(slots=True)
 class _Cluster:
-    """The objects read so far. Checks over several objects run at the end."""
+    """The objects that were read so far; checks that concern several objects run at the end."""
 
     scheduler_name: str
     sought: str
@@ -209,14 +209,14 @@ class _Cluster:
         self.unknown_fields = UnknownFieldCheck(self.owner_kinds)
 
     def add_documents(self, source_documents: Iterable[Found]) -> int:
-        """Add the Kubernetes objects of an input to the cluster, without invalid ones, and return their number."""
+        """Add the objects of an input to the cluster, or set them aside; return the number of objects."""
         before = self.seen
         for document in source_documents:
             self.add_document(document)
         return self.seen - before
 
     def add_document(self, document: Found) -> None:
-        """Add a Kubernetes object of an input file to the cluster, or record it as ignored if it is invalid."""
+        """Add an object of an input file to the cluster, or record it as set aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
             self.set_aside_objects.append(
@@ -296,7 +296,7 @@ class _Cluster:
         """Run the checks that need all objects, and return the Snapshot with warnings.
 
         Raises:
-          CommandError: there are no objects.
+          CommandError: there are no valid objects.
         """
         self._set_queues_aside()
         self._assemble_trees()
@@ -310,7 +310,7 @@ class _Cluster:
         return ReadResult(snapshot, tuple(self._warnings(snapshot)), tuple(self.owners))
 
     def _assemble_trees(self) -> None:
-        """Add the gang of each tree of groups of Kubernetes, and give pods the labels of their trees."""
+        """Add a PodGroup for each tree of Kubernetes' groups, and label the pods as members of their tree."""
         if not self.tree_groups:
             return
         trees = convert_trees_to_pod_groups(self.tree_groups)
@@ -327,7 +327,7 @@ class _Cluster:
         ]
 
     def _apply_hyper_nodes(self) -> None:
-        """Add the labels of HyperNodes to nodes, and their Topology, unless a Topology has its name."""
+        """Add the labels of HyperNodes to nodes, and their Topology unless one has the same name."""
         tree = HyperNodeTree.from_hyper_nodes(self.objects.pop(HYPER_NODE_KIND.field, ()))
         topology = tree.topology
         if topology is None:
@@ -361,7 +361,7 @@ class _Cluster:
 
 
 def skipped_kind_warnings(skipped: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return a warning for each kind that is not read, given the number of objects by apiVersion and kind."""
+    """Return a warning for each kind that is not read, given the number of objects by (apiVersion, kind)."""
     return [
         f"{kind} of {api_version} is not read: {count} passed over"
         for (api_version, kind), count in skipped.items()
@@ -385,7 +385,7 @@ def _nothing_usable(
 
 
 def format_set_aside(invalid_object: SetAside) -> str:
-    """Format an object that is ignored as invalid as one line of text: file, object, field, message."""
+    """Format a set-aside object as one line of text with file, object, field and message."""
     return ": ".join(
         part
         for part in (invalid_object.file, invalid_object.object, invalid_object.field, invalid_object.message)

@@ -1,4 +1,4 @@
-"""Schemas that are generated from the models: CustomResourceDefinitions, and the JSON Schema of the input of `read`.
+"""Generates schemas from the models: CustomResourceDefinitions, and the JSON Schema of manifests.
 
 In a CustomResourceDefinition, the JSON Schema of pydantic becomes a structural schema: references are inlined, and
 `X or null` becomes X, because the API server drops nulls. Unknown fields are not listed: the API server prunes them, or
@@ -57,7 +57,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class CrdDefinition:
-    """The definition of a custom resource: the model of its kind, its names, and its printer columns.
+    """What defines a custom resource of batchsched: the pydantic model, the names, and the printer columns.
 
     Args:
       model: the pydantic model.
@@ -185,7 +185,7 @@ def _text(definition: CrdDefinition) -> str:
 
 
 def _schema(model: type[BaseModel]) -> Json:
-    """Return the structural schema of a kind."""
+    """Return the structural schema of a custom resource, which the API server requires."""
     whole = model.model_json_schema(by_alias=True)
     parts: Json = whole.get("$defs", {})
     fields = {name: _structural(part, parts) for name, part in whole["properties"].items()}
@@ -232,7 +232,7 @@ def _structural(schema: Json, parts: Json) -> Json:
 
 
 def _resolved(schema: Json, parts: Json) -> Json:
-    """Inline references and remove null from alternatives; keys next to a reference take precedence."""
+    """Return a schema with inlined references and without null; keys next to a reference take precedence."""
     siblings = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf", "allOf")}
     if "$ref" in schema:
         return _resolved({**parts[schema["$ref"].rpartition("/")[2]], **siblings}, parts)
@@ -251,7 +251,7 @@ _REFERENCE: Final = "#/$defs/{name}"
 
 
 def manifest_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the manifests that batchsched reads: an object of a known kind, or a List."""
+    """Return the JSON Schema of one manifest that batchsched reads: an object of a known kind, or a List."""
     structs = [kind.type for kind in OBJECT_KINDS if not issubclass(kind.type, BaseModel)]
     _, components = msgspec.json.schema_components(structs, schema_hook=_anything, ref_template=_REFERENCE)
     models = [kind.type for kind in OBJECT_KINDS if issubclass(kind.type, BaseModel)]
@@ -281,7 +281,7 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def _anything(kind: type) -> dict[str, Any]:
-    """Return the schema of values that are passed through unread.
+    """Return the schema that allows any value, for fields that batchsched does not interpret.
 
     Raises:
       NotImplementedError: the type is not `object`; msgspec then reports its own error.

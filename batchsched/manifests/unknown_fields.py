@@ -1,4 +1,4 @@
-"""Warnings about fields in files that Kubernetes does not have, such as `spec.paralelism` of a Job.
+"""Warnings about unknown fields: fields that Kubernetes does not have, such as `spec.paralelism` of a Job.
 
 An API server drops such a field and warns. Without a warning, the object would be read as if the field were absent.
 Objects of a cluster are not checked: they have no such fields.
@@ -45,7 +45,7 @@ Path = tuple[str | int, ...]
 
 
 class FieldTable(msgspec.Struct, frozen=True):
-    """The fields of Kubernetes objects, as the generated file `known_fields.json` contains them.
+    """The table of all fields of Kubernetes objects, read from the generated file `known_fields.json`.
 
     Args:
       kinds: the type of each kind, by `apiVersion/kind`.
@@ -59,7 +59,7 @@ class FieldTable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A mapping in an object, of which Kubernetes defines the fields.
+    """A mapping inside an object, such as a pod's spec, with a type that determines its fields.
 
     Args:
       path: the names and indexes that lead from the object to the mapping.
@@ -72,11 +72,11 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class UnknownField:
-    """A field in a file that Kubernetes does not have at this place in the object, with a similar field as a hint.
+    """A field that Kubernetes does not know at its place in an object of a file.
 
     Args:
-      name: its name.
-      levels: the level of the field and those around it, from the outermost on.
+      name: the name of the field.
+      levels: the mappings that contain the field, from the outermost to the innermost.
     """
 
     name: str
@@ -84,13 +84,13 @@ class UnknownField:
 
     @property
     def path(self) -> Path:
-        """The names and indexes that lead to the field."""
+        """The names and indexes that lead from the object to the field."""
         return *self.levels[-1].path, self.name
 
 
 @dataclass(slots=True)
 class _Places:
-    """The objects of a file with the same unknown field: the field in the first one, and their number."""
+    """The objects of one file with the same unknown field: the first object, and the number of all."""
 
     first_object: str
     field: UnknownField
@@ -98,7 +98,7 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """Finds unknown fields in the documents of files. The same field in objects of one kind causes one warning.
+    """Finds unknown fields in objects of files; equal fields in objects of one kind share one warning.
 
     Args:
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.
@@ -111,7 +111,7 @@ class UnknownFieldCheck:
         self._known_specs: set[int] = set()
 
     def check(self, document: Document) -> None:
-        """Find the unknown fields of one object, unless batchsched does not read its kind."""
+        """Search one object for unknown fields, and record them; skip kinds that batchsched does not read."""
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
         kind = FILE_KIND_BY_GROUP_AND_NAME.get(name)
@@ -135,9 +135,9 @@ class UnknownFieldCheck:
         self._search(document, namespaced=kind is None or kind.namespaced)
 
     def warnings(self) -> Iterator[str]:
-        """Yield a warning for each unknown field; all objects of one kind in a file that have it share one warning.
+        """Yield a warning for each unknown field that was found, with the number of objects that have it.
 
-        A file with many unknown fields causes one warning more, with the number of those that are not named.
+        For a file with many unknown fields, one further warning states how many are not listed.
         """
         number_by_file: Counter[str] = Counter()
         for (file, _, path), places in self._places.items():
@@ -173,10 +173,10 @@ class UnknownFieldCheck:
 def unknown_field_warnings(
     documents: Iterable[Found], owner_kinds: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """Check all objects in files for unknown fields, and yield the warnings.
+    """Search all objects of files for unknown fields, and yield the warnings.
 
     Args:
-      documents: the objects; those of other kinds than batchsched reads are passed over.
+      documents: the objects; kinds that batchsched does not read are skipped.
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.
     """
     check = UnknownFieldCheck(owner_kinds)
@@ -188,7 +188,7 @@ def unknown_field_warnings(
 
 @cache
 def field_table() -> FieldTable:
-    """Return the table of all fields of Kubernetes objects, from a generated file of this package."""
+    """Return the table of all fields of Kubernetes objects; it is read once from `known_fields.json`."""
     content = files(__package__).joinpath("known_fields.json").read_bytes()
     return msgspec.json.decode(content, type=FieldTable)
 
@@ -269,7 +269,7 @@ def _unknown_fields(manifest: Mapping[str, Any], type_name: str | None) -> Itera
 
 
 def _walk(value: object, levels: tuple[_Level, ...]) -> Iterator[UnknownField]:
-    """Yield the unknown fields in a value, which is the last one of the levels."""
+    """Yield the unknown fields in a value, given the levels that lead to it, of which it is the last."""
     level = levels[-1]
     fields = field_table().types[level.type_name]
     for name, part in value.items() if isinstance(value, dict) else ():
@@ -283,7 +283,7 @@ def _walk(value: object, levels: tuple[_Level, ...]) -> Iterator[UnknownField]:
 
 
 def _items(value: object, declared: str) -> Iterator[tuple[Path, object]]:
-    """Yield the values in a field: one, those of a list with their indexes, or those of a mapping with their names."""
+    """Yield (path, value) for each value of a field: itself, or the items of a list or mapping."""
     if declared.startswith(_LIST):
         for index, item in enumerate(value) if isinstance(value, list) else ():
             yield (index,), item
@@ -295,7 +295,7 @@ def _items(value: object, declared: str) -> Iterator[tuple[Path, object]]:
 
 
 def _parts_of_kubernetes(value: object, path: Path) -> Iterator[tuple[Path, str, Any]]:
-    """Yield the objects and templates of Kubernetes in a part of a custom resource, each with its path and type."""
+    """Yield (path, type, value) for each Kubernetes object or template in a part of a custom resource."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _parts_of_kubernetes(item, (*path, index))
@@ -333,7 +333,7 @@ def _is_like_pod_template(value: Mapping[str, Any]) -> bool:
 
 
 def _readable_path(path: Path) -> str:
-    """Format a path for a terminal: names that are not printable in quotes, and long ones cut."""
+    """Format a path for a message: quote names with characters that cannot be printed, and cut long names."""
     return field_path([part if isinstance(part, int) else _readable_name(part) for part in path])
 
 
@@ -344,7 +344,10 @@ def _readable_name(name: str) -> str:
 
 
 def _find_meant_field(field: UnknownField) -> str:
-    """Return the known field that may be meant: of this level, or of the same name at another level; "" without one."""
+    """Return the known field that the user probably meant, or "" if there is none.
+
+    It is a similar name at this level, or the same name at another level.
+    """
     siblings = field_table().types[field.levels[-1].type_name]
     return (
         next(iter(difflib.get_close_matches(field.name, siblings, n=1, cutoff=_CLOSE)), "")
@@ -354,7 +357,7 @@ def _find_meant_field(field: UnknownField) -> str:
 
 
 def _nearest_namesake(field: UnknownField) -> str:
-    """Return the path of the known field of the same name with the fewest levels between them, or ""."""
+    """Return the path of the nearest known field with the same name at another level, or ""."""
     namesakes = []
     for levels_up, level in enumerate(reversed(field.levels)):
         below = _find_below(field.name, level.type_name)

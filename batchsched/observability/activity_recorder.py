@@ -1,4 +1,4 @@
-"""The activity recorder of a scheduler: it updates the metrics, logs each session, and keeps the most recent sessions.
+"""The component that records what a scheduler does, in metrics, in the log and in a history of sessions.
 
 A kept session has its complete input, for download and for `batchsched replay`.
 """
@@ -37,10 +37,10 @@ class RecordedSession:
     """A finished session with its complete input and its decision, for download and replay.
 
     Args:
-      number: Increases by one with each session of the process.
-      profile: The profile that it ran with.
-      session_input: Its input.
-      decision: Its decision, with telemetry.
+      number: The number of the session in this process, from 1.
+      profile: The profile that the session ran with.
+      session_input: The input of the session.
+      decision: The decision, with telemetry.
       answers: The answers of extenders, and plugin calls that exceeded their deadline.
     """
 
@@ -67,7 +67,7 @@ class RecordedSession:
 
 
 class SessionSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """The summary of a recorded session, as the list of sessions shows it."""
+    """The summary of a recorded session that the list at `/debug/sessions` shows."""
 
     id: int
     profile: str
@@ -91,12 +91,12 @@ class SessionHistory:
         self._kept: deque[RecordedSession] = deque(maxlen=most)
 
     def resize(self, most: int) -> None:
-        """Change the maximum number of recorded sessions. The oldest sessions above it are dropped."""
+        """Change the maximum number of recorded sessions; drop the oldest sessions if there are more."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
 
     def add_session(self, session: RecordedSession) -> None:
-        """Add a session to the history. If the maximum is reached, the oldest session is dropped."""
+        """Add a session to the history; drop the oldest session if the maximum is exceeded."""
         self._kept.append(session)
 
     def get_session(self, number: int) -> RecordedSession | None:
@@ -160,12 +160,12 @@ class ActivityRecorder:
         """When the latest long session ended, by the monotonic clock."""
 
     def telemetry(self, profile: Profile) -> MetricsTelemetry:
-        """Return the object that measures how long the stages of a profile's sessions take."""
+        """Return the telemetry of a profile, which measures how long the stages of its sessions take."""
         name = profile.scheduler_name
         return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record a session's decision in metrics, log and history. The scheduling loop calls this after each session.
+        """Record a session's decision in metrics, log and history; the scheduler loop calls this method.
 
         Args:
           profile_scheduler: The scheduler of the profile.
@@ -198,7 +198,7 @@ class ActivityRecorder:
         _log_session(self._number, profile, decision, took)
 
     def _record_long_session(self, profile: Profile, timed: MetricsTelemetry, took: float) -> None:
-        """Record, in the log and as the only series of a gauge, which stage and gang took the most time."""
+        """Record in log and metrics which stage and which gang took the most time in a long session."""
         stage, stage_seconds = max(timed.stages.items(), key=itemgetter(1), default=("", 0.0))
         pod_group, gang_seconds = max(timed.gangs.items(), key=itemgetter(1), default=("", 0.0))
         gauge = self.metrics.long_session_gang
@@ -242,7 +242,7 @@ class ActivityRecorder:
             self.refusals[key] = outcome.explained
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
-        """Record a successful or failed binding of a pod in metrics and log. The binding cycle calls this method.
+        """Record in metrics and log whether the binding of a pod succeeded; binding cycles call this method.
 
         Args:
           pod: The pod.
@@ -261,7 +261,7 @@ class ActivityRecorder:
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
     def drop_metric_of_long_session(self, now: float) -> None:
-        """Remove the metric of the latest long session 10 minutes after that session ended.
+        """Remove the metric of the latest long session if that session ended more than 10 minutes ago.
 
         `now` is the present monotonic time.
         """

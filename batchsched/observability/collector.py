@@ -1,4 +1,4 @@
-"""Gauges that are read from the state of the scheduler at each scrape of /metrics."""
+"""Updates gauges such as the number of pending pods, from the scheduler's state, at each scrape."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class MetricsCollector:
 
         Args:
           profile_schedulers: The schedulers of all profiles.
-          now: Seconds of the monotonic clock.
+          now: The present time in seconds of the monotonic clock.
         """
         self._read_cache()
         self._read_reflectors(now)

@@ -1,4 +1,4 @@
-"""Logging in the two formats of Kubernetes components, text and JSON, with structured fields.
+"""Structured logging in the two formats of Kubernetes components: text and JSON.
 
 Verbosity levels are those of Kubernetes: 0 is always shown, and higher levels need `-v`.
 
@@ -41,7 +41,7 @@ def logging_level(verbosity: int) -> int:
 
 
 def set_up_logging(form: Format, verbosity: int) -> None:
-    """Configure logging: messages up to a verbosity are written to standard error, as text or JSON."""
+    """Configure logging: write messages up to a verbosity to standard error, as text or JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogFormat() if form == "json" else TextLogFormat())
     logging.getLogger().handlers[:] = [handler]

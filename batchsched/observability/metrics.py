@@ -1,4 +1,6 @@
-"""Declarations of all metrics: kube-scheduler's names where the meaning is the same, else `batchsched_` names.
+"""Declares all Prometheus metrics, with the names of kube-scheduler if the meaning is the same.
+
+All other names begin with `batchsched_`.
 
 The documentation's page of metrics is generated from these declarations. `recorder` counts events as they happen;
 `collector` reads the gauges at each scrape.
@@ -24,12 +26,12 @@ M = TypeVar("M", bound=MetricWrapperBase)
 
 
 def exponential_buckets(first: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return the upper bounds of `count` histogram buckets, each `factor` times the one before, from `first` on."""
+    """Return the upper bounds of `count` histogram buckets: `first`, `first · factor` and so on."""
     return tuple(first * factor**power for power in range(count))
 
 
 class Metrics:
-    """The declarations of all Prometheus metrics of one process, in a registry of its own."""
+    """All Prometheus metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -45,7 +47,7 @@ class Metrics:
         PlatformCollector(registry=self.registry)
 
     def cached_child(self, metric: M, *labels: str) -> M:
-        """Return the cached time series of a metric for these label values.
+        """Return the time series of a metric for the given label values, from a cache.
 
         Use it for metrics that are updated for each pod or call. It must not be used for metrics that are cleared:
         the cached child would no longer be exported.

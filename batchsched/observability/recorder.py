@@ -1,4 +1,4 @@
-"""Counters and histograms of events: sessions, stages, plugin calls, bindings and API requests.
+"""Updates counters and histograms when events happen, such as sessions, plugin calls and bindings.
 
 The recorder only receives callbacks; no other component depends on its state.
 """
@@ -29,7 +29,9 @@ _MAX_ATTEMPTS_LABEL: Final = 15
 
 
 class MetricsTelemetry(Telemetry):
-    """Measures the stages and plugin calls of the sessions of one profile. It is called in the session's thread.
+    """Measures how long the stages and plugin calls in the sessions of one profile take.
+
+    Its methods are called in the thread of the session.
 
     Args:
       metrics: The metrics to update.
@@ -47,7 +49,7 @@ class MetricsTelemetry(Telemetry):
         """Seconds by gang (`namespace/name`), of the running session or the last one."""
 
     def clear_session_durations(self) -> None:
-        """Discard the durations of the last session, before the next session starts."""
+        """Clear the durations by stage and by gang of the last session, before the next session starts."""
         self.stages, self.gangs = {}, {}
 
     @override
@@ -93,7 +95,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def observe_point_duration(self) -> None:
-        """Add the total duration of the calls at the present extension point to the histogram of extension points."""
+        """Add the total duration of the plugin calls at the present extension point to the histogram."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
@@ -151,7 +153,7 @@ class MetricsRecorder:
     def _entity(
         self, profile: str, entity: Entity, begun: float, took: float, placed: set[str], waiting: set[str]
     ) -> str:
-        """Count the pods of one gang; return its result: `placed`, `waiting` or `refused`."""
+        """Count the pods of one gang by result, and return the result: `placed`, `waiting` or `refused`."""
         refused = [pod.key for pod in entity.popped if pod.key not in placed]
         for pod in entity.popped:
             if pod.key in placed:

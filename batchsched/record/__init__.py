@@ -1,7 +1,7 @@
-"""Floor 6: a session in a file, and the same session again.
+"""Floor 6: writes sessions to files, reads them back, and compares their decisions with those of a replay.
 
-Writes the snapshot, the profile, the recorded answers of the world and the decision; reads them back,
-refuses a file that was tampered with, and says whether the decision repeats, byte for byte.
+A session file contains the snapshot, the profile, the recorded answers from outside and the decision. A file that was
+modified is refused. A replay must repeat the decision byte for byte.
 
 May import: floors 0 to 5.
 """

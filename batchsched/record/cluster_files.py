@@ -1,4 +1,4 @@
-"""The files from which commands read a cluster: a dump, a recorded session, or manifests."""
+"""Reads the input files of commands and recognizes their type: a dump, a recorded session, or manifests."""
 
 import sys
 import time
@@ -34,11 +34,11 @@ class ClusterFiles:
     session: "SessionRecord | None" = None
 
     def session_time(self, now: float | None = None) -> float:
-        """Return the time of a session over these files in seconds since 1970.
+        """Return the time for a session over these files, in seconds since 1970.
 
         Args:
-          now: the time that the user states. None: that of the dump or of the recorded session, or else the present
-            in whole seconds, as timestamps of Kubernetes.
+          now: the time that the user states. None: the time of the dump or of the recorded session, or else the
+            present time in whole seconds, like timestamps of Kubernetes.
         """
         if now is not None:
             return now
@@ -48,7 +48,7 @@ class ClusterFiles:
 
 
 def read_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
-    """Read input files: a dump or a recorded session is recognised by its content, all other files are manifests.
+    """Read the input files of a command; recognize dumps and recorded sessions by their content.
 
     Raises:
       InvalidInput: a dump or a session cannot be read, or there are several of them.

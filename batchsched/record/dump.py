@@ -1,4 +1,4 @@
-"""A dump: one file with all objects of a live cluster that decisions read.
+"""Dumps: files with all objects of a live cluster that decisions read.
 
 Each object has only the fields that decisions read, so a dump contains no environment variables, commands, ConfigMaps
 or Secrets. The file is a `List` of Kubernetes objects in JSON, one object a line, and its field `dump` states the time
@@ -31,10 +31,10 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDump:
-    """The objects of a live cluster that decisions read, as JSON without other fields.
+    """The content of a dump: the objects of a live cluster as JSON, with only the fields that decisions read.
 
     Args:
-      time: when they were listed, seconds since 1970.
+      time: when the objects were listed, seconds since 1970.
       items: the objects.
       warnings: messages for users about kinds that could not be listed.
       file: the file from which the dump was read; "" for a new one.
@@ -59,7 +59,7 @@ class _DumpFile(msgspec.Struct, frozen=True):
 
 
 def decode_dump(content: bytes, file: str) -> ClusterDump:
-    """Read the decompressed content of a dump file.
+    """Parse the content of a dump file, which the caller has decompressed.
 
     Raises:
       InvalidInput: the content is damaged, or has another format.

@@ -1,4 +1,4 @@
-"""Answers from outside during a session: recorded in the session file, and reused when the session is replayed."""
+"""Records the responses of extenders and the exceeded plugin deadlines of a session, and replays them."""
 
 import hashlib
 from collections import deque
@@ -26,7 +26,7 @@ class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     Args:
       url, verb: The endpoint.
       question: The SHA-256 digest of the request body.
-      reply: The response or the fault.
+      reply: The response, or the error of the request.
     """
 
     url: str
@@ -36,7 +36,7 @@ class ExtenderCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The recorded results of all external calls of a session: responses of extenders and exceeded deadlines.
+    """The recorded results of a session's external calls: responses of extenders, and exceeded deadlines.
 
     Args:
       extenders: Requests to extenders, in the order in which they were sent.
@@ -47,7 +47,7 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def create_replay_clients(self) -> ExternalClients:
-        """Return substitutes for the external clients of a session, which give the recorded answers in a replay.
+        """Return clients for a replay, which give the recorded answers instead of calling extenders.
 
         No extender is called, and no clock is read.
         """
@@ -58,7 +58,7 @@ NO_ANSWERS: Final = ExternalAnswers()
 
 
 class ExtenderTranscript(Extenders):
-    """A client of scheduler extenders that records each request with its response, or replays an earlier recording.
+    """A client of extenders that records each request with its response, and can replay an earlier recording.
 
     Args:
       recorded: The earlier recording.
@@ -70,7 +70,7 @@ class ExtenderTranscript(Extenders):
         self.replay_from(recorded)
 
     def replay_from(self, recorded: Iterable[ExtenderCall] = ()) -> None:
-        """Delete the recorded requests, and return the responses of another recording from now on."""
+        """Start a new recording, in which requests are answered from the given earlier recording."""
         self._recorded: dict[tuple[str, str, str], deque[ExtenderReply]] = {}
         for call in recorded:
             self._recorded.setdefault((call.url, call.verb, call.question), deque()).append(call.reply)
@@ -98,7 +98,7 @@ class ExtenderTranscript(Extenders):
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a Bind request to an extender, without recording it.
 
-        It belongs to the binding and not to the decision.
+        The request belongs to the binding and not to the decision.
         """
         if self._port is None:
             return ExtenderReply(fault=NOT_RECORDED)

@@ -1,8 +1,8 @@
-"""A session in a file: what went into `decide`, what came out, and a digest over both.
+"""Session files: the input of a session, its decision, and a digest that reveals modifications.
 
 The file is gzipped JSON: `{"digest": "sha256:…", "session": {…}}`. The digest is over the session as JSON with
-sorted keys and no blanks, so that it does not matter how the file was laid out. It guards against damage and
-careless edits; it is no signature. `compare_decisions` compares a recorded decision with that of a replay.
+sorted keys and without spaces, so that the layout of the file does not matter. It protects against damage and careless
+edits; it is not a signature. `compare_decisions` compares a recorded decision with that of a replay.
 """
 
 import gzip
@@ -42,8 +42,8 @@ class SessionRecord:
 
     Args:
       now: The time of the session, seconds since 1970.
-      version: The version of batchsched that decided.
-      answers: The answers from outside.
+      version: The version of batchsched that decided the session.
+      answers: The responses of extenders and the exceeded plugin deadlines.
     """
 
     snapshot: Snapshot
@@ -87,7 +87,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 
 def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
-    """Return the content of a session file and its digest. Equal sessions give equal bytes."""
+    """Return the content of a session file, and its digest; equal sessions give equal bytes."""
     session = _Session(
         format=FORMAT,
         batchsched=record.version,
@@ -113,7 +113,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
 
 
 def write_session_file(path: Path, record: SessionRecord) -> str:
-    """Write a recorded session to a file, and return the digest of its content.
+    """Write a recorded session to a file, and return the digest of the session.
 
     Raises:
       InvalidInput: The file cannot be written.
@@ -237,7 +237,7 @@ class DecisionDifference:
 
 
 def compare_decisions(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
-    """Return the differences between a recorded decision and that of a replay; telemetry is ignored."""
+    """Return the differences, except in telemetry, between a recorded decision and that of its replay."""
     before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
     if before == after:
         return ()
@@ -272,7 +272,7 @@ def _by_identity(name: str, items: Sequence[dict[str, Any]]) -> dict[str, list[d
 
 
 def _text(value: Any) -> str:
-    """Format a value for people, such as `node: n1`; None gives ""."""
+    """Format a value of a decision as readable text, such as `node: n1`; None gives ""."""
     if value is None:
         return ""
     if isinstance(value, list):

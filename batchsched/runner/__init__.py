@@ -1,1 +1,1 @@
-"""Floor 7: sessions over a followed cluster: watch events in, decisions out."""
+"""Floor 7: runs sessions over a cluster, which it follows by watch events, and applies their decisions."""

@@ -1,4 +1,4 @@
-"""A scheduler in virtual time with the gang order `auto`: it forecasts between two sessions and waits for the result.
+"""The scheduler of simulations with the gang order `auto`; it waits for each forecast before a session.
 
 The number of gangs that arrived decides when a forecast runs, so that a simulation repeats. In a cluster, forecasts
 run in a thread next to the sessions instead (`batchsched.controllers.policy_worker`).
@@ -19,12 +19,12 @@ from batchsched.session.session import Session
 
 
 class AutoOrderScheduler(Scheduler):
-    """Wraps a session under the gang order `auto`: before each decision, it sets the gang order that forecasts chose.
+    """A scheduler for simulations in which the policy `auto` chooses the gang order before each session.
 
     Args:
-      session: the session.
-      cluster: the cluster from which the session was made.
-      chooser: chooses the candidate.
+      session: decides the sessions.
+      cluster: the cluster from which `session` was created.
+      chooser: chooses the candidate gang order by forecasts.
     """
 
     def __init__(self, session: Session, cluster: Snapshot, chooser: PolicyChooser) -> None:
@@ -60,9 +60,9 @@ class AutoOrderScheduler(Scheduler):
 
 
 class SimulationSchedulerBuilder:
-    """Creates the schedulers of a simulation, and keeps the last one, which counts how often each policy was chosen.
+    """Creates the schedulers of a simulation, and keeps the last one.
 
-    Past usage of queues is passed on from one to the next.
+    Each scheduler takes over the past usage of queues from the scheduler before it.
 
     Args:
       profile: the profile.
@@ -79,7 +79,10 @@ class SimulationSchedulerBuilder:
         self._session: Session | None = None
 
     def make_scheduler(self, cluster: Snapshot) -> Scheduler:
-        """Return a scheduler that follows a cluster from a Snapshot on. Its decisions are brief."""
+        """Return a scheduler that starts from the given Snapshot and then receives changes of the cluster.
+
+        Its decisions state no refusals.
+        """
         self._session = Session.for_simulation(cluster, self._profile, self._past)
         if self._arguments is None:
             return self._session
@@ -88,11 +91,11 @@ class SimulationSchedulerBuilder:
 
     @property
     def last_session(self) -> Session:
-        """The `Session` of the scheduler that was created last."""
+        """The `Session` object of the scheduler that was created last."""
         assert self._session is not None  # a simulation makes its scheduler first
         return self._session
 
     @property
     def session_counts_by_policy(self) -> dict[str, int]:
-        """The number of sessions under each gang order that `auto` chose; empty under other gang orders."""
+        """How many sessions used each candidate gang order of `auto`; empty under other policies."""
         return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

@@ -1,6 +1,6 @@
-"""Nodes that changed while a session decided: a gang is bound only if its pods still fit on them.
+"""Checks that the gangs of a decision still fit on nodes that changed while the session decided.
 
-Pods of other schedulers are bound during a session, and its decision does not count them.
+Other schedulers may bind pods during a session, and the decision does not count these pods.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 class ChangedNodeCapacity:
-    """The free capacity of the nodes that changed or received pods since a session began.
+    """The present free capacity of the nodes that changed, or received pods, since a session began.
 
     All other nodes have the free capacity that the session saw.
 
     Args:
-      cache: The state of the cluster.
+      cache: The cluster state.
       changes: The changes since the session began, or None if there were too many.
       placements: The placements of all gangs that the session placed.
       ignores: Returns whether no plugin compares the requests of a resource with the capacity of nodes.
@@ -41,7 +41,7 @@ class ChangedNodeCapacity:
         self._ignores = ignores
 
     def find_full_node(self, places: Places) -> str | None:
-        """Return a node on which the pods of a gang no longer fit, or None if they fit on all of their nodes."""
+        """Return a node on which the pods of a gang no longer fit; None if they still fit on all nodes."""
         demand = _demand(places, self._free)
         return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)
 
@@ -57,7 +57,7 @@ class ChangedNodeCapacity:
 
 
 def _may_fill(change: ObjectChange) -> bool:
-    """Return whether a change may leave less room on a node; the confirmation of a binding does not."""
+    """Return whether a change may reduce a node's free capacity; the confirmation of a binding does not."""
     before, after = change.before, change.after
     if change.field == NODES:
         return (
@@ -69,7 +69,7 @@ def _may_fill(change: ObjectChange) -> bool:
 
 
 def _demand(places: Places, nodes: Container[str]) -> dict[str, Counter[str]]:
-    """Return the requests of pods by node and by resource, for some of the nodes."""
+    """Return the sum of the pods' requests by node and by resource, for the given nodes only."""
     demand: dict[str, Counter[str]] = {}
     for pod, node in places:
         if node in nodes:

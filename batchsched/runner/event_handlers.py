@@ -1,4 +1,4 @@
-"""Event handlers: pass the objects that reflectors read to the state, and set aside the objects that are invalid."""
+"""Event handlers, which pass objects from reflectors to the cluster state and set invalid objects aside."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -60,10 +60,7 @@ class ObjectIdentity(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """The interface of components that receive the objects of a cluster, such as the cluster state.
-
-    The pod grouper is such a component.
-    """
+    """The interface of components that receive the objects of a cluster: cluster state and pod grouper."""
 
     def put(self, changed: Any, /) -> None:
         """Add an object to the store, or update it."""
@@ -83,9 +80,9 @@ class InvalidObject:
     """An object that cannot be decoded or fails validation.
 
     Args:
-      key: Its key within its kind.
-      meta: The part of its metadata that could be read.
-      why: The entry for the decision, with the field and the message.
+      key: The key of the object within its kind.
+      meta: The part of the metadata that could be read.
+      why: The entry for the field `setAside` of decisions, with the invalid field and the message.
     """
 
     key: str
@@ -94,13 +91,13 @@ class InvalidObject:
 
 
 class EventHandler:
-    """Decodes the objects of one kind from a reflector and passes them to a store. Invalid objects are set aside.
+    """Decodes the objects of one kind from a reflector, passes them to a store, and sets invalid ones aside.
 
     It is an `ObjectHandler` for the objects that `decode` returns.
 
     Args:
       kind: The kind of the objects.
-      cache: The store that takes them.
+      cache: The store that receives the objects.
       decoder: The decoder, shared by all kinds.
       changed: Called after each change of the store.
     """
@@ -116,7 +113,7 @@ class EventHandler:
         """The invalid objects by key."""
 
     def decode(self, raw: bytes) -> Any:
-        """Return the object from the JSON of the API server, or an `InvalidObject` if it is invalid."""
+        """Decode an object from the JSON of the API server; return an `InvalidObject` if it is invalid."""
         try:
             document = Document("", "", raw, ENVELOPE_DECODER.decode(raw))
             return self._decoder.decode(document, self._kind)
@@ -126,7 +123,7 @@ class EventHandler:
             return self._unusable(read_identity(raw), to_field_error(error))
 
     def handle_json(self, raw: bytes) -> None:
-        """Decode an object from the JSON of the API server, and add it to the store or update it there."""
+        """Decode an object from the JSON of the API server, and add it to the store or update it."""
         self.on_add_or_update(self.decode(raw))
 
     def on_replace(self, objects: Sequence[Any]) -> None:
@@ -142,7 +139,7 @@ class EventHandler:
         self._changed()
 
     def on_add_or_update(self, changed_object: Any) -> None:
-        """Add or update an object in the store. An object that becomes invalid counts as deleted."""
+        """Add an object to the store or update it; if it is invalid, remove it and set it aside."""
         if isinstance(changed_object, InvalidObject):
             self._put_aside(changed_object, self.set_aside_objects)
             # No uid is passed, since the state ignores a deleted uid, and a later version of this object may
@@ -165,7 +162,7 @@ class EventHandler:
         self._changed()
 
     def set_object_aside(self, item: Any, problem: FieldError) -> None:
-        """Remove from the store an object that cannot be read or handled, and record the reason."""
+        """Set aside an object that cannot be read or handled: remove it from the store, record the reason."""
         if isinstance(item, InvalidObject):
             meta = item.meta
         elif isinstance(item, bytes):
@@ -195,7 +192,10 @@ class EventHandler:
 
 
 def log_set_aside(why: SetAside) -> None:
-    """Log a warning that an object is set aside. Commands do not show it, since they print these objects."""
+    """Log a warning that an object is set aside.
+
+    Commands do not show this warning, because they print the objects that are set aside.
+    """
     _LOG.warning("%s is set aside: %s", why.object, why.problem)
 
 
@@ -210,7 +210,7 @@ class _Named(msgspec.Struct):
 
 
 def read_identity(raw: bytes) -> ObjectIdentity:
-    """Return name, namespace and uid from the JSON of an object. Fields that cannot be read are ""."""
+    """Return the name, namespace and uid in the JSON of an object; those that cannot be read are ""."""
     try:
         meta = msgspec.json.decode(raw, type=_Named).metadata
     except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply
@@ -221,7 +221,10 @@ def read_identity(raw: bytes) -> ObjectIdentity:
 
 
 def _bare(kind: ObjectKind, meta: ObjectIdentity, uid: str) -> Any:
-    """Return an object that has only metadata; PodGroups of other APIs become PodGroups."""
+    """Return an object of a kind with only metadata, for its removal from a store.
+
+    External PodGroups become PodGroups of batchsched.
+    """
     if issubclass(kind.type, BaseModel) or issubclass(kind.type, ExternalPodGroup):
         custom = kind.type if issubclass(kind.type, BaseModel) else PodGroup
         named = CustomMeta.model_construct(name=meta.name, namespace=meta.namespace, uid=uid)

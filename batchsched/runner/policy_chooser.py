@@ -1,4 +1,4 @@
-"""The choice of a gang order under the policy `auto`: when to forecast, and which candidate to use.
+"""The policy chooser, which decides when to run forecasts for the policy `auto` and which gang order to use.
 
 The chooser collects the gangs that arrive. After some arrivals a forecast simulates every candidate. The candidate
 with the best score is chosen if it is better than the present one by more than the hysteresis. The choice is an input
@@ -31,13 +31,13 @@ FIRST_FORECAST_GANGS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class CandidateChoice:
-    """The gang order that was chosen after the forecasts of all candidates, with the reason and the forecasts.
+    """The gang order that the policy `auto` chose after forecasts of all candidates, with the reason.
 
     Args:
       time: seconds since 1970.
       policy: label of the chosen candidate.
-      previous: label of the candidate that was used before; the same if the choice stays.
-      reason: why it was chosen.
+      previous: label of the candidate that was used before; the same as `policy` if the choice did not change.
+      reason: why the candidate was chosen.
       forecasts: the forecast of each candidate, by label.
     """
 
@@ -54,7 +54,9 @@ class CandidateChoice:
 
 
 def auto_arguments(profile: Profile) -> AutoArgs | None:
-    """Return the arguments of the policy `auto`; None if the profile has another policy or its sessions ignore it.
+    """Return the arguments of the policy `auto` in a profile; None if the profile does not use `auto`.
+
+    A profile with the policy `auto` does not use it if its sessions ignore the gang order.
 
     Raises:
       InvalidInput: the arguments are invalid.
@@ -67,7 +69,7 @@ def auto_arguments(profile: Profile) -> AutoArgs | None:
 
 
 def make_chooser(profile: Profile) -> "PolicyChooser | None":
-    """Return a new chooser for a profile with the policy `auto`; None for other profiles.
+    """Return a new policy chooser for a profile with the policy `auto`; None for other profiles.
 
     Raises:
       InvalidInput: the arguments of `auto` are invalid.
@@ -102,7 +104,9 @@ class PolicyChooser:
     def begin_session(
         self, session: Session, identities: Iterable[str], cluster: Callable[[], Snapshot], now: float
     ) -> None:
-        """Let the next session use the chosen candidate, and freeze the input of a forecast if one is due.
+        """Set the gang order of the next session to the chosen candidate; prepare a forecast if one is due.
+
+        The input of this forecast is in `due_forecast`, from which the policy worker takes it.
 
         Args:
           session: the session.
@@ -117,7 +121,7 @@ class PolicyChooser:
             self.due_forecast = self.take_forecast_input(session, cluster(), now)
 
     def record_arrived_gangs(self, session: Session, identities: Iterable[str]) -> None:
-        """Record gangs that arrived, for use in forecasts; gangs that were recorded before are ignored.
+        """Record newly arrived gangs for later forecasts; ignore gangs that were recorded before.
 
         Args:
           session: a session; its tables contain the gangs.
@@ -142,7 +146,7 @@ class PolicyChooser:
         return self._since_forecast >= interval and now >= self._rest_until
 
     def take_forecast_input(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
-        """Return the input of a forecast that begins now, and count arriving gangs from 0 again."""
+        """Return the input of a forecast that begins now, and restart the count of arriving gangs."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
         return build_forecast_input(session, cluster, recent, now)
@@ -165,7 +169,7 @@ class PolicyChooser:
         }
 
     def conclude_forecast(self, forecasts: Mapping[str, Forecast], now: float) -> CandidateChoice:
-        """Update the scores by forecasts, choose the gang order of the next sessions, and return the choice."""
+        """Choose the gang order of the next sessions by the results of forecasts, and return the choice."""
         self._forecasts += 1
         memory = min(self.args.memory, 1.0 - 1.0 / self._forecasts)
         for label, value in _forecast_scores(forecasts, self.args.delay_weight).items():
@@ -186,7 +190,7 @@ class PolicyChooser:
 
 
 def _forecast_scores(forecasts: Mapping[str, Forecast], delay_weight: float) -> dict[str, float]:
-    """Return the score of each candidate relative to the first one; the lowest is the best."""
+    """Return the score of each candidate gang order, relative to the first candidate; lower is better."""
     first = next(iter(forecasts.values()))
     return {
         label: math.log(max(1.0, forecast.slowdown) / max(1.0, first.slowdown))
@@ -196,7 +200,7 @@ def _forecast_scores(forecasts: Mapping[str, Forecast], delay_weight: float) -> 
 
 
 def _reason(forecasts: Mapping[str, Forecast], previous: str, chosen: str, best: str, gain: float) -> str:
-    """Return a sentence that states the figures on which the choice rests."""
+    """Return a sentence that states why a candidate was chosen, with the results of its forecast."""
     before, after = forecasts[previous], forecasts[best]
     figures = (
         f"mean slowdown {after.slowdown:.2f} instead of {before.slowdown:.2f}, mean end of device hours "

@@ -59,16 +59,16 @@ _UNFINISHED_SECONDS: Final = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class ForecastGang:
-    """A gang as a forecast sees it: its requests, its queue, its submission and its expected run time.
+    """What a forecast knows about a gang: its requests, queue, submission time and expected run time.
 
     Args:
       key: `namespace/name` of the gang.
-      created: seconds since 1970 at which it was submitted.
-      estimate: its expected run time in seconds, or None.
-      requests: amount by resource that its pending pods request together, in base units.
-      queue: the name of its queue.
-      priority_class: the PriorityClass of its PodGroup, or of its pods.
-      share: its dominant share of the cluster.
+      created: the submission time of the gang, seconds since 1970.
+      estimate: the expected run time of the gang in seconds, or None.
+      requests: amount by resource that the gang's pending pods request together, in base units.
+      queue: the name of the gang's queue.
+      priority_class: the PriorityClass of the PodGroup, or of the pods.
+      share: the gang's dominant share of the cluster.
     """
 
     key: str
@@ -81,13 +81,13 @@ class ForecastGang:
 
     @property
     def runtime(self) -> int:
-        """The run time of the gang in seconds that a forecast assumes."""
+        """The run time in seconds that a forecast assumes for the gang."""
         return max(1, self.estimate if self.estimate is not None else int(DEFAULT_RUNTIME_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
 class RunningGangUsage:
-    """The resources that a running gang uses on one node in a forecast, and the seconds until its expected end."""
+    """The resources that a running gang uses on one node of a forecast, and the seconds until it ends."""
 
     node: str
     remaining: int
@@ -99,10 +99,10 @@ class ForecastInput:
     """The frozen input of a forecast, which is the same for all candidate gang orders.
 
     Args:
-      profile: the profile, of which forecasts replace the gang order.
+      profile: the profile; a forecast replaces its gang order by the candidate.
       cluster: the queues, PriorityClasses and Namespaces of the cluster.
       pools: amount by resource, for each node of the forecast.
-      running: what running gangs hold.
+      running: the resources that running gangs use.
       pending: the pending gangs.
       recent: the most recent gangs, the oldest first.
       now: seconds since 1970.
@@ -119,7 +119,7 @@ class ForecastInput:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of a forecast: the figures of a simulation under one candidate gang order.
+    """The result of a forecast: the mean slowdown and mean end of gangs under one candidate gang order.
 
     Args:
       slowdown: mean bounded slowdown of the pending and the arriving gangs.
@@ -133,7 +133,7 @@ class Forecast:
 
 
 def to_forecast_gang(tables: SessionTables, members: PodGroupState) -> ForecastGang | None:
-    """Return a pending gang as a forecast sees it; None if the gang has no pending pod."""
+    """Return what a forecast knows about a pending gang; None if the gang has no pending pod."""
     gang: PendingGang = tables.pending_gang(members)
     if not gang.parts:
         return None
@@ -154,7 +154,7 @@ def to_forecast_gang(tables: SessionTables, members: PodGroupState) -> ForecastG
 def build_forecast_input(
     session: Session, cluster: Snapshot, recent: Sequence[ForecastGang], now: float
 ) -> ForecastInput:
-    """Return the input of forecasts from the tables of a session. Call this between two sessions only."""
+    """Create the input of forecasts from the tables of a session; call this only between two sessions."""
     tables = session.tables
     free = np.maximum(0, tables.free_resources())
     pool_of_node, count = _pools(tables.node_table.allocatable)
@@ -192,7 +192,7 @@ def build_forecast_input(
 def forecast_candidate(
     frozen: ForecastInput, candidate: CandidatePolicy, progress: Progress | None = None
 ) -> Forecast:
-    """Simulate the next hours under one candidate gang order, and return the figures of the simulation."""
+    """Simulate the next hours of the cluster under one candidate gang order, and return the forecast."""
     demands = {gang.key: gang for gang in frozen.pending}
     arrivals = [
         *_running_arrivals(frozen),
@@ -243,10 +243,7 @@ def _wait(demand: ForecastGang, record: GangRecord) -> float:
 
 
 def _forecast_profile(profile: Profile) -> Profile:
-    """Return the profile of forecasts.
-
-    Nothing but the requests decides where the one pod of a gang fits, and no pod is evicted.
-    """
+    """Return the profile for forecasts: only requests decide where pods fit, and no pod is evicted."""
     plugins = Plugins(
         multi_point=PluginSet(
             enabled=tuple(EnabledPlugin(name=name) for name in _PLUGINS),
@@ -264,7 +261,10 @@ def _forecast_profile(profile: Profile) -> Profile:
 
 
 def _pools(allocatable: IntArray) -> tuple[IntArray, int]:
-    """Return the pool of each node [N], and the number of pools: nodes of a pool offer the same resources."""
+    """Return the pool index of each node [N], and the number of pools.
+
+    The nodes of a pool offer the same kinds of resources, in any amounts.
+    """
     if not len(allocatable):
         return np.zeros(0, np.int64), 0
     _, pool_of_node = np.unique(allocatable > 0, axis=0, return_inverse=True)
@@ -273,7 +273,7 @@ def _pools(allocatable: IntArray) -> tuple[IntArray, int]:
 
 
 def _amounts(tables: SessionTables, row: IntArray) -> dict[str, int]:
-    """Return the positive amounts of a row [R] by resource, without the number of pods."""
+    """Convert amounts [R] to a mapping from resources to amounts, without zeros and the resource `pods`."""
     names = tables.node_table.resources
     return {
         name: amount for name, amount in zip(names, row.tolist(), strict=True) if amount > 0 and name != PODS
@@ -311,7 +311,7 @@ def _bound_pod(pod: Pod, node: str, now: int) -> Pod:
 
 
 def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> GangArrival:
-    """Return the arrival of a gang as one pod."""
+    """Return the simulated arrival of a gang, as one pod with the requests of all its pods."""
     namespace, _, name = key.partition("/")
     timestamp = format_timestamp(created)
     spec: dict[str, Any] = {"expected_runtime_seconds": gang.estimate}

@@ -1,4 +1,4 @@
-"""The scheduler of one profile: which gangs take part in a session, and what happens to them after the decision.
+"""The profile scheduler, which selects the gangs of each session and applies the decisions.
 
 The scheduling queue selects the gangs: a refused gang takes part again when an event may help it. The pods of a
 placed gang are assumed, all of them or none. A refused gang returns to the queue.
@@ -36,13 +36,13 @@ _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 
 
 def always_true() -> bool:
-    """Return True; the default for conditions that a caller may pass."""
+    """Return True; the default for conditions that a caller may replace."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGang:
-    """A gang that a session placed: its pods, and the nodes to which they are to be bound.
+    """A gang that a session placed and that is to be bound, with its pods and their nodes.
 
     Args:
       entity: The gang in the scheduling queue.
@@ -54,14 +54,14 @@ class PlacedGang:
 
 
 class ProfileScheduler:
-    """The scheduler of one profile: it follows the cluster, runs sessions and applies their decisions.
+    """The scheduler of one profile, which follows the cluster, runs sessions and applies their decisions.
 
     Args:
       profile: The profile.
-      cache: The state of the cluster.
+      cache: The cluster state.
       seed: The seed of every session.
-      leaving: Identities of the gangs that are being rolled back; none of their pods is placed until that is done.
-      runner: Runs its sessions with extenders and plugin deadlines.
+      leaving: Identities of the gangs that are being rolled back; their pods are not placed before that has finished.
+      runner: Runs the sessions with extenders and plugin deadlines.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ProfileScheduler:
         return SchedulingQueue(self.pipeline)
 
     def _follow(self) -> UpToDateScheduler:
-        """Return a scheduler that follows the cluster.
+        """Return a new scheduler that follows the changes of the cluster from now on.
 
         External plugins and extenders may read any field of a node, so they need whole nodes.
         """
@@ -140,7 +140,7 @@ class ProfileScheduler:
         return self._scheduler
 
     def _warn_of_ignored_policy(self, text: str) -> None:
-        """Log once why sessions do not read the policy of the profile, until queues change so that they do."""
+        """Log why the profile's policy has no effect, once until queues change so that it has an effect."""
         if text and text != self._ignored_policy:
             _LOG.warning("profile %s: %s", self.profile.scheduler_name, text)
         self._ignored_policy = text
@@ -152,7 +152,7 @@ class ProfileScheduler:
 
     @property
     def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
-        """The volumes and devices that are reserved for pods which sessions of this profile placed."""
+        """The volumes and devices that are reserved for pods which this profile's sessions have placed."""
         return self._reserved_volumes_and_devices
 
     @property
@@ -161,7 +161,7 @@ class ProfileScheduler:
         return self._window.is_full
 
     def sync_queue(self, now: float) -> None:
-        """Pass the changes of the cluster to the scheduling queue. Call this method between sessions only."""
+        """Apply the changes of the cluster to the scheduling queue; call this only between sessions."""
         changes = self._changes.read_changes()
         if self.pipeline.allocates_devices != (allocates := self.can_allocate_devices()):
             self.pipeline.allocates_devices = allocates
@@ -176,9 +176,9 @@ class ProfileScheduler:
         self.queue.flush_expired_entities(now)
 
     def _list(self, now: float) -> None:
-        """Start with an empty queue and list all objects, since too many objects changed.
+        """Fill the scheduling queue again from all objects, because too many of them changed.
 
-        Gangs held at Permit give their places back and become pending like all others.
+        Gangs that wait at Permit lose their reserved nodes and become pending like all others.
         """
         for gang in self.held:
             for held_pod in gang.pods:
@@ -191,7 +191,7 @@ class ProfileScheduler:
         self.queue.add_all_pods_and_groups(snapshot.pod_groups, waiting, now)
 
     def _concerns(self, changed_object: object) -> bool:
-        """Return whether an object matters here; only pending pods of other schedulers do not."""
+        """Return whether an object matters to this profile: all but pending pods of other schedulers do."""
         return (
             not isinstance(changed_object, Pod)
             or bool(changed_object.node)
@@ -201,11 +201,11 @@ class ProfileScheduler:
     def begin_session(
         self, now: float, reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = ()
     ) -> Callable[[], Decision] | None:
-        """Begin a session: take the gangs that it shall place from the scheduling queue.
+        """Begin a session: take gangs from the scheduling queue, and return the function that decides it.
 
         Args:
           now: seconds since 1970.
-          reserved_elsewhere: what the other profiles reserved. The cluster state shows it only after it is written.
+          reserved_elsewhere: the volumes and devices that other profiles reserved and that the cluster state lacks.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -239,7 +239,7 @@ class ProfileScheduler:
         )
 
     def remember_refused_eviction(self, pod: Pod, until: float) -> None:
-        """Exclude a pod from the victims until a given time, because the API server refused to evict the pod.
+        """Exclude a pod from preemption until a given time, because the API server refused to evict the pod.
 
         Args:
           pod: The pod.
@@ -248,7 +248,7 @@ class ProfileScheduler:
         self._refused_evictions[pod.key] = (pod.metadata.uid, until)
 
     def _protected_pods(self, now: float) -> tuple[str, ...]:
-        """Return the keys of the pods that are no victims now, and forget those for which that is over."""
+        """Return the keys of the pods that may not be victims now, because their eviction was refused."""
         for key, (uid, until) in list(self._refused_evictions.items()):
             pod = self._cache.get(PODS, key)
             if until <= now or pod is None or pod.metadata.uid != uid:
@@ -256,7 +256,7 @@ class ProfileScheduler:
         return tuple(sorted(self._refused_evictions))
 
     def _call_heads(self, now: float) -> None:
-        """Activate the gangs with a reservation: a session without them would give their capacity away."""
+        """Add gangs with a reservation to the session, which would otherwise give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
         for identity in (identity for key in heads for identity in possible_gang_identities(key)):
             entity = self.queue.find_entity(identity)
@@ -274,7 +274,7 @@ class ProfileScheduler:
         return renewed
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
-        """Take over the reservations, refused evictions and usage history of the scheduler that this one replaces."""
+        """Take over the reservations, refused evictions and usage history of this scheduler's predecessor."""
         before._successor = self
         self.reservations = before.reservations
         self._reserved_volumes_and_devices = before._reserved_volumes_and_devices
@@ -368,7 +368,9 @@ class ProfileScheduler:
         self._current = self._follow()  # its tables may be half changed
 
     def requeue_unbound(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
-        """Make pods pending again and queue their gang after their binding failed.
+        """Return a gang to the scheduling queue after the binding of some of its pods failed.
+
+        These pods become pending again.
 
         Call this method between sessions only.
         """
@@ -383,7 +385,7 @@ class ProfileScheduler:
             self.queue.add_unschedulable(entity, (), now, unbound)
 
     def _release_unbound(self, places: Iterable[tuple[Pod, str]], now: float) -> list[Pod]:
-        """Unreserve pods and make them pending again after their binding failed; return those that still exist."""
+        """Unreserve pods after their binding failed, make them pending again, and return those that exist."""
         if self._successor is not None:
             return self._successor._release_unbound(places, now)
         unbound: list[Pod] = []
@@ -402,7 +404,7 @@ class ProfileScheduler:
         return unbound
 
     def _settle(self, entity: Entity, places: Places, refused_by: tuple[str, ...], now: float) -> None:
-        """End the cycle of a gang: remove its placed pods from the queue, and return the others to it."""
+        """End the scheduling cycle of a gang: return pods that were not placed to the scheduling queue."""
         for pod, _ in places:
             self.queue.delete_pod(pod.key, now, placed=True)
         if len(places) == len(entity.popped):
@@ -411,7 +413,7 @@ class ProfileScheduler:
             self.queue.add_unschedulable(entity, refused_by, now)
 
     def _assume(self, places: Places, changed: ChangedNodeCapacity, now: float) -> bool:
-        """Assume all pods of a gang, or none and unreserve them; return whether it succeeded."""
+        """Assume all pods of a gang and return True; if that fails, unreserve all and return False."""
         full = changed.find_full_node(places)
         if full is not None:
             self.dropped_placements += 1
@@ -427,7 +429,7 @@ class ProfileScheduler:
         return True
 
     def _assume_all(self, places: Places, now: float) -> bool:
-        """Assume all pods, or none; return whether it succeeded."""
+        """Assume all given pods and return True, or assume none of them and return False."""
         assumed: list[tuple[str, str, str]] = []
         for pod, node in places:
             if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
@@ -438,7 +440,7 @@ class ProfileScheduler:
         return True
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
-        """Record the gangs that the decision holds at Permit, and their nodes."""
+        """Record the gangs that wait at Permit according to the decision, with their reserved nodes."""
         groups = {gang_key(identity): entity for identity, entity in taking_part.items()}
         nodes = {entry.pod_key: entry.node for entry in decision.nominations}
         waiting, held = {}, []
@@ -452,7 +454,7 @@ class ProfileScheduler:
 
 
 def _reads_numa_zones(pipeline: Pipeline) -> bool:
-    """Return whether a plugin of batchsched reads NodeResourceTopologies."""
+    """Return whether an enabled plugin reads the NUMA zones in NodeResourceTopologies."""
     return "NodeResourceTopologyMatch" in plugin_names(pipeline.plugins)
 
 
@@ -464,7 +466,7 @@ def _plugins_refusing_surplus(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Places]:
-    """Return the pods that the decision places, by the identity of their gang."""
+    """Return the placed pods with their nodes, by the identity of their gang."""
     pods = {pod.key: pod for entity in taking_part.values() for pod in _popped(entity)}
     places_by_identity: dict[str, list[tuple[Pod, str]]] = {}
     for assignment in decision.assignments:
@@ -475,7 +477,7 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
 
 
 def _popped(entity: Entity) -> Sequence[Pod]:
-    """Return the pods of the current cycle, each in its newest version."""
+    """Return the pods of a gang in its present scheduling cycle, each in its newest version."""
     newest = ((pod, entity.pods.get(pod.key, pod)) for pod in entity.popped)
     # The session decided about a pod that was deleted since, not about a new pod of its name.
     return [new if new.metadata.uid == pod.metadata.uid else pod for pod, new in newest]

@@ -1,8 +1,8 @@
-"""The refusals of the running scheduler that are to be explained, and the explanations that still hold.
+"""Keeps the refusals that the running scheduler has yet to explain, and explanations that are valid.
 
 A session estimates what would help a refused gang. The explanation proves it: it decides the session again on changed
 inputs, from the frozen input of the session that refused the gang. It is outdated when the gang takes part in another
-session. If that session has an equal input and refuses the gang in the same way, the explanation still holds.
+session. If that session has an equal input and refuses the gang in the same way, the explanation is still valid.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MAX_EXPLANATIONS: Final = 20_000
 
 
 class ExplanationResult(StrEnum):
-    """How the explanation of a refusal ended; a label of metrics."""
+    """How the explanation of a refusal ended, such as verified or failed; also a label of metrics."""
 
     VERIFIED = "verified"
     PARTIAL = "partial"
@@ -37,7 +37,7 @@ class ExplanationResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplanationOutcome:
-    """The result of the explanation of one refusal: the explained refusal, and how the explanation ended.
+    """The outcome of explaining one refusal: the explained refusal, and how the explanation ended.
 
     Args:
       profile: the scheduler name of the profile.
@@ -45,7 +45,7 @@ class ExplanationOutcome:
       explained: the refusal with the verified text; None if there is none.
       result: verified; partial: the budget of one explanation was spent before everything was verified; outdated:
         the gang took part in a newer session, or was interrupted too often; failed: a defect.
-      seconds: the CPU time that it took.
+      seconds: the CPU time of the explanation.
       defect: the exception if the explanation failed.
     """
 
@@ -59,7 +59,7 @@ class ExplanationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SessionInputIdentity:
-    """The parts of a session's input that determine whether an explanation of an earlier session is still valid.
+    """What identifies the input of a session, to see if an explanation of an earlier session is still valid.
 
     Args:
       generation: the number of changes so far to the objects of the cluster that decisions read.
@@ -77,7 +77,7 @@ class SessionInputIdentity:
     def from_session(
         cls, profile_scheduler: ProfileScheduler, session_input: SessionInput
     ) -> "SessionInputIdentity":
-        """Return the identity of the input of the last session of a scheduler."""
+        """Return the identity of the input of a scheduler's last session."""
         cluster = session_input.cluster
         # The start of a reservation moves with the time of the session.
         heads = tuple(reservation.pod_group for reservation in cluster.reservations)
@@ -95,9 +95,9 @@ class RefusingSession:
 
     Args:
       profile: the profile of the session.
-      session_input: its input.
-      decision: its decision.
-      identity: identifies its input.
+      session_input: the input of the session.
+      decision: the decision of the session.
+      identity: identifies the input of the session.
     """
 
     profile: Profile
@@ -107,7 +107,10 @@ class RefusingSession:
 
     @cached_property
     def input_with_decision(self) -> DecidedInput:
-        """The input of the session together with its decision. Its Snapshot takes milliseconds in a large cluster."""
+        """The input of the session together with its decision.
+
+        Creating the Snapshot takes milliseconds in a large cluster.
+        """
         session_input = self.session_input
         return DecidedInput(
             session_input.snapshot, self.profile, session_input.now, session_input.seed, self.decision
@@ -123,13 +126,13 @@ class PendingExplanation:
 
     @property
     def gang_key(self) -> str:
-        """The `namespace/name` of the gang."""
+        """The `namespace/name` of the refused gang."""
         return self.refusal.pod_group
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedExplanation:
-    """An explanation with the refusal and the input that it belongs to."""
+    """A finished explanation, with the refusal that it explains and the identity of the session's input."""
 
     identity: SessionInputIdentity
     refusal: Refusal
@@ -152,7 +155,7 @@ class RefusalExplanations:
         """Add the refusals of a scheduler's last session, and drop the earlier refusals of the gangs that took part.
 
         Returns:
-          The decision with the explanations that still hold in place of the session's refusals.
+          The decision, in which refusals with a valid explanation are replaced by the explained ones.
         """
         refused = {refusal.pod_group for refusal in decision.refusals}
         for entity in profile_scheduler.taking_part:
@@ -186,7 +189,10 @@ class RefusalExplanations:
             }
 
     def next_pending(self) -> PendingExplanation | None:
-        """Return the refusal to explain next: gangs without any explanation first, and namespaces take turns."""
+        """Return the refusal to explain next, or None if there is none.
+
+        Gangs without any explanation come first, and namespaces take turns.
+        """
 
         def pending_sort_key(pending: PendingExplanation) -> tuple[bool, int]:
             namespace = gang_namespace(pending.refusal.pod_group)
@@ -199,21 +205,21 @@ class RefusalExplanations:
         return self._pending.get(pending.gang_key) is pending
 
     def drop_pending(self, pending: PendingExplanation) -> None:
-        """Remove a refusal from the pending ones: it cannot be explained, or its gang is no longer pending."""
+        """Drop a refusal that cannot be explained, or of a gang that is no longer pending."""
         if self.is_current(pending):
             del self._pending[pending.gang_key]
 
     def forget_gang(self, key: str) -> None:
-        """Remove everything about a gang that is no longer pending."""
+        """Remove the refusal and the explanation of a gang, because the gang is no longer pending."""
         self._pending.pop(key, None)
         self._explanations.pop(key, None)
 
     def begin_explanation(self, pending: PendingExplanation) -> None:
-        """Record that the explanation of a refusal begins, so that refusals of other namespaces are next."""
+        """Record that the explanation of a refusal begins, so that other namespaces have the next turns."""
         self._turn_by_namespace[gang_namespace(pending.gang_key)] = next(self._turns)
 
     def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:
-        """Store the explanation of a refusal; return False if the refusal was outdated before."""
+        """Store the explanation of a refusal and return True; return False if the refusal is outdated."""
         if not self.is_current(pending):
             return False
         del self._pending[pending.gang_key]

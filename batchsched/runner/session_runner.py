@@ -1,4 +1,4 @@
-"""Runs the sessions of one profile: extenders over HTTP, a deadline for plugins, and a record of the answers of both.
+"""Runs the sessions of one profile, calls extenders, enforces plugin deadlines, and records the answers.
 
 A command decides one session from a snapshot. A running scheduler follows the cluster from session to session, so its
 plugins and the ports behind them stay, while the recorded answers belong to one session.
@@ -47,7 +47,7 @@ TelemetryFactory = Callable[[Profile], Telemetry | None]
 
 
 def make_no_telemetry(profile: Profile) -> Telemetry | None:
-    """Return None, so that sessions are decided without telemetry; the default `TelemetryFactory`."""
+    """The default `TelemetryFactory`, which returns None, so that sessions run without telemetry."""
 
 
 @cache
@@ -66,9 +66,9 @@ _solver_processes: dict[int, "SolverProcesses"] = {}
 
 
 def shared_solver_processes(workers: int) -> SolverWorkers | None:
-    """Return the solver processes that all profiles with this value of `solver.workers` share; None for the value 1.
+    """Return the solver processes that all profiles with this value of `solver.workers` share, or None for 1.
 
-    They stay alive from session to session.
+    The processes stay alive from session to session.
     """
     if workers == 1:
         return None
@@ -87,7 +87,7 @@ def close_unused_solver_processes(profiles: Iterable[Profile]) -> None:
 
 @dataclass(frozen=True)
 class SessionInput:
-    """The input of a session, from which its decision can be computed again with the same profile.
+    """The input of a session, from which the session can be decided again with the same profile.
 
     Args:
       cluster: The cluster.
@@ -103,7 +103,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster; its field `resting` names the pending gangs that take no part in the session."""
+        """The Snapshot of the cluster, in which `resting` lists the pending gangs that do not take part."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
@@ -114,8 +114,8 @@ class SessionRunner:
     Args:
       profile: The profile.
       overdue: Plugins that hung in earlier sessions and are disabled.
-      telemetry: Receives the stages of sessions.
-      workers: Processes for the solver.
+      telemetry: Receives the durations of the sessions' stages.
+      workers: The solver processes.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SessionRunner:
         return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
     def run_session(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Decide a session with a scheduler that the watches keep up to date, and return the decision.
+        """Decide a session with the scheduler that follows the cluster, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.
 
@@ -173,7 +173,7 @@ class SessionRunner:
         return decision
 
     def decide_from_snapshot(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
-        """Decide a session from a Snapshot and return the decision. A plugin that exceeds its deadline is disabled."""
+        """Decide a session from a Snapshot; a plugin that exceeds its deadline is disabled."""
 
         def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
@@ -195,7 +195,7 @@ class SessionRunner:
 def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run a function that calls plugins; after each exceeded plugin deadline, run it again without that plugin call.
+    """Run a function that calls plugins; if a call exceeds the deadline, run it again without this call.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.

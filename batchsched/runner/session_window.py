@@ -1,4 +1,4 @@
-"""The session window: how many gangs and pod specs take part in one session, and how many of one namespace.
+"""The session window, which limits the gangs and pod specs of one session and divides them among namespaces.
 
 A session that takes too long delays all pods that arrive meanwhile. Its duration grows with the number of gangs and of
 different pod specs, so both are limited. The session after one that took too long is smaller, above all if gangs of
@@ -28,9 +28,9 @@ SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 
 
 class SessionWindow:
-    """Selects the gangs of each session, in equal parts for all namespaces with gangs in the active queue.
+    """Selects the gangs of each session, with an equal share for each namespace that has active gangs.
 
-    A gang is selected after gangs of the same priority in other namespaces once its namespace has used its share. What
+    If a namespace has used its share, its gangs are selected after gangs of the same priority in other namespaces. What
     other namespaces leave of their shares is available to it. A gang with more specs than a whole session may have
     still takes part, but no gang is selected after it.
 
@@ -53,7 +53,7 @@ class SessionWindow:
     def select_gangs(
         self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, spec_numbers: SpecsOfPods
     ) -> None:
-        """Pop gangs from the scheduling queue and add them to the `selected` gangs until the session is full.
+        """Take gangs from the scheduling queue and add them to `selected` until the session is full.
 
         Args:
           queue: the scheduling queue.
@@ -84,7 +84,7 @@ class SessionWindow:
             self.is_full = True
 
     def resize(self, waiting_namespaces: Set[str]) -> None:
-        """Set the number of gangs of the next session: smaller after a long session, otherwise larger.
+        """Set the maximum number of gangs of the next session: lower after a long session, otherwise higher.
 
         Args:
           waiting_namespaces: the namespaces with gangs in the active queue.
@@ -104,11 +104,11 @@ class SessionWindow:
         self._seconds = None
 
     def record_duration(self, seconds: float) -> None:
-        """Record how many seconds the session with the selected gangs took."""
+        """Record the duration of the session with the selected gangs, for the next call of `resize`."""
         self._seconds = seconds
 
     def halve_gangs_after_failure(self) -> None:
-        """Halve the number of gangs of the next session after a failed session.
+        """Allow the next session half as many gangs as the session that failed.
 
         After repeated failures, the gang that causes them is alone in its session.
         """
@@ -125,7 +125,7 @@ class _SelectedGangs:
         self.spec_count = 0
 
     def count_gang(self, entity: Entity) -> None:
-        """Count a selected gang, and its pod specs unless an earlier gang of the same namespace has them."""
+        """Count a selected gang, and those of its pod specs that no earlier gang of its namespace has."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)
         specs |= self._specs_of(entity.pod_by_template().values())
@@ -133,5 +133,5 @@ class _SelectedGangs:
         self.gangs[entity.namespace] += 1
 
     def has_selected_share(self, namespace: str, gangs: float, specs: float) -> bool:
-        """Return whether a namespace has at least `gangs` gangs or `specs` different pod specs in the session."""
+        """Return whether a namespace has at least `gangs` gangs or `specs` pod specs in the session."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

@@ -1,4 +1,4 @@
-"""Processes for the solver: they stay alive from session to session, and a lost one is replaced by the next session.
+"""Solver processes, which stay alive from session to session; a process that is lost is started again.
 
 They are spawned instead of forked, because OR-Tools has threads. Each starts with its first function, so that a
 scheduler without a search has none. They end with the process that started them.
@@ -34,10 +34,10 @@ LOST: Final = (BrokenExecutor, CancelledError, OSError, MemoryError, pickle.Pick
 
 
 class SolverProcesses(SolverWorkers):
-    """Local processes that call functions for the solver and return their results.
+    """Local processes that compute functions for the solver and return their results.
 
     Args:
-      workers: the number of processes, with this one: one less is started.
+      workers: the number of processes including this process; one less is started.
     """
 
     def __init__(self, workers: int) -> None:
@@ -63,7 +63,14 @@ class SolverProcesses(SolverWorkers):
     def submit(
         self, number: int, data: bytes, function: Callable[[Any, A], R], argument: A
     ) -> PendingResult[R]:
-        """Submit a function for computation in a process, with a shared input (pickled) and one further argument."""
+        """Submit a function to be called in a process with a shared input and one further argument.
+
+        Args:
+          number: the number of the shared input, by which a process recognizes the input that it has loaded.
+          data: the shared input, pickled.
+          function: the function.
+          argument: the further argument.
+        """
         used: list[_Process] = []
 
         def compute_in_idle_process() -> R:
@@ -90,7 +97,7 @@ class SolverProcesses(SolverWorkers):
             self._idle.put(None)
 
     def close(self) -> None:
-        """End the processes as soon as the functions that they are computing have ended."""
+        """End each process as soon as its present function has ended."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             process = self._idle.get()
@@ -99,7 +106,7 @@ class SolverProcesses(SolverWorkers):
 
 
 class _Process:
-    """One process, started by its first call."""
+    """One solver process, which its first function call starts."""
 
     def __init__(self) -> None:
         self._executor: ProcessPoolExecutor | None = None
@@ -130,7 +137,7 @@ class _Process:
         return result
 
     def kill(self) -> None:
-        """Kill the process, because it hangs: the thread that waits for it would keep the program from ending."""
+        """Kill the process because it hangs; the thread that waits for it would keep this program alive."""
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -148,7 +155,7 @@ class _Process:
 
 
 class _Shared(SharedInput):
-    """An input that a process loads before its first function of it."""
+    """A shared input of several functions, which each process loads before it calls the first of them."""
 
     def __init__(self, processes: SolverProcesses, number: int, data: bytes) -> None:
         self._processes, self._number, self._data = processes, number, data
@@ -164,7 +171,7 @@ class _Shared(SharedInput):
 
 
 class _Pending(PendingResult[R], Generic[R]):
-    """The result of a submitted function, and the process that computes it now, if it has begun."""
+    """The future result of a submitted function, and the process that computes it, once it has begun."""
 
     def __init__(self, future: "Future[R]", used: list[_Process]) -> None:
         self._future, self._used = future, used
@@ -193,7 +200,7 @@ class _Pending(PendingResult[R], Generic[R]):
 
 
 def exit_when_parent_ends() -> None:
-    """End this process when its parent has ended: a killed parent cannot stop its children."""
+    """End this process as soon as its parent process has ended, because a killed parent cannot end it."""
     # Only the parent handles Ctrl-C; otherwise each process would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()

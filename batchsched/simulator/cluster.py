@@ -1,4 +1,4 @@
-"""The simulated cluster: gangs arrive and finish, nodes fail, and pods are bound as decided.
+"""The simulated cluster, in which gangs arrive and finish, nodes fail, and decisions are carried out.
 
 Every change is passed to the scheduler immediately, object by object.
 """
@@ -25,7 +25,7 @@ RUNNING: Final = "Running"
 
 
 class SimulatedPods:
-    """Creates the running pods of the simulated cluster, and the pending pods that replace killed ones.
+    """Creates the pods of the simulated cluster: running pods, and pending pods in place of killed ones.
 
     Equal pods on one node share a spec; its requests are computed once.
     """
@@ -36,7 +36,7 @@ class SimulatedPods:
         self._status: tuple[int, PodStatus] = (-1, PodStatus())
 
     def running_pod(self, pod: Pod, node: str, now: int) -> Pod:
-        """Return a copy of the pod in phase Running on a node, started at `now` (seconds since 1970)."""
+        """Return a running copy of a pod, bound to a node and started at `now` (seconds since 1970)."""
         key = (id(pod.spec), node)
         cached = self._specs.get(key)
         if cached is None:
@@ -51,7 +51,7 @@ class SimulatedPods:
         return Pod(metadata=pod.metadata, spec=cached[1], status=status)
 
     def recreated_pod(self, pod: Pod) -> Pod:
-        """Return the pending pod that the owner creates in place of a killed pod."""
+        """Return the pending pod with which its owner, such as a Job, replaces a killed pod."""
         spec = self._bare.get(id(pod.spec))
         if spec is None:
             spec = (pod.spec, msgspec.structs.replace(pod.spec, node_name=""))
@@ -67,16 +67,16 @@ class SimulatedGang:
     The gang is pending, running, finished, or killed and pending again.
 
     Args:
-      number: its rank in the order of arrival.
-      arrival: the arrival that created it.
-      gpus: devices that its pods request together.
-      pending, bound: its pods by `namespace/name`.
-      started: seconds since 1970 at which its minimum was bound; None while it is pending.
-      ended: seconds since 1970 at which it finished.
+      number: the gang's index in the order of arrival.
+      arrival: the arrival that created the gang.
+      gpus: the number of GPUs that the gang's pods request together.
+      pending, bound: the pending and the bound pods of the gang by `namespace/name`.
+      started: seconds since 1970 at which the gang's minimum was bound; None while it is pending.
+      ended: seconds since 1970 at which the gang finished.
       restarts: number of kills; a completion that was scheduled before the last kill is ignored.
       lost: seconds of run time that kills discarded.
-      evicted: number of its pods that decisions evicted.
-      placements: (node, number of units) of its last run.
+      evicted: number of the gang's pods that decisions evicted.
+      placements: (node, number of GPUs, or of pods if the gang has no GPUs) of the gang's last run.
     """
 
     number: int
@@ -92,14 +92,14 @@ class SimulatedGang:
     placements: tuple[tuple[str, int], ...] = ()
 
     def record_kill(self, now: int) -> None:
-        """Record that the gang was killed, and count its run time since the last start as lost."""
+        """Record that the gang was killed, and add its run time since the last start to the lost time."""
         if self.started is not None:
             self.lost += now - self.started
             self.started = None
             self.restarts += 1
 
     def to_record(self) -> GangRecord:
-        """Return the record of the gang for the result of the run."""
+        """Return the times, the size and the placement of the gang for the result of the run."""
         arrival = self.arrival
         return GangRecord(
             key=arrival.key,
@@ -121,7 +121,7 @@ class SimulatedGang:
 def workload_with_claims(workload: Workload) -> Workload:
     """Return the workload with the ResourceClaims that its pods get from ResourceClaimTemplates.
 
-    The claims exist from the start of the simulation: without their pods, they use no devices.
+    The claims exist from the start of the simulation. They use no devices before their pods are placed.
     """
     pods = (pod for arrival in workload.arrivals for pod in arrival.pods)
     if not any(pod.spec.resource_claims for pod in pods):
@@ -145,7 +145,7 @@ class SimulatedCluster:
 
     Args:
       workload: the nodes and queues, and the gangs that arrive.
-      scheduler: creates a scheduler from the cluster before the first arrival.
+      scheduler: creates the scheduler from the state of the cluster before the first arrival.
     """
 
     def __init__(self, workload: Workload, scheduler: SchedulerFactory) -> None:
@@ -173,7 +173,7 @@ class SimulatedCluster:
         return bool(self._gang_of_pending)
 
     def add_gang(self, gang: SimulatedGang, now: int) -> bool:
-        """Add an arriving gang to the cluster; return True if it runs at once, with enough pods bound."""
+        """Add an arriving gang to the cluster; return True if it runs already (its minimum is bound)."""
         arrival = gang.arrival
         gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
         gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node}
@@ -187,7 +187,7 @@ class SimulatedCluster:
         return self._starts(gang, now)
 
     def finish_gang(self, gang: SimulatedGang, now: int) -> None:
-        """Finish a gang: remove its pods and its PodGroup from the cluster."""
+        """Record that a gang has finished, and remove its pods and its PodGroup from the cluster."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
         self.recorder.add_bound_requests(queue, gang.bound.values(), -1)
@@ -235,7 +235,7 @@ class SimulatedCluster:
         return starts
 
     def _evict(self, decision: Decision, now: int) -> None:
-        """Evict pods. A gang that keeps its minimum loses only these pods; any other gang is killed."""
+        """Evict the pods that a decision names; kill the whole gang if it would fall below its minimum."""
         keys = {eviction.pod_key for eviction in decision.evictions}
         for gang in self._present.values() if keys else ():
             evicted_keys = keys & gang.bound.keys()
@@ -243,7 +243,7 @@ class SimulatedCluster:
                 gang.evicted += self._lose(gang, evicted_keys, now)
 
     def _lose(self, gang: SimulatedGang, keys: Collection[str], now: int) -> int:
-        """Kill pods of a gang, or all of its pods if too few would remain, and return their number."""
+        """Kill some pods of a gang, or all if fewer than its minimum would remain; return their number."""
         if len(gang.bound) - len(keys) < gang.arrival.min_member:
             keys = set(gang.bound)
             if gang.started is not None:
@@ -262,7 +262,7 @@ class SimulatedCluster:
         return len(removed)
 
     def _hold(self, decision: Decision) -> None:
-        """Record the gangs that wait at Permit, with their nodes."""
+        """Record which gangs wait at Permit after a decision, and the nodes that are kept for them."""
         places: dict[str, list[HeldGangPod]] = {}
         for nomination in decision.nominations:
             key = nomination.pod_key
@@ -300,7 +300,10 @@ class SimulatedCluster:
     # Nodes
 
     def fail_node(self, node: str, now: int) -> None:
-        """Let a node fail: its gangs are killed and become pending again, and its pods without a gang are removed."""
+        """Simulate the failure of a node: kill the gangs on it, and remove its pods that belong to no gang.
+
+        The killed gangs become pending again.
+        """
         if node in self._down:
             return
         self._down.add(node)
@@ -319,7 +322,7 @@ class SimulatedCluster:
         self._set_nodes()
 
     def _set_nodes(self, removed_pods: Sequence[Pod] = ()) -> None:
-        """Report the nodes that are up, and the pods that were lost with a node."""
+        """Pass the nodes that are up to the scheduler, with the pods that were lost with a failed node."""
         nodes: tuple[Node, ...] = tuple(node for node in self._nodes if node.name not in self._down)
         self.recorder.set_nodes(nodes)
         self.scheduler.apply_changes(

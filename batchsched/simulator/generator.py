@@ -1,4 +1,4 @@
-"""Generated workloads: gangs of a machine-learning cluster, drawn from a seed.
+"""Generates workloads from a seed: random gangs like those of a machine-learning cluster.
 
 What published traces agree on, and what is drawn here:
 
@@ -72,7 +72,7 @@ MEMORY_A_GPU: Final = 64  # GiB
 
 
 def zipf_queue_shares(count: int) -> tuple[tuple[str, float], ...]:
-    """Return the names of `count` queues (team-0, team-1, …), each with its share of the gangs by Zipf's law."""
+    """Return (queue name, relative share of the gangs) for `count` queues; the shares follow Zipf's law."""
     return tuple((f"team-{rank}", 1.0 / (rank + 1)) for rank in range(count))
 
 
@@ -87,8 +87,8 @@ class GeneratorSettings:
       node_count, gpus_per_node: size of the cluster.
       load: requested device seconds ÷ available device seconds; above 1 the queue grows.
       swing: amplitude of the daily cycle, 0 (none) to below 1.
-      overestimate: an estimate is the run time times 1 + an exponential of this mean; 0: exact.
-      shares: queues and their shares of the gangs.
+      overestimate: mean excess of the estimates over run times, as a fraction of the run time; 0: exact estimates.
+      shares: pairs of a queue and its relative share of the gangs.
     """
 
     gangs: int = 1000
@@ -101,7 +101,7 @@ class GeneratorSettings:
 
 
 def generate_workload(recipe: GeneratorSettings, seed: int) -> Workload:
-    """Generate a workload from a seed; equal parameters and seed give the same workload.
+    """Generate a random workload; equal parameters and an equal seed give the same workload.
 
     Gangs are never larger than the cluster.
     """
@@ -147,9 +147,9 @@ def _runtimes(gpus: IntArray, draw: np.random.Generator) -> IntArray:
 
 
 def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) -> IntArray:
-    """Return arrival times in seconds, ascending: uniform draws through the inverse of the accumulated rate.
+    """Return random arrival times in seconds, ascending, at a rate that varies over the day and the week.
 
-    For a given number of arrivals, the times of a Poisson process are independent draws from its rate.
+    For a given number of arrivals, the times of a Poisson process are independent draws in proportion to its rate.
     """
     hours = max(1, round(span / HOUR))
     starts = FIRST_MONDAY_SECONDS + np.arange(hours) * HOUR
@@ -163,7 +163,7 @@ def _arrivals(count: int, span: float, swing: float, draw: np.random.Generator) 
 
 
 def _resources(gpus: int, *, spare: bool = False) -> dict[str, str]:
-    """Return CPU and memory in proportion to devices; nodes have spare amounts."""
+    """Return the CPU, memory and GPUs of a pod or node; with `spare`, more CPU and memory than pods use."""
     extra = int(spare)
     return {
         "cpu": str(CPU_A_GPU * gpus + 8 * extra),

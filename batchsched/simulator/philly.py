@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace: GPU jobs of deep-learning teams on nodes of eight GPUs.
+"""Reads Microsoft's Philly trace: GPU jobs of deep-learning teams on nodes with eight GPUs.
 
 Files as prepared by the Helios project: a CSV (possibly gzipped) with timestamp, duration, num_gpus and cluster (the
 virtual cluster, our queue). Up to eight GPUs are one pod; more are pods of eight and one with the remainder, together
@@ -36,9 +36,9 @@ COLUMNS: Final = ("timestamp", "duration", "num_gpus", "cluster")
 
 @dataclass(frozen=True, slots=True, order=True)
 class PhillyJob:
-    """One job of the Philly trace: submission and run time in seconds, number of GPUs, and virtual cluster.
+    """A job of the Philly trace, with its submission time, run time, number of GPUs and virtual cluster.
 
-    The submission is in seconds since 1970.
+    The submission is in seconds since 1970, the run time in seconds.
     """
 
     submit: int
@@ -104,7 +104,7 @@ def _rows(text: TextIO, name: str) -> Iterator[PhillyJob]:
 def _field(
     line: Mapping[str, str | None], column: str, parse: Callable[[str], int], expected: str, place: str
 ) -> int:
-    """Return the value of a column in a line.
+    """Return the parsed value of a column in a line of the trace.
 
     Raises:
       InvalidInput: the value cannot be read.

@@ -1,4 +1,4 @@
-"""Records what is used and requested over time, in the cluster and by queue."""
+"""Records the used and the requested resources over simulated time, for the cluster and for each queue."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ GPU_SUFFIX = "/gpu"
 
 
 class UsageRecorder:
-    """Records what pods use and request over time in a simulation, for the whole cluster and for each queue.
+    """Records the used and the requested resources over simulated time, for the cluster and for each queue.
 
-    It keeps a row for each time, and for each queue that changed then.
+    For each time, it keeps a row of the cluster and a row of each queue that changed at this time.
 
     Args:
       nodes: the nodes that are up; they determine the R recorded resources.
@@ -41,7 +41,7 @@ class UsageRecorder:
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
     def recorded_requests(self, pod: Pod) -> tuple[int, ...]:
-        """Return the requests [R] of a pod for each recorded resource, in base units."""
+        """Return the amount [R] that a pod requests of each recorded resource, in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
             amounts = pod_requests(pod)
@@ -55,7 +55,7 @@ class UsageRecorder:
         return sum(self.recorded_requests(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
-        """Return the number of GPUs that bound pods request on each node, or of pods if they request no GPUs."""
+        """Return (node, number of GPUs) of bound pods, or (node, number of pods) if they request no GPUs."""
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:
@@ -76,7 +76,7 @@ class UsageRecorder:
         self._add_to_queue(self._allocated, queue, bound, sign)
 
     def add_queue_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
-        """Add the requests of created pods, pending or bound, to a queue; with sign -1, subtract them."""
+        """Add the requests of pods, pending or bound, to a queue's total; with sign -1, subtract them."""
         self._add_to_queue(self._requested, queue, pods, sign)
 
     def record_sample(self, now: int, waiting: int, running: int) -> None:
@@ -89,7 +89,7 @@ class UsageRecorder:
         self._changed_queues.clear()
 
     def cluster_series(self) -> ClusterSeries:
-        """Return the recorded samples of the whole cluster, one column for each quantity."""
+        """Return the recorded usage of the whole cluster over time, one column for each quantity."""
         width = len(self.resources)
         waiting, running, *amounts = (
             zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)
@@ -103,7 +103,7 @@ class UsageRecorder:
         )
 
     def queue_series(self) -> QueueSeries:
-        """Return the recorded samples of all queues, one column for each quantity."""
+        """Return the recorded usage and requests of all queues over time, one column for each quantity."""
         return QueueSeries(
             self.resources,
             times=tuple(time for time, _ in self._queue_rows),

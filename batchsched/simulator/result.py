@@ -23,14 +23,14 @@ class GangRecord:
 
     Args:
       key: `namespace/name` of the PodGroup or of the single pod.
-      queue: its queue.
+      queue: the queue of the gang.
       size: number of pods.
-      gpus: devices that its pods request together.
+      gpus: the number of GPUs that the gang's pods request together.
       submitted: arrival time.
       started: time at which its minimum was bound, for the last time after restarts; None while pending.
-      ended: time at which it finished, or None.
-      runtime: its run time in seconds.
-      estimate: its expected run time in seconds, or None.
+      ended: time at which the gang finished, or None.
+      runtime: the run time of the gang in seconds.
+      estimate: the expected run time of the gang in seconds, or None.
       placements: (node, number of units) in the order of the decision; a unit is a device if the gang requests
         devices, otherwise a pod.
       restarts: number of times that it was killed and queued again.
@@ -62,7 +62,7 @@ class GangRecord:
 
     @property
     def wait_seconds(self) -> int:
-        """Seconds from arrival to the last start; 0 for a gang that never started."""
+        """Seconds from the arrival of the gang to its last start; 0 if the gang never started."""
         return 0 if self.started is None else self.started - self.submitted
 
     @property
@@ -118,9 +118,9 @@ class QueueSeries:
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """Summary metrics of one simulated run, such as mean wait, slowdown, makespan and utilisation.
+    """Summary metrics of one simulated run, such as mean wait, slowdown, makespan and utilization.
 
-    Waits and makespan are in seconds; utilisation by resource is a fraction of 1. Means and maxima are over finished
+    Waits and makespan are in seconds; utilization by resource is a fraction of 1. Means and maxima are over finished
     gangs; `unfinished` counts the others. `utilisation` is the used amount ÷ the allocatable amount, both integrated
     over `RunResult.measured_period`.
     """
@@ -150,7 +150,7 @@ class RunResult:
       guards: number of sessions that reached the wall-clock limit; such a run may not be reproducible.
       failures: number of node failures.
       queues: usage and demand of queues over time.
-      kept_utilisation: the utilisation by resource, if the series are left out.
+      kept_utilisation: the utilization by resource, if the series are left out.
       chosen_policies: the number of sessions under each candidate of the policy `auto`; empty for other policies.
     """
 
@@ -175,7 +175,7 @@ class RunResult:
 
     @property
     def measured_period(self) -> tuple[int, int]:
-        """The first and the last second of the period over which utilisation and fairness are means.
+        """The first and the last second of the period over which utilization and fairness are averaged.
 
         While gangs arrive, the period ends with the last arrival: afterwards the cluster drains. A run that starts with
         a backlog has no such time, so its period ends when the last gang ends.
@@ -206,7 +206,7 @@ class RunResult:
         )
 
     def without_detail(self) -> "RunResult":
-        """Return a copy with equal metrics, without the placements of gangs and without series."""
+        """Return a copy without placements and time series, which has the same summary metrics."""
         gangs = tuple(replace(gang, placements=()) for gang in self.gangs)
         series = ClusterSeries((), {}, {}, (), ())
         return replace(
@@ -220,7 +220,10 @@ class RunResult:
 
 
 def _utilisation(series: ClusterSeries, first: int, last: int) -> dict[str, float]:
-    """Return the used amount ÷ the allocatable amount of each resource, both integrated from `first` to `last`."""
+    """Return the utilization of each resource from `first` to `last`: used amount ÷ allocatable amount.
+
+    Both amounts are integrated over time.
+    """
     times = [min(max(time, first), last) for time in (*series.times, last)]
     spans = [after - before for before, after in pairwise(times)]
     shares = {}

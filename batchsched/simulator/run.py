@@ -1,4 +1,4 @@
-"""Runs a workload against a scheduler in virtual time.
+"""Simulates a scheduler on a workload in virtual time.
 
 At each time with events, the order is: completions, node failures and repairs, arrivals, then one session; its
 assignments are bound immediately. There is no clock and no thread: the same workload, scheduler and seed give the
@@ -28,10 +28,10 @@ class RunSettings:
     Args:
       policy: name of the policy in the result.
       seed: seed of every session.
-      session_interval: minimum seconds between two sessions; events in between wait for the next one. 0: a session at
-        every time with events.
-      window: number of gangs that a session considers. If a session starts all of them and more are pending, another
-        session follows immediately. None: one session at a time.
+      session_interval: minimum seconds between two sessions; events in between wait for the next session. 0: a session
+        at every time with events.
+      window: number of gangs that a session considers. If a session starts as many gangs and others are pending,
+        another session follows immediately. None: one session at each time.
     """
 
     policy: str
@@ -41,7 +41,7 @@ class RunSettings:
 
 
 class SimulationEventKind(IntEnum):
-    """The kinds of events in a simulation, in the order in which they are processed within one second."""
+    """The kinds of events in a simulation, in the order in which events of the same second are processed."""
 
     END = 0
     NODE_DOWN = 1
@@ -52,9 +52,9 @@ class SimulationEventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SimulationEvent:
-    """An event of a simulation at a given time, such as the end of a gang or the failure of a node.
+    """An event at a given time of a simulation, such as the end of a gang or the failure of a node.
 
-    `number` identifies the gang or the outage; `restarts` counts the gang's restarts.
+    `number` identifies the gang or the outage. `restarts` is the gang's number of restarts when the event was created.
     """
 
     time: int
@@ -73,7 +73,7 @@ def simulate_workload(
 
     Args:
       workload: the cluster and the arrivals.
-      scheduler: creates a scheduler from the present state of the cluster.
+      scheduler: creates a scheduler from the initial state of the cluster.
       settings: settings of the run.
       progress: receives the number of finished gangs.
     """
@@ -81,7 +81,7 @@ def simulate_workload(
 
 
 class _Run:
-    """The state of a run: remaining events, and the times of sessions."""
+    """A simulated run in progress: the cluster, the remaining events, and the times of sessions."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Run:
         self._gaps = self._worst_gap = 0.0
 
     def process_all_events(self) -> RunResult:
-        """Process all events of the run, and return its result."""
+        """Simulate the run until no event is left, and return its result."""
         cluster = self._cluster
         self._foresee_everything()
         for now, events in self._moments():
@@ -137,7 +137,7 @@ class _Run:
         heapq.heappush(self._events, SimulationEvent(time, kind, number, restarts))
 
     def _moments(self) -> Iterator[tuple[int, list[SimulationEvent]]]:
-        """Yield the events of each second.
+        """Yield each second with events, in order, as (second, events).
 
         A gang that starts and ends within the same second causes that second to be yielded again.
         """

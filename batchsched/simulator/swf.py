@@ -1,4 +1,4 @@
-"""Traces in the Standard Workload Format: rigid parallel jobs on a cluster of equal one-slot nodes.
+"""Reads traces in the Standard Workload Format: parallel jobs on a cluster of nodes with one processor each.
 
 Source: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, JSSPP 1999; fields as
 numbered by the Parallel Workloads Archive (1 job, 2 submit, 4 run time, 5 allocated processors, 8 requested
@@ -28,7 +28,7 @@ CPU: Final = {"cpu": "1"}
 
 @dataclass(frozen=True, slots=True)
 class SwfJob:
-    """One job of a trace in the Standard Workload Format: times in seconds, and its number of processors."""
+    """A job of a trace in the Standard Workload Format, with times in seconds and a number of processors."""
 
     number: int
     submit: int
@@ -39,7 +39,10 @@ class SwfJob:
 
 @dataclass(frozen=True, slots=True)
 class SwfTrace:
-    """A trace in the Standard Workload Format: its jobs in file order, and its number of processors (0: not stated)."""
+    """A trace in the Standard Workload Format: its jobs in file order, and the processors of the cluster.
+
+    The number of processors is 0 if the trace does not state it.
+    """
 
     rows: tuple[SwfJob, ...]
     processors: int
@@ -97,7 +100,7 @@ def create_workload(rows: Sequence[SwfJob], processors: int, name: str) -> Workl
 
     Args:
       rows: the jobs, ordered by submission.
-      processors: number of one-slot nodes.
+      processors: number of nodes, each with one processor.
       name: name of the workload in reports.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A workload: a cluster, and the gangs that arrive over time.
+"""The input of a simulation: a cluster, the gangs that arrive over time, and outages of nodes.
 
 Trace readers, the generator and snapshots of clusters are sources of workloads. Times are whole seconds since 1970, so
 that the RFC 3339 times of pods and PodGroups are exact.
@@ -46,9 +46,9 @@ class GangArrival:
 
     Args:
       time: seconds since 1970.
-      runtime: seconds that it runs after its minimum was bound.
-      group: its PodGroup; None for a single pod.
-      pods: its pods in order. Pods that are already bound are running: the gang started before the simulation.
+      runtime: seconds for which the gang runs after its minimum was bound.
+      group: the PodGroup of the gang; None for a single pod.
+      pods: the pods of the gang, in order. If pods are already bound, the gang started before the simulation.
     """
 
     time: int
@@ -58,7 +58,7 @@ class GangArrival:
 
     @property
     def key(self) -> str:
-        """`namespace/name` of the PodGroup, or of the single pod, that arrives."""
+        """`namespace/name` of the arriving gang's PodGroup, or of the arriving single pod."""
         return self.group.key if self.group is not None else self.pods[0].key
 
     @property
@@ -102,7 +102,7 @@ class Workload:
 
 
 def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "node") -> tuple[Node, ...]:
-    """Create `count` equal nodes with these resources; the numbers in their names have leading zeros."""
+    """Create `count` equal nodes with the given resources; their names end in numbers with leading zeros."""
     width = len(str(max(0, count - 1)))
     status = NodeStatus(allocatable={"pods": str(DEFAULT_PODS_PER_NODE), **resources})
     return tuple(
@@ -118,9 +118,9 @@ def create_nodes(count: int, resources: Mapping[str, str], *, prefix: str = "nod
 
 
 def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -> PodSpec:
-    """Create the spec of a pod with one container that requests these resources.
+    """Create the spec of a pod with one container that requests the given resources.
 
-    Requests are computed once for pods that share the object.
+    Use the same object for equal pods: their requests are then computed only once.
     """
     return PodSpec(
         scheduler_name=SCHEDULER_NAME,
@@ -131,7 +131,7 @@ def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class TraceGang:
-    """The attributes of a gang in a trace: its pods, its queue and its expected run time.
+    """What a trace states about a gang: its pods, its queue and its expected run time.
 
     Args:
       name: name of the PodGroup.
@@ -175,9 +175,9 @@ def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> GangArriv
 
 
 def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
-    """Split the GPUs of a job into pods that fill whole nodes and one pod with the remainder.
+    """Divide the GPUs of a job among pods; return pairs of (GPUs per pod, number of such pods).
 
-    The result contains pairs of GPUs per pod and number of such pods.
+    As many pods as possible use all GPUs of a node, and one more pod uses the remainder.
     """
     whole, rest = divmod(gpus, gpus_per_node)
     return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
@@ -265,9 +265,9 @@ def sample_outages(
 
 @contextmanager
 def open_trace_file(path: Path) -> Iterator[TextIO]:
-    """Open a trace file for reading as text, whether it is gzipped or not.
+    """Context manager: open a trace file, gzipped or not, for reading as text.
 
-    gzip is recognised by content. Invalid UTF-8 is replaced.
+    gzip is recognized by content. Invalid UTF-8 is replaced.
 
     Raises:
       InvalidInput: the file cannot be read, or its gzip data is broken.

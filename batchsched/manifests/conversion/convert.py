@@ -1,4 +1,4 @@
-"""The conversion of all objects of files: queues and topologies of Volcano, KAI-Scheduler and Kueue."""
+"""Converts the queues and topologies of Volcano, KAI-Scheduler and Kueue in files to batchsched objects."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _MODELS: Final[dict[str, type[BaseModel]]] = {"Queue": Queue, "Topology": Topolo
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The result of a conversion: the objects of batchsched, with warnings.
+    """The result of converting objects of other schedulers: objects of batchsched, and warnings.
 
     Args:
       objects: the objects of batchsched, and PriorityClasses, Namespaces and labels of Nodes.
@@ -53,7 +53,7 @@ class Conversion:
 
 
 def convert_documents(documents: Iterable[Document | InvalidInput]) -> Conversion:
-    """Convert the queues and topologies of other schedulers in files to objects of batchsched.
+    """Convert those objects of files that are queues or topologies of other schedulers to batchsched objects.
 
     Raises:
       InvalidInput: an object is invalid, or two converted objects have the same name.

@@ -1,4 +1,4 @@
-"""The result of a conversion, and the reading of fields with a record of those that have no counterpart."""
+"""Reads the fields of objects of other schedulers, and records warnings for fields without counterpart."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _MAX_NUMBER: Final = 2**63
 
 @dataclass(slots=True)
 class SourceObject:
-    """An object of another scheduler that is converted, with the warnings about its fields.
+    """An object of another scheduler that is being converted, with the warnings about its fields.
 
     Args:
       manifest: the object.
@@ -64,7 +64,7 @@ class SourceObject:
         """Record a warning for each field of the source object's spec that is not converted.
 
         Args:
-          converted: the names of the fields that are.
+          converted: the names of the fields that are converted.
           remarks: what to do instead, by the name of a field.
         """
         converted_names = frozenset(converted)
@@ -75,7 +75,7 @@ class SourceObject:
                 self.warn(f"spec.{name}", remarks.get(name, unknown))
 
     def parse_amounts(self, field_name: str, amounts: object) -> dict[str, int]:
-        """Convert the quantities in a mapping by resource to integers in base units.
+        """Parse the quantities in a mapping such as `memory: 4Gi`; return integers in base units by resource.
 
         Raises:
           InvalidInput: a quantity is invalid.
@@ -86,7 +86,7 @@ class SourceObject:
         }
 
     def parse_amount(self, field_name: str, resource: str, text: object) -> int:
-        """Convert the quantity of a resource to an integer in base units.
+        """Parse the quantity of one resource, such as `500m`; return an integer in base units.
 
         Raises:
           InvalidInput: the quantity is invalid.
@@ -97,7 +97,7 @@ class SourceObject:
             raise self.invalid_field_error(field_name, error.message) from error
 
     def parse_number(self, field_name: str, value: object, default: float = 0.0) -> float:
-        """Convert a number of the source object; a missing one is the default.
+        """Parse a numeric field of the source object; return the default if the field is missing.
 
         Raises:
           InvalidInput: the value is not a number, or is infinite.
@@ -113,10 +113,10 @@ class SourceObject:
         return number
 
     def parse_integer(self, field_name: str, value: object) -> int:
-        """Convert a whole number of the source object with 32 bits; a missing one is 0.
+        """Parse an integer field of the source object; return 0 if the field is missing.
 
         Raises:
-          InvalidInput: the value is not such a number.
+          InvalidInput: the value is not an integer of 32 bits.
         """
         if value is None:
             return 0
@@ -127,7 +127,7 @@ class SourceObject:
         return value
 
     def invalid_field_error(self, field_name: str, message: str) -> InvalidInput:
-        """Return an exception that names the source object and one of its fields."""
+        """Return the exception for an invalid field, which names the source object and the field."""
         return InvalidInput(message, file=self.file, object=self.title, field=field_name)
 
 
@@ -139,17 +139,17 @@ def _shown(value: object) -> str:
 
 
 def as_mapping(value: object) -> Manifest:
-    """Return a value of a manifest if it is a mapping, otherwise an empty mapping."""
+    """Return a value of a manifest if the value is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings_in(value: object) -> Sequence[Manifest]:
-    """Return the entries of a list that are mappings; others are skipped, and a value that is no list has none."""
+    """Return those entries of a list that are mappings, or an empty list if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def format_amounts(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Format amounts in base units as Kubernetes quantities, by resource."""
+    """Format the amounts in a mapping by resource, in base units, as Kubernetes quantities such as `4Gi`."""
     return {resource: format_quantity(resource, amounts[resource]) for resource in sorted(amounts)}
 
 
@@ -157,9 +157,9 @@ _DEFAULTS: Final[Mapping[str, object]] = {"weight": 1.0, "priority": 0}
 
 
 def queue_manifest(name: str, **fields: Any) -> dict[str, Any]:
-    """Return the manifest of a batchsched Queue with these fields in its spec.
+    """Return the manifest of a batchsched Queue with the given fields in its spec.
 
-    Empty fields and defaults are left out.
+    Fields that are empty or equal to the default are left out.
     """
     spec = {
         key: value
@@ -170,5 +170,5 @@ def queue_manifest(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def batchsched_manifest(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a batchsched object."""
+    """Return the manifest of a custom resource of batchsched with the given kind, name and spec."""
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}

@@ -74,7 +74,7 @@ def _number(queue: SourceObject, field: str, quotas: object, name: str, default:
 
 
 def _weight(queue: SourceObject, weights: dict[str, float]) -> float:
-    """Return the weight of a queue: that of GPUs, or that of the first resource."""
+    """Return the weight of a queue for GPUs, or for the first resource if none is stated for GPUs."""
     if not weights:
         return 1.0
     weight = weights.get("gpu", next(iter(weights.values())))

@@ -82,7 +82,7 @@ class _Tree:
     cluster_queues: Sequence[SourceObject]
 
     def convert_queue_trees(self) -> list[dict[str, Any]]:
-        """Convert all cohorts and ClusterQueues of Kueue to Queues of batchsched, parents first."""
+        """Convert the cohorts and ClusterQueues of Kueue to Queues of batchsched; parents come first."""
         parents = {cohort.name: _cohort_of(cohort) for cohort in self.cohorts}
         named = {_cohort_of(queue) for queue in (*self.cluster_queues, *self.cohorts)}
         # A cohort exists as soon as a ClusterQueue names it.
@@ -135,7 +135,7 @@ class _Tree:
 def _add_to_ancestors(
     totals: dict[str, Counter[str]], parents: Mapping[str, str], name: str, nominal: Mapping[str, int]
 ) -> None:
-    """Add a quota to those of a cohort and of all cohorts above it. A cycle ends at its first repetition."""
+    """Add a quota to the totals of a cohort and of all cohorts above it; stop if the parents form a cycle."""
     seen: set[str] = set()
     while name and name not in seen:
         seen.add(name)
@@ -163,7 +163,7 @@ def _weight(queue: SourceObject) -> float:
 
 
 def _quotas(queue: SourceObject) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the path, the resource and the quota of each flavor and resource."""
+    """Yield (field path, resource, quota) for each resource of each flavor."""
     for group_index, group in enumerate(mappings_in(queue.spec.get("resourceGroups"))):
         for flavor_index, flavor in enumerate(mappings_in(group.get("flavors"))):
             for index, quota in enumerate(mappings_in(flavor.get("resources"))):
@@ -204,7 +204,7 @@ def _read_quota(queue: SourceObject) -> _Quota:
 
 
 def _limits(quota: _Quota) -> dict[str, Any]:
-    """Return the limits of a queue that may borrow."""
+    """Return the fields of a Queue that limit how much it may borrow and lend."""
     borrowing = {resource: amount for resource, amount in quota.borrowing.items() if amount is not None}
     lending = {resource: quota.lending[resource] for resource in quota.lends_a_part}
     return {"borrowingLimit": format_amounts(borrowing), "lendingLimit": format_amounts(lending)}
@@ -238,7 +238,7 @@ def _convert_cluster_queue(queue: SourceObject, quota: _Quota) -> dict[str, Any]
 
 
 def _warn_of_rules(queue: SourceObject) -> None:
-    """Record rules of a ClusterQueue that are settings of a profile or of PodGroups in batchsched."""
+    """Record a warning for each rule of a ClusterQueue that batchsched applies differently."""
     spec = queue.spec
     if spec.get("queueingStrategy") == "StrictFIFO":
         queue.warn(
@@ -265,7 +265,7 @@ def _warn_of_rules(queue: SourceObject) -> None:
 
 
 def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
-    """Yield the Namespace with its default queue, if the LocalQueue is the default one."""
+    """Yield the Namespace with the label for its default queue, if the LocalQueue is named `default`."""
     namespace, target = (
         str(queue.metadata.get("namespace", "default")),
         str(queue.spec.get("clusterQueue", "")),
@@ -279,7 +279,7 @@ def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
 
 
 def _convert_priority_class(source: SourceObject) -> dict[str, Any]:
-    """Return a PriorityClass. Kueue orders jobs by a WorkloadPriorityClass; batchsched reads the priority of pods."""
+    """Convert a WorkloadPriorityClass of Kueue to a PriorityClass; batchsched reads the priority of pods."""
     value = source.parse_integer("value", source.manifest.get("value"))
     if value > _LARGEST_PRIORITY:
         source.warn("value", f"{value} is above {_LARGEST_PRIORITY}, the largest value of a PriorityClass")

@@ -29,7 +29,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
 def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, Any]]:
     """Convert the HyperNodes of Volcano to a Topology with a level for each tier, and to labels of nodes.
 
-    The levels of a Topology are node labels, so each node needs a label for each tier.
+    The levels of a Topology are node labels, so each node gets a label for each tier.
     """
     if not hyper_nodes:
         return []
@@ -56,7 +56,7 @@ def _tier(node: SourceObject) -> int:
 
 
 def _members(node: SourceObject, by_name: Mapping[str, SourceObject]) -> set[str]:
-    """Return the names of the nodes that a HyperNode contains, as far as it names them."""
+    """Return the nodes that a HyperNode and its members state by name."""
     names: set[str] = set()
     seen, waiting = {node.name}, [node]
     while waiting:

@@ -33,7 +33,7 @@ _REMARKS: Final = {
 
 
 def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Convert the Queues of Volcano, and the hierarchies in their annotations, to Queues of batchsched.
+    """Convert the Queues of Volcano, and the queue hierarchies in their annotations, to Queues of batchsched.
 
     Raises:
       InvalidInput: a quantity is invalid.
@@ -90,7 +90,7 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
 
 
 def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tuple[str | None, float]:
-    """Add the queues above a queue of a hierarchy; return the name of its parent, and its own weight."""
+    """Add the ancestors of a queue that its annotations state; return its parent (or None) and its weight."""
     annotations = as_mapping(queue.metadata.get("annotations"))
     path = str(annotations[_HIERARCHY]).split("/")
     if len(path) > _MOST_LEVELS:

@@ -1,4 +1,4 @@
-"""Access control of the HTTPS server: delegated to the cluster, or one fixed token that the operator chose.
+"""Access control of the HTTPS server: by TokenReviews of the API server, or by one fixed token.
 
 With a cluster, the API server reviews the token and the user's right to read a path. Answers are cached for 10 seconds;
 a request without a token is anonymous. Without a cluster, `StaticTokenAccess` compares the token.
@@ -35,7 +35,7 @@ _MAX_CACHED_REVIEWS: Final = 1024
 
 
 class AuthenticatedUser(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The identity of an HTTP client as a TokenReview returns it."""
+    """The user that sent an HTTP request, as the API server returns it in a TokenReview."""
 
     username: str = ""
     uid: str = ""
@@ -47,7 +47,7 @@ ANONYMOUS: Final = AuthenticatedUser("system:anonymous", groups=("system:unauthe
 
 
 class _Review(msgspec.Struct, frozen=True):
-    """An answer of the API server: a TokenReview or a SubjectAccessReview."""
+    """A cached answer of the API server to a TokenReview or a SubjectAccessReview."""
 
     status: dict[str, Any] = {}
 
@@ -58,7 +58,7 @@ class DelegatedAccess:
     Args:
       connection: The API server; its user must be allowed to create both kinds of review.
       clock: The clock, for the age of cached answers.
-      allowed: Returns the paths that need no authorization. A path that ends in `*` covers all paths with that
+      allowed: Returns the paths that need no authorization. A path that ends in `*` stands for all paths with this
         prefix.
     """
 
@@ -69,7 +69,7 @@ class DelegatedAccess:
         self._kept: dict[Hashable, tuple[float, Mapping[str, Any]]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass an allowed request to its handler, or answer with the Status object that the API server would return."""
+        """Pass an allowed request to its handler; answer others with a Status object, like the API server."""
         path, verb = request.path, request.method.lower()
         if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)
@@ -125,7 +125,7 @@ class DelegatedAccess:
         return await self._cached_review(key, ACCESS_REVIEWS, spec)
 
     async def _cached_review(self, key: Hashable, resource: ApiResource, spec: Any) -> Mapping[str, Any]:
-        """Return the status of a review."""
+        """Return the status of a TokenReview or SubjectAccessReview, from the cache if it is recent."""
         now = self._clock.monotonic()
         until, cached = self._kept.get(key, (0.0, {}))
         if now < until:
@@ -170,7 +170,7 @@ def _password(credentials: str) -> str:
 
 
 def _refusal(code: int, reason: str, message: str) -> web.Response:
-    """Return a Status object, the form in which Kubernetes clients expect errors."""
+    """Return the response that refuses a request: a Status object, as Kubernetes clients expect it."""
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -196,7 +196,7 @@ class StaticTokenAccess:
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request with the right token to its handler, and answer all other requests with 401.
 
-        The answer does not tell whether the path exists.
+        The answer does not reveal whether the path exists.
         """
         if self._digest is None:
             return await handler(request)

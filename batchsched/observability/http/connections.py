@@ -32,7 +32,7 @@ SECURITY_HEADERS: Final = (("Server", "batchsched"), ("X-Content-Type-Options", 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """The limits of the HTTPS server: numbers of connections, and times in seconds.
+    """The limits of the HTTPS server on the number of connections and on their duration.
 
     Args:
       total: Maximum number of connections; at most a quarter of the file descriptors that the process may open.
@@ -56,7 +56,7 @@ class ConnectionLimits:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the process's soft limit of file descriptors to the hard limit, and return the limit in force."""
+    """Raise the soft limit on open file descriptors to the hard limit, and return the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -125,7 +125,7 @@ class ConnectionHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
-        """Record whether a request is in progress on the connection, because idle connections may be closed."""
+        """Record whether the connection has a request in progress; without one, it may be closed."""
         self._connection.busy = busy
 
     @override
@@ -198,7 +198,7 @@ class LimitedListener:
                 connection.abort()
 
     def forget_connection(self, connection: OpenConnection) -> None:
-        """Stop counting a closed connection."""
+        """Remove a closed connection from the count of open connections."""
         if connection not in self._connections:
             return
         del self._connections[connection]
@@ -209,7 +209,7 @@ class LimitedListener:
             connection.deadline.cancel()
 
     def _admit(self, accepted: socket.socket, peer: str) -> None:
-        """Serve an accepted connection, or close it if all connections have requests in progress."""
+        """Serve an accepted connection; close it if a limit is reached and no other connection is idle."""
         if not self._make_room(peer):
             self._warn("a connection of %s is refused: too many requests are in progress", peer)
             accepted.close()
@@ -244,7 +244,7 @@ class LimitedListener:
             self.forget_connection(oldest)
 
     async def _serve(self, connection: OpenConnection, accepted: socket.socket) -> None:
-        """Carry out the TLS handshake; afterwards, the handler serves the connection."""
+        """Carry out the TLS handshake of a connection; afterwards, a `ConnectionHandler` serves it."""
         handler = ConnectionHandler(self, connection, self._server)
         tls: dict[str, Any] = {}
         if self._tls is not None:

@@ -1,4 +1,4 @@
-"""Handlers below /debug: the cache, the scheduling queue and the recorded sessions.
+"""HTTP handlers below /debug, which show the cluster state, the scheduling queue and recorded sessions.
 
 All but one are read-only. As in the Kubernetes components, `PUT /debug/flags/v` changes the log verbosity.
 """
@@ -69,7 +69,7 @@ class DebugHandlers:
         return web.Response(text=f"{text}\n")
 
     async def _drift(self, request: web.Request) -> web.Response:
-        """Compare the cache with a fresh list of the API."""
+        """Compare the cluster state with a fresh list from the API server."""
         service, cache = self._service, self._service.cache
         fresh = (
             await create_scheduler_from_cluster(

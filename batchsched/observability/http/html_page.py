@@ -1,4 +1,4 @@
-"""The common parts of HTML pages: the content security policy, the headers, the style, and the reload control.
+"""What all HTML pages of batchsched share: security policy, HTTP headers, style, and the reload script.
 
 The pages are the status page of the scheduler, the list of runs of `batchsched lab serve`, and the reports. No page
 loads anything from a network, and no page can send its content to another place.
@@ -28,7 +28,7 @@ def content_security_policy(scripts: Sequence[str] = (), images: str = "", *, in
     Args:
       scripts: The text of each script element.
       images: The sources of images, "" for none.
-      in_file: True for a `meta` element, which cannot forbid that other pages frame the page.
+      in_file: True for a policy in a `meta` element, which cannot forbid that other pages frame the page.
     """
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
@@ -52,7 +52,10 @@ def page_headers(policy: str) -> dict[str, str]:
 
 @cache
 def table_style() -> str:
-    """Return the CSS of pages with tables. Each cell states its column in `data-column`, for narrow screens."""
+    """Return the CSS of HTML pages with tables.
+
+    Each cell states its column in the attribute `data-column`, for narrow screens.
+    """
     return files(__package__).joinpath("tables.css").read_text(encoding="utf-8")
 
 
@@ -66,7 +69,7 @@ def reload_script() -> str:
 
 
 def table_page_values() -> dict[str, str]:
-    """Return the values that templates of pages with tables use: policy, style and script."""
+    """Return the template values for pages with tables: content security policy, CSS, and reload script."""
     return {
         "policy": content_security_policy([reload_script()]),
         "style": table_style(),

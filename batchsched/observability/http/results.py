@@ -1,4 +1,4 @@
-"""Read-only handlers for the results of the lab: the report, the list of runs, and the result files."""
+"""Read-only HTTP handlers of `lab serve`: the report, the list of runs, and the result files."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,23 +18,23 @@ _HEADERS: Final = page_headers(
 
 
 class ResultSource(Protocol):
-    """Provides the results of the lab, batchsched's simulator: the report, the list of runs and the result files.
+    """The interface of a source of lab results: the report, the list of runs, and the result files.
 
-    A method may take seconds. Without results it raises InvalidInput.
+    A method may take seconds, and raises InvalidInput if there are no results.
     """
 
     def report_html(self) -> str:
-        """Return the report on the simulated runs of the lab as HTML."""
+        """Return the report about the simulated runs as HTML."""
 
     def runs_html(self) -> str:
-        """Return the list of the lab's runs as HTML."""
+        """Return the list of the simulated runs as HTML."""
 
     def result_file_path(self, name: str) -> Path | None:
         """Return the path of a finished run's result file, or None if no finished run has this name."""
 
 
 class ResultHandlers:
-    """HTTP handlers for the results of simulations (the lab): report, list of runs and result files.
+    """HTTP handlers that serve lab results: the report, the list of runs, and the result files.
 
     Args:
       source: The results. They are read in a thread, one request at a time.

@@ -1,6 +1,6 @@
-"""Self-signed serving certificates, for servers to which no certificate is given.
+"""Creates self-signed serving certificates, for servers that have no certificate of their own.
 
-The module is imported where it is needed only: importing `cryptography` takes a tenth of the start of a scheduler.
+The module is imported only where it is needed: importing `cryptography` takes a tenth of the start of a scheduler.
 """
 
 import datetime as dt
@@ -40,7 +40,10 @@ def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
 
 
 def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
-    """Return a new private key and a self-signed certificate as PEM, valid for host name, localhost and address."""
+    """Return a new private key and a self-signed certificate as PEM.
+
+    The certificate is valid for the host name, for localhost and for the address.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{now.timestamp():.0f}"[:64])])
     names: list[x509.GeneralName] = [x509.DNSName(one) for one in dict.fromkeys((host, "localhost"))]

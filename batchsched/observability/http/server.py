@@ -29,10 +29,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class RequestAccessCheck(Protocol):
-    """Access control for the requests of an HTTP server."""
+    """The interface of access control for an HTTP server, such as `DelegatedAccess`."""
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass an allowed request to its handler, or refuse the request."""
+        """Pass a request to its handler if it is allowed, or return a response that refuses it."""
 
 
 @dataclass(slots=True)
@@ -130,7 +130,10 @@ class KeyPair:
     key: Path
 
     def modification_times(self) -> tuple[int, ...]:
-        """Return the modification times of certificate and key file, which show a rotation; () if one is missing."""
+        """Return the modification times of the certificate and the key file; () if one file is missing.
+
+        A change of these times shows that the certificate was rotated.
+        """
         try:
             return tuple(path.stat().st_mtime_ns for path in (self.certificate, self.key))
         except OSError:
@@ -149,7 +152,7 @@ def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
 
 
 async def reload_certificate_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
-    """Reload a certificate and its key into a TLS context each time their files change, until cancelled.
+    """Load a certificate and its key into a TLS context again whenever their files change, until cancelled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
     """

@@ -1,4 +1,6 @@
-"""The routes of the scheduler's server. Health checks are public; all other paths need authorization by the cluster.
+"""The routes of the scheduler's HTTPS server, with public health checks.
+
+All other paths need authorization by the cluster.
 
 Source: the healthz handlers of apiserver's server/healthz, for `verbose`, `exclude` and one path for each check.
 """
@@ -35,7 +37,7 @@ The paths need no authorization, so the text may contain names of kinds only.
 
 
 def ping() -> str:
-    """Check that the process answers. The result is always "", which means no problem."""
+    """Return "", which means no problem: the health check `ping` passes whenever the process answers."""
     return ""
 
 
@@ -82,7 +84,7 @@ Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
 def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
-    """Return the certificate files of the configuration, or None if a self-signed certificate is to be used."""
+    """Return the certificate and key files in the configuration, or None to use a self-signed certificate."""
     if not serving.tls_cert_file:
         return None
     return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))

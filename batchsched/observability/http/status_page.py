@@ -1,4 +1,4 @@
-"""The status page: queues, gangs with the reasons why they are pending, and nodes by topology.
+"""The status page, which shows queues, gangs with the reasons why they are pending, and nodes by topology.
 
 It is one HTML file without external resources that reloads every 15 seconds, unless the reader stops that.
 """
@@ -55,11 +55,11 @@ class PendingGangRow:
 
     Args:
       key: `namespace/name`.
-      place: The part of the scheduling queue that it is in.
-      since: The time at which it entered that part, RFC 3339.
-      attempts: The number of sessions that it took part in.
-      by: The plugins that refused or gated it.
-      refusal: The refusal by the last session, None if there was none.
+      place: The state of the gang in the scheduling queue, such as Active or Backoff.
+      since: The time at which the gang was queued, RFC 3339.
+      attempts: The number of sessions in which the gang took part.
+      by: The plugins that refused or gated the gang.
+      refusal: The refusal by the last session; None if it did not refuse the gang.
     """
 
     key: str
@@ -72,7 +72,7 @@ class PendingGangRow:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A row of the status page for a PodGroup: its number of pods, how many are bound, and why others are pending."""
+    """A row of the status page for a PodGroup, with the numbers of its pods and why some are pending."""
 
     key: str
     queue: str
@@ -109,7 +109,7 @@ class RequestedResource:
 
 @dataclass(frozen=True, slots=True)
 class NodeOrDomainRow:
-    """A row of the status page for a node, or for the sums over the nodes of a topology domain."""
+    """A row of the status page for a node, or for a topology domain with the sums over its nodes."""
 
     name: str
     nodes: int
@@ -143,7 +143,7 @@ class ClusterView:
 def build_pending_gang_rows(
     profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
 ) -> dict[str, PendingGangRow]:
-    """Return the rows of the status page for pending gangs and single pods, by `namespace/name`.
+    """Return the status page's row for each pending gang or single pod, by `namespace/name`.
 
     Call this function in the event loop only.
     """
@@ -177,13 +177,13 @@ def build_cluster_view(
     usage: ResourceUsage,
     counts: Mapping[str, tuple[int, int]],
 ) -> ClusterView:
-    """Compute the content of the status page. This function may run in another thread.
+    """Return the content of the status page; this function may run in another thread.
 
     Args:
       snapshot: The cluster.
-      waits: The pending gangs, by `namespace/name`.
+      waits: The rows of pending gangs, by `namespace/name`.
       usage: The allocated and pending amounts of each queue.
-      counts: Bound pods and all pods of each gang, as `bound_and_total_pods_by_gang` returns them.
+      counts: The numbers of bound pods and of all pods of each gang, as `bound_and_total_pods_by_gang` returns them.
     """
     resources = _resources(snapshot.nodes)
     access = QueueAccess(snapshot.queues, snapshot.namespaces)
@@ -219,7 +219,7 @@ def _gangs(
     counts: Mapping[str, tuple[int, int]],
     access: QueueAccess,
 ) -> list[GangRow]:
-    """Return the rows of the gangs: pending gangs first, the longest pending first, then the others by name."""
+    """Return the rows of the gangs: first pending gangs, the oldest first, then all others by name."""
     groups = {group.key: group for group in snapshot.pod_groups}
     rows = []
     for key in groups.keys() | waits.keys():
@@ -233,7 +233,7 @@ def _gangs(
 
 
 def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) -> Iterable[QueueRow]:
-    """Yield the rows of the queues, children below their parents.
+    """Yield the rows of the queues; child queues follow their parents.
 
     A queue that pods or gangs name has a row even if there is no Queue object of that name.
     """
@@ -271,7 +271,7 @@ def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) 
 
 
 def _depth_first(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, int]]:
-    """Yield each queue and its depth, children below their parents.
+    """Yield (queue, depth) for each queue; child queues follow their parents.
 
     Args:
       below: The children of each queue; those of None are the roots.
@@ -288,7 +288,7 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 
 def _short(resource: str, amount: int) -> str:
-    """Format an amount with at most four significant digits."""
+    """Format a resource amount with at most four significant digits."""
     if resource == "memory" and amount >= 1 << 30:
         return f"{amount / (1 << 30):.4g}Gi"
     if resource == "cpu" and amount >= 1000:
