@@ -1,4 +1,4 @@
-"""Floor 1: frozen values that all other packages use.
+"""Frozen values that all other packages use (layer 1).
 
 Quantities, labels, nodes, pods, PodGroups, queues, topologies, the Snapshot and the Decision. A value is validated
 when it is created and never changes; equal values are interchangeable. Quantities are integers in base units

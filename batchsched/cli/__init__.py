@@ -1,10 +1,10 @@
-"""Floor 13: the commands, one file each.
+"""The commands, one file each (layer 13).
 
-A command reads its arguments, calls one function of a lower floor and prints the result: data on standard output,
+A command reads its arguments, calls one function of a lower layer and prints the result: data on standard output,
 progress and warnings on standard error. ``main`` turns a failure into an error message and an exit code.
 It is the last of the three places with a broad catch.
 
-May import: every floor.
+May import: every layer.
 """
 
 import gc

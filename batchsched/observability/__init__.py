@@ -1,1 +1,1 @@
-"""Floor 10: metrics, logs, session history and the HTTP server."""
+"""Metrics, logs, session history and the HTTP server (layer 10)."""

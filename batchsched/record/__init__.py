@@ -1,7 +1,7 @@
-"""Floor 6: writes sessions to files, reads them back, and compares their decisions with those of a replay.
+"""Writes sessions to files, reads them back, and compares their decisions with those of a replay (layer 6).
 
 A session file contains the snapshot, the profile, the recorded answers from outside and the decision. A file that was
 modified is refused. A replay must repeat the decision byte for byte.
 
-May import: floors 0 to 5.
+May import: layers 0 to 5.
 """
