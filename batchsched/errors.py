@@ -85,7 +85,7 @@ class ExtenderError(PluginError):
 
 
 class PolicyError(BatchschedError):
-    """A policy of another package cannot be loaded, or it computed sort keys that cannot be used.
+    """A policy that another package or a file defines cannot be loaded, or it returned unusable sort keys.
 
     The message names the policy, its file or entry point, and what was expected.
     """

@@ -62,7 +62,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
 
 
 def explain(cluster: ClusterInput, decision: Decision, only: Collection[str] | None = None) -> Decision:
-    """Return the decision, with refusals that state which verified changes would help their gangs.
+    """Return a copy of the decision in which refusals state what changes would let their gangs start.
 
     Changes are verified by deciding again on the changed input. An examined refusal states whether the gang can ever
     start on this cluster, which gangs go first, and a smallest set of changes after which a session places the gang.

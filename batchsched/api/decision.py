@@ -46,9 +46,9 @@ class DecisionBase(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base class of `Decision` and of all values that a decision contains."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value as a dict with the field names and the types of values of the decision's JSON.
+        """Return this part of a decision as a dict, with the same names and values as in the decision's JSON.
 
-        A data frame takes a list of such dicts, for example those of all assignments.
+        A data frame can be built from a list of these dicts, for example from the dicts of all assignments.
         """
         content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return content
@@ -230,7 +230,7 @@ class SetAside(DecisionBase, frozen=True):
 
     @property
     def problem(self) -> str:
-        """The field and the message as one text, for logs and Events that name the object elsewhere."""
+        """The invalid field and the message as one text, without the name of the object."""
         return f"{self.field}: {self.message}" if self.field else self.message
 
 

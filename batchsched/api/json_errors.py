@@ -33,7 +33,7 @@ _UNQUOTED: Final = frozenset({"int", "float", "bool"})
 
 
 def to_field_error(error: Exception, field: str = "") -> FieldError:
-    """Convert an exception to a FieldError: the field of JSON that could not be decoded, and what is wrong with it.
+    """Convert an exception to a FieldError, which states the field that could not be decoded, and the reason.
 
     Args:
       error: the exception of msgspec for JSON text or for values that were read from it; of any other exception, the

@@ -34,7 +34,7 @@ _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, 
 
 
 def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a warning for each label or annotation of an owner with batchsched's prefix and an unknown name.
+    """Yield a warning for each unknown label or annotation with batchsched's prefix in an owner's metadata.
 
     Args:
       metadata: the metadata in the manifest of the owner; values of wrong types are skipped.
@@ -65,12 +65,15 @@ def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterato
 
 
 def is_spark_driver(pod: Pod) -> bool:
-    """Return whether a pod is a Spark driver without a SparkApplication: a driver that owns its executors."""
+    """Return whether a pod is a Spark driver that was not created for a SparkApplication.
+
+    Such a driver is itself the owner of its executors.
+    """
     return pod.metadata.label(SPARK_ROLE) == SPARK_DRIVER and not pod.metadata.label(SPARK_APPLICATION)
 
 
 def title_of_controller(pod: Pod) -> str:
-    """Return kind, namespace and name of a pod's controller, for messages about misplaced owner keys."""
+    """Return the kind, namespace and name of a pod's controller as text for messages."""
     owner = pod.metadata.controller
     if owner is None:
         return "the workload that creates the pods"

@@ -19,7 +19,7 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
 
 
 class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
-    """The ResourceClaim that batchsched creates for the extended resources of a pod that DeviceClasses serve.
+    """A ResourceClaim that batchsched creates for a pod's extended resources, if DeviceClasses provide them.
 
     Args:
       key: the key under which the session reserves its devices.

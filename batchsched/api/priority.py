@@ -59,7 +59,7 @@ class PriorityTable:
         return self.capped_priority(group, highest) if members else highest
 
     def capped_priority(self, group: PodGroup | None, highest: int) -> int:
-        """Return a gang's highest pod priority, `highest`, but at most the value of its PriorityClass."""
+        """Return the smaller of the priority `highest` and the value of the PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 
     def advice_on_ineffective_priority_class(self, group: PodGroup, pods: Iterable[Pod]) -> str:

@@ -27,7 +27,10 @@ DEFAULT_QUEUE_LABEL: Final = "scheduling.batchsched.dev/default-queue"
 
 
 def stated_queue(pod_group: PodGroup | None, pod: Pod | None) -> str:
-    """Return the queue that a PodGroup names, or that the label of a pod without a PodGroup names; "" for none."""
+    """Return the queue that a PodGroup names or, for a pod without a PodGroup, the queue in the pod's label.
+
+    The result is "" if no queue is named.
+    """
     if pod_group is not None:
         return pod_group.spec.queue or ""
     return pod.labels.get(QUEUE_LABEL, "") if pod is not None else ""
@@ -44,7 +47,7 @@ def default_queue(namespace: Namespace | None) -> str:
 
 
 class QueueAccess:
-    """The rules between namespaces and queues: which queues a namespace may use, and its default queue.
+    """The access rules of namespaces: the queues that a namespace may use, and its default queue.
 
     Args:
       queues: All queues; those with a missing parent or in a cycle may be among them.

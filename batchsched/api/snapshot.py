@@ -54,7 +54,7 @@ class HeldGangPod:
 
 @dataclass(frozen=True, slots=True)
 class HeldGang:
-    """A gang that waits at Permit, with the nodes that are reserved for its pods and the deadline.
+    """A gang that waits at Permit, with its deadline and the nodes that are reserved for its pods.
 
     Args:
       pod_group: namespace/name of the PodGroup or of the single pod.

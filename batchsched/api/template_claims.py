@@ -19,9 +19,10 @@ UID_PREFIX_OF_NEW_PODS = "supposed-"
 
 
 def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
-    """Return the Snapshot with ResourceClaims for its new pods: pending pods that no API server has created.
+    """Return the Snapshot with the missing ResourceClaims of its new pods, created from their templates.
 
-    In a cluster, the resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
+    New pods are pending pods that do not exist in a cluster, but for example only in a manifest. In a cluster, the
+    resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
     """
     new_pods = [pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_new_pod(pod)]
     existing = (claim.key for claim in snapshot.resource_claims)
@@ -37,7 +38,7 @@ def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
 
 
 def is_new_pod(pod: Pod) -> bool:
-    """Return whether no API server has created a pod: it has no UID, or a UID that batchsched made up."""
+    """Return whether a pod does not exist in a cluster: it has no UID, or a UID that batchsched made up."""
     return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_NEW_PODS)
 
 

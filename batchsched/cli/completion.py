@@ -51,7 +51,7 @@ def _request_completion(root: Any, instruction: str) -> None:
 
 
 def print_kubectl_completions(root: Any, words: list[str]) -> None:
-    """Print the completions of a command line as kubectl expects them of a plugin: one per line, then `:0`.
+    """Print the completions of a command line in the format for kubectl plugins: one per line, then `:0`.
 
     Args:
       root: the command of the whole program.

@@ -158,7 +158,11 @@ def _run_session(examples: Path) -> None:
 
 
 def describe_load(workload: "Workload") -> str:
-    """Describe the load of a workload: how many gangs arrive, in what time, and the GPUs they can use."""
+    """Return sentences about the load of a workload: its gangs, their arrival period, and their GPUs.
+
+    The sentences compare the GPUs that the gangs would use at a time, if none of them had to wait, with the GPUs of
+    the cluster.
+    """
     from batchsched.lab.figure import format_duration
     from batchsched.simulator.recorder import UsageRecorder
 
@@ -248,7 +252,10 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 
 def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
-    """Return sentences that compare the last policy with each of the others: what it improves and worsens."""
+    """Return sentences that each compare the last policy with one of the other policies.
+
+    Each sentence states what the last policy improves and what it worsens.
+    """
     from batchsched.lab.conclusion import trade_off_sentence
     from batchsched.lab.measures import summarize
 

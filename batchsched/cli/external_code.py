@@ -34,7 +34,9 @@ class _RegisteredCode:
 
 
 def external_failure_message(error: BaseException) -> str | None:
-    """Return the error message if a policy or plugin of another package raised the exception, otherwise None.
+    """Return an error message if a policy or plugin of another package than batchsched raised the exception.
+
+    The result is None for all other exceptions.
 
     Errors of worker processes contain their tracebacks as text only, so that the text is searched.
     """

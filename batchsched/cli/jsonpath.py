@@ -54,7 +54,7 @@ class TemplatePart:
     repeated: "tuple[str | TemplatePart, ...] | None" = None
 
     def render(self, value: Any) -> str:
-        """Return the text that this expression prints, if its path starts at the given value."""
+        """Return the text that this expression prints for `value`, the value at which its path starts."""
         values = follow_path(self.path, value)
         if self.repeated is None:
             return " ".join(_text(found) for found in values)

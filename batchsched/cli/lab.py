@@ -122,7 +122,7 @@ def run(
 
 @contextmanager
 def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
-    """Context manager: add the path of the scenario file to errors that name no file and no option.
+    """Return a context manager that adds the scenario's path to errors that name no file and no option.
 
     Raises:
       InvalidInput: the code in the `with` block raised it.
@@ -353,7 +353,7 @@ def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
 
 
 def write_report(path: Path, scenario: "Scenario", outcomes: Sequence["RunOutcome"]) -> None:
-    """Write the HTML report of a scenario about the outcomes of its runs, and print the path of the report.
+    """Write an HTML report on the runs of a scenario, and print the path of the report.
 
     Raises:
       OSError: the file cannot be written.

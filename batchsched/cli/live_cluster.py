@@ -29,7 +29,10 @@ class LiveClusterOptions:
 
     @property
     def namespace(self) -> str:
-        """The value of `--namespace`, or else the default namespace of the kubeconfig context or of this pod."""
+        """The value of `--namespace`, or else the namespace that `kubectl` would use by default.
+
+        This is the namespace of the kubeconfig context or, in a pod without a kubeconfig, the namespace of the pod.
+        """
         from batchsched.kube.credentials import CredentialsReader
 
         return self.stated_namespace or CredentialsReader(self.kubeconfig, self.context).preferred_namespace

@@ -183,9 +183,10 @@ def check_writable(file: Path | None) -> Path | None:
 
 
 def check_replaceable(file: Path | None) -> Path | None:
-    """Check that a path is free, or holds an earlier dump or session to replace, and return the path.
+    """Check that a command may write its dump or session file to a path, and return the path.
 
-    Only an earlier dump or session is replaced, so that a mistake in the path costs no manifests.
+    A file at the path is replaced only if it is empty, or an earlier dump or session file. Therefore a mistake in the
+    path costs no manifests.
 
     Raises:
       BadParameter: the path cannot be written, or it is a file of another kind.

@@ -378,7 +378,11 @@ class PolicyComparison:
 
 
 def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
-    """Compare two results of the lab, each given as DIR, DIR:POLICY or :POLICY.
+    """Compare two folders of results of the lab, or two policies in the same or in different folders.
+
+    Each argument has the form DIR or DIR:POLICY. The form :POLICY, only for `other`, means a policy in the folder of
+    `base`. If only one argument names a policy, this policy is compared in both folders. If no argument names a policy,
+    each policy of `base` is compared with the policy of the same name of `other`.
 
     Raises:
       BadParameter: a folder or a policy does not exist.
@@ -477,7 +481,7 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
 
 
 def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
-    """Print the result of `lab tune`: the best settings, and how they compare with the stated ones.
+    """Print the best settings that `lab tune` found, and compare them with the settings of the scenario.
 
     The comparison is on held-out seeds, and states which measures became worse.
     """

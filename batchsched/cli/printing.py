@@ -46,7 +46,7 @@ _PIPE_WIDTH: Final = 10_000
 
 
 def print_data(data: Any, output: OutputFormat) -> None:
-    """Print data on standard output as JSON or YAML, or by a JSONPath template.
+    """Print data on standard output as JSON, as YAML, or as the text that a JSONPath template produces.
 
     Args:
       data: A Struct, or plain values.
@@ -93,7 +93,11 @@ class _TrimmedStream(io.TextIOBase):
 
 
 def output_width() -> int | None:
-    """Return the width of the terminal, or the variable COLUMNS; None if output goes to a pipe or a file."""
+    """Return the width of standard output in columns; None if lines of any width may be printed.
+
+    The variable COLUMNS overrides the width of the terminal. The result is None if standard output is a pipe or a file
+    and COLUMNS is not set.
+    """
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return shutil.get_terminal_size().columns
     return None
@@ -149,7 +153,7 @@ def add_row(made: "Table", *cells: str) -> None:
 
 
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the width of each column in characters: that of its longest cell."""
+    """Return for each column the length of its longest cell in characters."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 

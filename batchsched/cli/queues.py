@@ -178,14 +178,17 @@ def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSessi
 
 
 class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang of a queue, with its refusal; without a refusal, the next session places the gang."""
+    """A pending gang of a queue, with the refusal if the next session would refuse the gang.
+
+    Without a refusal, the next session would place the gang.
+    """
 
     gang: "PendingGangReport"
     refusal: Refusal | None = None
 
 
 class QueueExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The explanation why the gangs of a queue are pending.
+    """The reasons why the gangs of a queue are pending, with the amounts of the queue and of its ancestors.
 
     Args:
       queue: the queue; its amounts include those of the queues below it.
@@ -307,7 +310,7 @@ def tree_prefixes(queues: Iterable["QueueReport"]) -> list[str]:
 
 
 def explain_pending_gangs(name: str, view: "QueueTreeReport", decision: Decision) -> QueueExplanation:
-    """Return the explanation why the gangs of a queue are pending.
+    """Return the reasons why the gangs of a queue are pending.
 
     The report `view` must contain the queue.
     """
@@ -349,7 +352,7 @@ def _over(queue: "QueueReport") -> "Amounts":
 
 
 def print_queue_explanation(explanation: QueueExplanation) -> None:
-    """Print the explanation why the gangs of a queue are pending."""
+    """Print the reasons why the gangs of a queue are pending."""
     queue = explanation.queue
     waits = f"{queue.waiting} wait, {_longest_wait_text(queue)}" if queue.waiting else "none waits"
     print(f"Queue {queue.name}: gangs: {queue.running} run, {waits}")

@@ -22,7 +22,7 @@ from batchsched.observability.http.server import (
 
 @dataclass(frozen=True, slots=True)
 class ResultsAddress:
-    """The address on which `lab serve` serves results, with its access token and its TLS certificate.
+    """The address and port on which `lab serve` listens, with the files for access control and TLS.
 
     Args:
       address: the IP address to listen on.
@@ -54,7 +54,9 @@ class ResultsAddress:
             ) from error
 
     def access_control(self) -> StaticTokenAccess:
-        """Return the access control of the server: by the token in the token file, or open to all readers.
+        """Return the access control of the server, which requires the token in the token file, if one is set.
+
+        Without a token file, all users of this machine may read.
 
         Raises:
           BadParameter: other machines can reach the address, and there is no token.

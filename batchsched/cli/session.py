@@ -66,9 +66,10 @@ class DecidedSession:
     timings: Timings = field(default_factory=dict)
 
     def with_explained_refusals(self, only: Collection[str] | None = None) -> "DecidedSession":
-        """Return the session with explained refusals: whether a gang can ever start, and which changes would help.
+        """Return the session with explanations added to the refusals of gangs.
 
-        Recorded sessions do not contain this.
+        An explanation states whether the gang can ever start, and which changes would help. Recorded sessions do not
+        contain explanations.
 
         Args:
           only: `namespace/name` of the gangs to explain; None for all refused gangs.
@@ -145,7 +146,7 @@ def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession
 def decide_what_if_sessions(
     access: LiveClusterOptions, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
-    """Decide a session over a cluster as it is, and a second one with the objects of files added.
+    """Decide one session over a cluster as it is, and one after the objects in `files` were added to it.
 
     Args:
       access: the live cluster.
@@ -264,7 +265,7 @@ _DIGITS = 6
 
 
 class Stopwatch(Telemetry):
-    """Measures how long the stages of a command take, and shows the progress as a bar on a terminal.
+    """A clock that measures how long the stages of a command take, and shows their progress on a terminal.
 
     The time of a nested stage counts for both stages.
 
@@ -285,7 +286,7 @@ class Stopwatch(Telemetry):
 
     @property
     def seconds_by_stage(self) -> dict[str, float]:
-        """The total seconds of each stage of the command, in the order in which the stages first ended."""
+        """The total seconds of each stage of the command, ordered by the time when the stage first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def stage_seconds(self, stage: str) -> float:

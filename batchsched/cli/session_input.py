@@ -54,7 +54,7 @@ def pod_grouper_settings(config: Path | None) -> PodGrouperSettings:
 
 @contextmanager
 def name_configuration_in_errors(config: Path | None, profile_name: str | None) -> Iterator[None]:
-    """Context manager: add the configuration file and the profile to errors about an invalid setting."""
+    """Return a context manager that adds the configuration file and the profile to errors about settings."""
     try:
         yield
     except InvalidInput as error:
@@ -72,7 +72,9 @@ def name_configuration_in_errors(config: Path | None, profile_name: str | None) 
 
 
 def profile_for_command(config: Path | None, name: str | None) -> Profile:
-    """Return the profile with which a command decides; print a warning for each setting that has no effect.
+    """Return the profile that a command uses for its sessions, from a configuration file or the default.
+
+    A warning is printed for each setting that has no effect.
 
     Raises:
       InvalidInput: the file cannot be used.

@@ -445,7 +445,9 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def profile_for_simulation(config: Path | None, name: str | None) -> Profile:
-    """Return the profile for a simulation (from a configuration file, or the default) without extenders.
+    """Return the profile that a simulation uses, with its extenders removed.
+
+    The profile is read from the configuration file. Without a file, it is the default profile.
 
     Raises:
       InvalidInput: the file cannot be used, or there is no profile of that name.

@@ -10,9 +10,9 @@ from batchsched.cli.options import check_writable
 
 
 class Backfill(StrEnum):
-    """The values of the option `--backfill`: whether gangs may start before an earlier one that must wait.
+    """The values of `--backfill`: whether a gang may start while a gang ahead of it in the order must wait.
 
-    With `kept`, an announced start of the earlier gang stays, whatever arrives later.
+    With `kept`, an announced start of the waiting gang stays, whatever arrives later.
     """
 
     EASY = "easy"

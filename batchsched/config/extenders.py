@@ -129,7 +129,10 @@ def check_single_binder(extenders: Sequence[Extender]) -> None:
 
 
 def resources_ignored_by_scheduler(extenders: Sequence[Extender]) -> list[str]:
-    """Return the resources with `ignoredByScheduler`; extenders check them instead of NodeResourcesFit."""
+    """Return the extended resources that only extenders check, because of the field `ignoredByScheduler`.
+
+    The plugin NodeResourcesFit ignores these resources.
+    """
     return [
         resource.name
         for extender in extenders

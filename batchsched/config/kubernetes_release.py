@@ -16,7 +16,7 @@ KubernetesVersion = Literal["1.36", "1.37"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceRules:
-    """How the plugin DynamicResources behaves in one Kubernetes release; the defaults are those of 1.36.
+    """The behavior of the plugin DynamicResources in one Kubernetes release (default: 1.36).
 
     Args:
       counters_by_pool_name: pools of different drivers with the same name share counters.
@@ -40,7 +40,7 @@ class DeviceRules:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesRelease:
-    """How kube-scheduler behaves in one Kubernetes release; the defaults are those of 1.36.
+    """The behavior of kube-scheduler in one Kubernetes release (default: 1.36).
 
     Args:
       earlier_plugins: pairs of default plugins; the first is called directly before the second. All other default

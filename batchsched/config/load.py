@@ -15,7 +15,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
-    """Load the scheduler configuration from a file or from text, without the warnings about its fields.
+    """Load the scheduler configuration from a file or from text, and discard warnings about its fields.
 
     Raises:
       InvalidInput: as `load_with_warnings`.

@@ -182,7 +182,7 @@ class Plugins(NullTolerantModel):
         return self
 
     def list_enabled_plugins(self) -> tuple[tuple[str, list[str]], ...]:
-        """Return (field path below `plugins`, names of the plugins) for each list of enabled plugins."""
+        """Return each list of enabled plugins, as its field path below `plugins` and its plugin names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)
@@ -191,7 +191,10 @@ class Plugins(NullTolerantModel):
         return tuple(places)
 
     def list_named_plugins_with_paths(self) -> tuple[tuple[str, str], ...]:
-        """Return (field path below `plugins`, plugin name) for each plugin that is enabled or disabled."""
+        """Return each plugin that is enabled or disabled, as its field path below `plugins` and its name.
+
+        The name `*`, which means all plugins, is left out.
+        """
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
         for place, names in self.list_enabled_plugins():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]

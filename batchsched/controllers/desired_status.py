@@ -100,7 +100,7 @@ class QueueStatusInput:
 
 
 def observed_phase(minimum: int, counts: GangStatusInput, record: GangStatusRecord) -> GangPhase:
-    """Return the phase of a gang that follows from the states of its pods and from its wait at Permit.
+    """Return the phase of a gang according to the states of its pods and to whether it waits at Permit.
 
     The previous phase of the gang has no influence.
     """
@@ -249,7 +249,7 @@ def desired_upstream_condition(
 
 
 def desired_unscheduled_pod_status(pod: Pod, reason: str, message: str, now: float) -> Json:
-    """Compute the status of a pending pod that is not scheduled: its `PodScheduled` condition as in kube-scheduler."""
+    """Compute the status of an unscheduled pod: the condition `PodScheduled`, as kube-scheduler writes it."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     status_by_type = {present.type: present.status for present in pod.status.conditions or ()}
     # A merge patch without the time keeps the time of the transition.

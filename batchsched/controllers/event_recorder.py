@@ -39,7 +39,7 @@ _NOT_FOUND: Final = 404
 
 
 class WriteDelay:
-    """Delays writes of status and Events while pods are being bound.
+    """The delay of status and Event writes while pods are being bound, which is at most one second.
 
     Args:
       clock: The clock.
@@ -109,7 +109,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Queues Kubernetes Events and writes them to the API server.
+    """The component that queues Kubernetes Events and writes them to the API server.
 
     Args:
       writer: Sends requests to the API server.

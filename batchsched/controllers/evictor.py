@@ -35,7 +35,7 @@ def do_nothing_on_eviction(pod: Pod, reason: str, message: str) -> None:
 
 
 class Evictor:
-    """Carries out the preemptions of decisions: writes nominations of pods, then evicts the victims.
+    """The controller that writes the nominations of a decision, and then evicts its victims.
 
     Args:
       cache: The state of the cluster.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PacedWorker:
-    """Repeats a piece of work in the event loop until the worker is stopped.
+    """A worker that repeats a piece of work in the event loop until the worker is stopped.
 
     Args:
       name: the name of the work in messages, such as `forecasts`.
@@ -77,7 +77,10 @@ class PacedWorker:
 
 
 def start_thread(name: str, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Run a function in a new daemon thread, so that a plugin that never returns does not block the process's end."""
+    """Run a function in a new daemon thread, and return a future of the function's result.
+
+    A daemon thread does not keep the process from exiting, even if a plugin in the thread never returns.
+    """
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
     result.set_running_or_notify_cancel()
 

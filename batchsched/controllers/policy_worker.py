@@ -32,7 +32,7 @@ CHECK_SECONDS: Final = 1.0
 
 
 class StoppedForecastError(BaseException):
-    """Raised in the thread of a forecast of the policy `auto`, because this replica stops.
+    """Raised to end a running forecast of the policy `auto` in its thread, because this replica stops.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
@@ -62,7 +62,7 @@ def policy_choice_event(outcome: ForecastOutcome) -> PendingEvent:
 
 
 class PolicyWorker:
-    """Runs the forecasts of the policy `auto` for all profiles, one after the other, when they are due.
+    """The component that runs the due forecasts of the policy `auto`, for one profile after the other.
 
     Args:
       clock: the clock.
@@ -90,7 +90,7 @@ class PolicyWorker:
         self._worker.stop()
 
     async def run_once(self) -> None:
-        """Run the forecasts of the policy `auto` for each profile for which they are due.
+        """Run all forecasts of the policy `auto` that are due, for one profile after the other.
 
         If the forecasts of a profile fail, its sessions continue to use the present gang order.
         """
@@ -139,7 +139,7 @@ class _Pacer:
         self._last = time.thread_time()
 
     def sleep_to_cpu_share(self) -> None:
-        """Sleep until the thread of the forecasts has used no more than its share of a CPU.
+        """Sleep so long that the thread of the forecasts uses no more than its share of a CPU on average.
 
         Raises:
           StoppedForecastError: this replica stops.

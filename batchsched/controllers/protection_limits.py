@@ -19,9 +19,9 @@ from batchsched.state.queue_usage import POD_COUNT
 
 
 def protection_limits_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the reason and message of `ProtectionLimited` for each running PodGroup with limited protection.
+    """Return the reason and message of the condition `ProtectionLimited` for each PodGroup that gets it.
 
-    These are PodGroups that may be evicted in spite of their protection. The key is `namespace/name`.
+    These are the running PodGroups that may be evicted in spite of their protection. The key is `namespace/name`.
 
     Args:
       state: The cluster.

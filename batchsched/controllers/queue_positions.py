@@ -137,7 +137,9 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
 def queue_status_inputs(
     state: ClusterState, queue_policy: PolicySettings | None = None
 ) -> Mapping[str, QueueStatusInput]:
-    """Return for each queue, by name, its fair share, and the usage and pending gangs of the queue and its descendants.
+    """Return the fair share, the usage and the number of pending gangs of each queue, by queue name.
+
+    The usage and the pending gangs of a queue include those of all queues below it.
 
     Args:
       state: The cluster.
@@ -171,9 +173,10 @@ def _usage_with_descendants(state: ClusterState, tree: QueueTree) -> defaultdict
 
 
 class RemainingQueueLimits:
-    """The amounts that the limits of queues still allow further pods to use, as of the last call of `refresh`.
+    """The amounts of resources that further pods may use within the limits of queues.
 
-    Limits per user are not considered, because only sessions know the usage of each user.
+    The amounts are those of the last call of `refresh`. Limits per user are not considered, because only sessions know
+    the usage of each user.
 
     Args:
       state: The cluster.

@@ -45,7 +45,7 @@ _NOT_FOUND: Final = 404
 
 
 class AssumedPodVerifier:
-    """Reads assumed pods from the API server if no watch event confirms their binding in time.
+    """The component that reads assumed pods from the API server if no watch event confirms their binding.
 
     It is a `loop.PeriodicTask`.
 
@@ -67,7 +67,7 @@ class AssumedPodVerifier:
         self._reads: dict[str, asyncio.Task[None]] = {}
 
     def run_once(self, now: float) -> None:
-        """Start to read from the API server each assumed pod for which the confirming watch event is overdue."""
+        """Start to read from the API server the assumed pods that no watch event has confirmed in time."""
         for assumed in self._cache.overdue_assumed_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
@@ -100,7 +100,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class StaleGangController:
-    """Detects stale gangs, which have been partially bound for too long, and evicts their bound pods.
+    """The controller that evicts the bound pods of stale gangs, which are partially bound for too long.
 
     It is a `loop.PeriodicTask`.
 
@@ -302,7 +302,7 @@ CLAIMS: Final = "resource_claims"
 
 
 class RefusedGangClaimController:
-    """Releases the ResourceClaims of refused gangs, unless pods of these gangs are being bound.
+    """The controller that releases the ResourceClaims of refused gangs, unless their pods are being bound.
 
     Source: PostFilter of kube-scheduler's plugins/dynamicresources, which frees one claim of one pod at a time.
 

@@ -34,16 +34,16 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 @dataclass(slots=True)
 class GangStatusRecord:
-    """The decisions about a gang that its status shows: its last refusal or wait at Permit, with a message.
+    """The last refusal of a gang or its wait at Permit, with the message that the status of the gang shows.
 
     Args:
-      refusal: The published refusal; None if it was not refused.
+      refusal: The published refusal; None if the gang was not refused.
       latest: The newest refusal, which may be published later.
-      first: Seconds since 1970 of its first refusal.
-      message: The message of its pods' condition.
-      waiting: The Permit plugin that holds it, with the deadline.
+      first: Seconds since 1970 of the first refusal of the gang.
+      message: The message in the condition `PodScheduled` of the gang's pods.
+      waiting: The Permit plugin for which the gang waits, with the deadline.
       profile: The scheduler name of the profile of that plugin.
-      start: Its reserved start, RFC 3339; "" without a reservation.
+      start: The reserved start of the gang, RFC 3339; "" without a reservation.
       since: Seconds since 1970 at which the refusal was published.
       keep_seconds: Seconds for which the refusal is kept.
     """

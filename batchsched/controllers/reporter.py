@@ -79,7 +79,7 @@ class Reporter:
         )
 
     def reconfigure(self, profile: Profile) -> None:
-        """Use the first profile of a configuration that was reloaded."""
+        """Use the given profile, the first one of a reloaded configuration, for later status updates."""
         self.status.profile = profile
 
     def set_up_scheduler_name_leases(self, connection: Connection, deployment: str) -> None:
@@ -91,7 +91,10 @@ class Reporter:
         self._scheduler_name_leases = SchedulerNameLeases(connection, self._clock, deployment, names, report)
 
     def set_up_set_aside_events(self, reflectors: Sequence[Reflector]) -> None:
-        """Set up the Events for the invalid objects that reflectors ignore. Call this method before `start`."""
+        """Create the component that writes Events about the invalid objects that reflectors ignore.
+
+        Call this method before `start`.
+        """
         self._set_aside = SetAsideEventReporter(reflectors, self._clock, self.recorder.record_series)
 
     @property
@@ -122,7 +125,7 @@ class Reporter:
         self.recorder.record_without_series(PendingEvent(_pod_reference(pod), reason, "Preempting", message))
 
     def record_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
-        """Record Events for the gangs that a decision refused, and queue status updates of changed gangs.
+        """Record Events for the gangs that a decision refused, and request status updates of changed gangs.
 
         This method is a `loop.DecisionCallback`.
         """

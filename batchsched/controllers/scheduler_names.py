@@ -44,7 +44,7 @@ def lease_name_of_scheduler_name(scheduler_name: str) -> str:
 
 
 class SchedulerNameLeases:
-    """Renews a Lease for each scheduler name, and reports another deployment that holds one of these Leases.
+    """The Leases that claim this deployment's scheduler names, and reveal deployments with the same names.
 
     Args:
       connection: The connection to the API server.

@@ -22,7 +22,7 @@ PERIOD_SECONDS: Final = 600.0
 
 
 class SetAsideEventReporter:
-    """Writes an Event for each object that reflectors ignore because it is invalid, once for each problem.
+    """The component that writes one Event for each problem of an invalid object that reflectors ignore.
 
     Args:
       reflectors: The reflectors.

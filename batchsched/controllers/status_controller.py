@@ -56,7 +56,7 @@ ObjectWithUid = tuple[ObjectKey, str]
 
 
 class StatusController:
-    """Writes the status of PodGroups and Queues, and the `PodScheduled` condition of pending pods.
+    """The controller that writes the status of PodGroups and Queues, and `PodScheduled` of pending pods.
 
     Args:
       cache: The state of the cluster.
@@ -104,7 +104,7 @@ class StatusController:
         self._positions_generation = -1
 
     def enqueue_gangs(self, keys: Iterable[str]) -> None:
-        """Queue PodGroups for a status update, and with them the pending pods of refused gangs."""
+        """Request status updates of PodGroups, and of the pending pods of those that were refused."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
@@ -112,7 +112,10 @@ class StatusController:
                 self._queued_pods.update(dict.fromkeys((PODS, pod) for pod in self.pending_pod_keys(key)))
 
     def pending_pod_keys(self, key: str) -> list[str]:
-        """Return the keys of the pending pods of a gang, given the `namespace/name` of its PodGroup or single pod."""
+        """Return the keys of the pending pods of a gang.
+
+        `key` is the `namespace/name` of the PodGroup, or of the pod if the gang is a pod without a PodGroup.
+        """
         gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
         return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
 
@@ -135,9 +138,9 @@ class StatusController:
                 return
 
     def needs_no_further_pods(self, identity: str) -> bool:
-        """Return True if a gang has its minimum of bound or assumed pods, so that pending pods of it are elastic.
+        """Return True if a gang's bound and assumed pods reach its minimum, so that it needs no further pods.
 
-        Fewer pods are enough if none of its pods is pending.
+        If no pod of the gang is pending, one bound or assumed pod is enough.
         """
         gang = self._cache.gangs.get(identity)
         return gang is not None and bool(gang.placed_pods()) and not gang.has_pending_pods_below_minimum

@@ -53,7 +53,7 @@ def scheduled_condition_type(group: TreeGroup) -> str:
 
 
 def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Children) -> bool:
-    """Return whether enough pods are placed for the minimum of a PodGroup or CompositePodGroup.
+    """Return whether a PodGroup or CompositePodGroup has at least its minimum of placed pods or groups.
 
     The minimum of a PodGroup is a number of pods. The minimum of a CompositePodGroup is a number of child groups that
     have their own minimum placed.
@@ -70,7 +70,7 @@ def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Ch
 
 @dataclass(frozen=True, slots=True)
 class GangTreeState:
-    """The state of a gang that is a tree of Kubernetes groups, from which the conditions of these groups are computed.
+    """The values from which the conditions of the PodGroups and CompositePodGroups of one gang are computed.
 
     Args:
       gang: the PodGroup of the tree.
@@ -161,7 +161,7 @@ class DisruptedGroup:
 
 
 class GroupDisruptionWriter:
-    """Writes the condition `DisruptionTarget` to PodGroups that evictions bring below their minimum.
+    """The writer of the condition `DisruptionTarget` of PodGroups that evictions bring below their minimum.
 
     CompositePodGroups get the condition as well. Evictions of pods beyond the minimum change nothing. The condition is
     written once for each group and set of pods.

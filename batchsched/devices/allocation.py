@@ -32,7 +32,7 @@ def build_allocations(
     node: str,
     configurations: Sequence[ClaimConfiguration],
 ) -> tuple[AllocationResult, ...]:
-    """Return the allocation of each ResourceClaim, with the devices that a search chose on a node.
+    """Return the allocation of each ResourceClaim with the devices that were chosen for it on a node.
 
     Args:
       solution: the devices.

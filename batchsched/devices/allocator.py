@@ -54,7 +54,7 @@ class SearchBudget:
     spent: int = 0
 
     def spend(self, steps: int) -> None:
-        """Count steps of the search for devices, before the search takes them.
+        """Count the steps that the search for devices is about to take.
 
         Raises:
           SearchBudgetExceeded: these are more steps than the search may take.
@@ -100,11 +100,11 @@ class PodDeviceAllocation(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """Finds devices of the inventory for ResourceClaims; devices that the ledger shows as used are excluded.
+    """The component that finds devices on one node for the ResourceClaims of a pod.
 
     Args:
       inventory: the devices.
-      ledger: what is allocated.
+      ledger: the devices that are in use.
       rules: how the release of Kubernetes allocates devices.
     """
 
@@ -485,7 +485,7 @@ class _Search:
 
 
 def remaining_counters(pool: DevicePool, ledger: DeviceLedger) -> Counters:
-    """Return the amount of each counter in a device pool that its allocated devices do not consume."""
+    """Return the amount of each counter of a device pool that allocated devices leave unused."""
     remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
     for devices in (*pool.slices, pool.unreachable):
         for device in devices:

@@ -16,7 +16,7 @@ AttributeValue = tuple[str, int | bool | str]
 
 
 class AttributeConstraint:
-    """A `matchAttribute` or `distinctAttribute` constraint of a ResourceClaim during a search for devices.
+    """A `matchAttribute` or `distinctAttribute` constraint, which a search checks before it adds a device.
 
     It keeps the attribute values of the devices that the search has chosen so far.
 
@@ -61,10 +61,10 @@ class AttributeConstraint:
 
 
 class LastDistinctConstraint(AttributeConstraint):
-    """The `distinctAttribute` constraint of Kubernetes 1.36, which keeps only the last value of each request.
+    """A `distinctAttribute` constraint that compares a device only with the last device of each request.
 
-    If a device is removed, no value of its request is compared any longer. So two devices of one request may have the
-    same value.
+    Kubernetes 1.36 checks the constraint in this way. If a device is removed, no value of its request is compared any
+    longer. So two devices of one request may have the same value.
     """
 
     __slots__ = ("_last_by_request",)
@@ -90,7 +90,9 @@ class LastDistinctConstraint(AttributeConstraint):
 
 
 def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
-    """Return the type and value of a device attribute, given its fully qualified name; None if it is missing.
+    """Return the type and value of a device attribute; None if the device lacks the attribute.
+
+    `name` is the fully qualified name of the attribute.
 
     A device may state an attribute of its own driver without the domain.
     """
@@ -105,7 +107,7 @@ def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
 def attribute_constraints(
     claim: str, constraints: Iterable[DeviceConstraint] | None, rules: DeviceRules
 ) -> tuple[AttributeConstraint, ...]:
-    """Return the attribute constraints of a ResourceClaim, as they are before the search chooses the first device.
+    """Create the attribute constraints of a ResourceClaim for a new search for devices.
 
     Raises:
       AllocationError: a constraint is of an unknown type.

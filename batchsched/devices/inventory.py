@@ -36,7 +36,7 @@ class DevicePoolKey(NamedTuple):
 
 
 class PoolDevice:
-    """A device of a ResourceSlice, with its properties in the form in which the allocator reads them.
+    """A device of a ResourceSlice, prepared for the allocator: with its key, pool, counters and taints.
 
     Args:
       device: the object, with the taints of DeviceTaintRules.
@@ -109,7 +109,10 @@ class PoolDevice:
         return self.key.device
 
     def matches_per_device_node_selection(self, node: Node) -> bool:
-        """Return whether the device is accessible from a node that can reach the device's ResourceSlice."""
+        """Return whether the fields of the device itself allow access from a node.
+
+        The result is True if the ResourceSlice selects the nodes of all its devices together.
+        """
         if not self.parent.spec.per_device_node_selection:
             return True
         device = self.device
@@ -120,12 +123,12 @@ class PoolDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePool:
-    """A pool of devices, reduced to the ResourceSlices that one node can reach.
+    """A pool of devices, divided into the devices that one node can access and all others.
 
     Args:
       key: the driver and the name.
-      slices: the devices of each slice that the node can reach, in the order in which they are tried.
-      unreachable: the devices of slices that the node cannot reach; they consume counters.
+      slices: the devices of each slice that the node can access, in the order in which they are tried.
+      unreachable: the devices of slices that the node cannot access; they consume counters.
       counters: counter set → counter → amount.
       incomplete: slices of the newest generation are missing.
       invalid: why the pool is invalid, "" if it is valid.
@@ -154,7 +157,7 @@ class DevicePool:
 
 
 class DeviceInventory:
-    """The devices of all ResourceSlices of a snapshot, indexed by the nodes that can reach them.
+    """The devices of all ResourceSlices of a snapshot, indexed by the nodes that can access them.
 
     Args:
       slices: the ResourceSlices.
@@ -195,11 +198,11 @@ class DeviceInventory:
 
     @property
     def has_shared_slices(self) -> bool:
-        """True if there is a ResourceSlice with devices that several nodes may reach."""
+        """True if the snapshot has a ResourceSlice that is not restricted to a single node."""
         return bool(self._shared)
 
     def pools_reached_by_one_node(self) -> Iterable[tuple[DevicePoolKey, str]]:
-        """Yield each pool that only one node can reach, together with the name of this node."""
+        """Yield each pool that only one node can access, together with the name of this node."""
         for key, slices in self._of_pool.items():
             name = slices[0].spec.node_name
             if not name or slices[0].spec.per_device_node_selection:
@@ -211,9 +214,9 @@ class DeviceInventory:
                 yield key, name
 
     def slices_if_each_is_whole_pool(self, node: Node) -> Sequence[ResourceSlice] | None:
-        """Return a node's ResourceSlices if each is a complete pool without counters; otherwise None.
+        """Return the ResourceSlices of a node; None if they are not all complete pools without counters.
 
-        Most nodes are like that, and then the slices alone tell which devices the node reaches.
+        Most nodes have only such pools, and then the slices alone determine which devices the node can access.
         """
         slices = self._of_node.get(node.name, ())
         if self._shared or not all(map(self._is_simple, slices)):
@@ -361,7 +364,10 @@ def pool_key(resource_slice: ResourceSlice) -> DevicePoolKey:
 def is_accessible_from_node(
     node: Node, node_name: str | None, selector: NodeSelector | None, *, all_nodes: bool
 ) -> bool:
-    """Return whether a node can reach a ResourceSlice or device, given the fields of it that select nodes."""
+    """Return whether a node may access a ResourceSlice or device that has the given node fields.
+
+    The node fields `nodeName`, `nodeSelector` and `allNodes` state which nodes have access.
+    """
     if node_name:
         return node.name == node_name
     if all_nodes:

@@ -103,7 +103,9 @@ class HeldAllocation:
 
 
 class DeviceLedger:
-    """A record of the devices in use, by ResourceClaims of the snapshot or by pods that sessions placed.
+    """A record of the devices in use.
+
+    A device is in use by a ResourceClaim of the snapshot or by a pod that a session has placed.
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
@@ -157,7 +159,10 @@ class DeviceLedger:
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
     def list_reserved_devices(self) -> tuple[ReservedPodDevices, ...]:
-        """Return the devices that are reserved for each pod, sorted by pod, without those of allocated claims."""
+        """Return the devices that are reserved for each pod, except devices of allocated ResourceClaims.
+
+        The result is sorted by the names of the pods.
+        """
         return tuple(
             ReservedPodDevices(pod, self._without_allocated_claims(devices))
             for pod, devices in sorted(self._by_pod.items())
@@ -176,7 +181,10 @@ class DeviceLedger:
         )
 
     def copy_for_pods(self, pods: Iterable[Pod]) -> Self:
-        """Return a new ledger with only the reserved devices of some pods; sessions do not change it."""
+        """Return a new ledger that contains only the devices that are reserved for the given pods.
+
+        Later sessions do not change the new ledger.
+        """
         excerpt = type(self)({})
         for pod in pods:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
@@ -191,7 +199,10 @@ class DeviceLedger:
         return self._dropped_changes + len(self._changed)
 
     def devices_changed_since(self, change_count: int) -> Sequence[DeviceKey] | None:
-        """Return the devices with changed use since an earlier `change_count`; None if it is too long ago."""
+        """Return the devices that were allocated or released since `change_count` had the given value.
+
+        The result is None if the ledger no longer stores all these changes.
+        """
         position = change_count - self._dropped_changes
         return None if position < 0 else self._changed[position:]
 
@@ -335,7 +346,7 @@ class DeviceLedger:
         return claims_of_consumer
 
     def consumer_pods(self) -> Mapping[str, str]:
-        """Return the pods for which allocated ResourceClaims are reserved: UID → `namespace/name`."""
+        """Return the `namespace/name`, by UID, of each pod in `reservedFor` of an allocated ResourceClaim."""
         return {
             consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
             for claim in self.claims.values()
@@ -385,7 +396,7 @@ class DeviceLedger:
             self._count(allocation, -1)
 
     def undo_deletion_of_consumer(self, uid: str) -> None:
-        """Count the devices of a pod, given by its UID, as used again after `simulate_deletion_of_consumer`."""
+        """Count the devices of the pod with this UID as used again, after `simulate_deletion_of_consumer`."""
         self._withdrawn_consumers.discard(uid)
         self._reinstate_claims(self._claims_of_consumer.get(uid, ()))
 
@@ -470,7 +481,7 @@ class DeviceLedger:
     def copy_pods_being_bound_from(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
-        """Copy from an earlier ledger the devices that are reserved for pods which are still being bound.
+        """Reserve the devices that an earlier ledger reserves for pods which are still being bound.
 
         Allocations that the claims of this ledger have by now count only once.
 
@@ -491,10 +502,10 @@ class DeviceLedger:
         is_reserved: PodTest,
         is_bound: PodTest = no_pod_is_bound,
     ) -> None:
-        """Copy which devices other profiles reserved for pods, and drop those that they have released.
+        """Reserve the devices that other profiles' ledgers reserve, and release those that they released.
 
         Args:
-          ledgers: those of the other profiles.
+          ledgers: the ledgers of the other profiles.
           is_reserved: as of `copy_pods_being_bound_from`.
           is_bound: as of `copy_pods_being_bound_from`.
         """

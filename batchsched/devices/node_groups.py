@@ -25,7 +25,7 @@ GROUP_FACTOR: Final = 2**32
 
 
 class NodeGroupsByDevices:
-    """The nodes in groups by their devices: a search for devices has the same result on all nodes of a group.
+    """Groups of nodes with equal devices, in which a search for devices has the same result on all nodes.
 
     Args:
       inventory: the devices.
@@ -70,7 +70,7 @@ class NodeGroupsByDevices:
         return self._shared_generation
 
     def group_numbers(self, names: frozenset[str] | None) -> IndexArray:
-        """Return for each node [N] the number of its group of nodes with equal devices.
+        """Return an array [N] with the number of each node's group; all nodes of a group have equal devices.
 
         Args:
           names: names of the attributes and capacities that the claims read; None for all.
@@ -86,11 +86,11 @@ class NodeGroupsByDevices:
         return result
 
     def node_of_device(self, device: DeviceKey) -> int | None:
-        """Return the index of the only node that can reach a device; None if several nodes may reach it."""
+        """Return the index of the only node that can access a device; None if several nodes may access it."""
         return self._node_of_pool.get(device[:2])
 
     def group_number(self, node: int, names: frozenset[str] | None) -> int:
-        """Return the number of the group of nodes with equal devices to which a node belongs."""
+        """Return the number of a node's group; all nodes of a group have equal devices."""
         self._follow_ledger()
         if names not in self._by_names:
             self.group_numbers(names)

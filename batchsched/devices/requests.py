@@ -25,11 +25,17 @@ MAX_EXPRESSIONS_LENGTH: Final = 64 * 1024
 
 
 class AllocationError(Exception):
-    """Raised if no node can serve a ResourceClaim: the claim, its DeviceClass or a ResourceSlice is invalid."""
+    """Raised if a ResourceClaim cannot be allocated on any node, because an object is invalid.
+
+    The object is the claim itself, its DeviceClass or a ResourceSlice.
+    """
 
 
 class NodeRefused(Exception):
-    """Raised if the search for devices on a node was given up, or if a pool is invalid; the message says which."""
+    """Raised if a node is refused because a pool is invalid or the device search took too many steps.
+
+    The message states which of the two is the reason.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +106,10 @@ class ResolvedDeviceRequest:
         return work
 
     def attributes_read_by_selectors(self) -> frozenset[str] | None:
-        """Return the names of the attributes and capacities on which the request depends; None if unknown."""
+        """Return the names of all device attributes and capacities that the request reads.
+
+        The result is None if a CEL expression is invalid, or if its text does not determine the names.
+        """
         names: frozenset[str] = frozenset(self.capacity)
         for _, expression in self.expressions:
             try:

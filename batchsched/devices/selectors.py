@@ -89,7 +89,7 @@ class CelSelector:
         self._results: dict[Hashable, bool | str] = {}
 
     def matches(self, driver: str, device: Device) -> bool:
-        """Return whether the CEL expression selects a device of a driver.
+        """Return whether the CEL expression is true for a device of the given driver.
 
         Raises:
           CelSelectorError: the evaluation failed, or its result is no boolean.
@@ -130,7 +130,9 @@ def compile_selector(expression: str) -> CelSelector:
 
 
 def estimate_evaluation_work(expression: str) -> int:
-    """Return an upper estimate of the cost to evaluate a CEL expression once, in steps of about a microsecond.
+    """Return an estimate of the cost of evaluating a CEL expression once, too high rather than too low.
+
+    The unit is a step of the search for devices, which takes about a microsecond.
 
     The CEL library limits the iterations of macros such as `all`, but not the time, and it does not count the cost. The
     estimate is the work of the text, times the iterations of the macros that are nested.

@@ -75,7 +75,7 @@ class CandidateSet:
         return batch
 
     def register_partition(self, domains: IndexArray) -> int:
-        """Register a division of the nodes into domains, and return the number under which constraints refer to it.
+        """Store a division of the nodes into domains, and return its number for use in linear constraints.
 
         `domains` [N] has the domain of each node; -1 marks a node without a domain.
         """
@@ -94,7 +94,7 @@ def pod_limit_row(
     right: IntArray,
     relief: RowRelief | None = None,
 ) -> ConstraintRow:
-    """Return a linear constraint that limits the weighted number of pods in each topology domain.
+    """Return a linear constraint that limits the sum of the weights of the pods in each topology domain.
 
     Args:
       plugin: the plugin that adds the row.
@@ -118,15 +118,19 @@ def pod_limit_row(
 def exclusion_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> ConstraintRow:
-    """Return a linear constraint that forbids pods of the given pod classes on the nodes of the mask `nodes` [N]."""
+    """Return a linear constraint that forbids candidate pods on some nodes.
+
+    `classes` has the indexes of the candidates. `nodes` [N] is True for each node on which their pods are forbidden.
+    """
     partition = candidates.register_partition(np.where(nodes, 0, -1).astype(np.int32))
     return pod_limit_row(plugin, reason, partition, dict.fromkeys(classes, 1), np.zeros(1, np.int64))
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Return the sum of `counts` over each topology domain's nodes [D+1]; the last is for nodes without one.
+    """Return an array [D+1] with the sum of `counts` over the nodes of each topology domain.
 
-    `codes` [N] has the domain of each node, -1 for none. `counts` [N] has one number for each node.
+    The last entry is the sum over all nodes without a domain. `codes` [N] has the domain of each node, -1 for none.
+    `counts` [N] has one number for each node.
     """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
@@ -145,9 +149,9 @@ class ConstraintDomains:
 
     @classmethod
     def from_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
-        """Create the topology domains for linear constraints from `codes` [N], each node's domain number.
+        """Create the topology domains for linear constraints from the domain number of each node.
 
-        The number is -1 for a node without a domain.
+        `codes` [N] has these numbers, -1 for a node without a domain.
         """
         inside = codes[codes >= 0]
         used, sizes = np.unique(inside, return_counts=True)
@@ -158,7 +162,7 @@ class ConstraintDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Return the limit of each linear constraint [rows], given the limit of each domain in `values`.
+        """Convert the limit of each domain in `values` to an array [rows] with the limit of each constraint.
 
         `elsewhere` is the limit of a constraint for a node without a domain.
         """

@@ -58,7 +58,7 @@ class EventResource(StrEnum):
 
 
 class Action(Flag):
-    """The change of the object in a cluster event: added, deleted, or updated in a given respect.
+    """The kind of change in a cluster event, such as ADD, DELETE or an update of a node's labels.
 
     UPDATE combines all updates; UPDATE_OTHER is any update that no other name covers.
     """
@@ -194,7 +194,10 @@ def queue_if_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFun
 
 
 def queue_if_changed(read: Callable[[Any], object]) -> HintFunction:
-    """Return a hint function that answers Queue if the part of the object that `read` returns has changed."""
+    """Return a hint function that answers Queue if `read` returns different values before and after a change.
+
+    The function also answers Queue if the object was added or deleted.
+    """
 
     def hint_of_change(_pod: Pod, old: Any, new: Any) -> Hint:
         return Hint.queue_if(old is None or new is None or read(old) != read(new))

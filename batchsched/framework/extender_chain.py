@@ -140,7 +140,7 @@ def decode_extender_filter_answer(body: str, *, by_name: bool) -> ExtenderFilter
 
 
 def decode_scores(body: str) -> list[tuple[str, int]]:
-    """Return the pairs of node name and score in an extender's answer to the prioritize verb, in their order.
+    """Return the (node name, score) pairs of an extender's answer to the prioritize verb, in its order.
 
     Raises:
       InvalidExtenderAnswer: the answer has another format.
@@ -272,7 +272,7 @@ class ExtenderChain:
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
-        """Return for each node [n] the weighted sum of its extender scores, to add to its plugin scores."""
+        """Return for each node the weighted sum of its scores from extenders, without those of plugins."""
         total = np.zeros(len(places), np.int64)
         index_of = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:
@@ -292,7 +292,9 @@ class ExtenderChain:
     def preempt(
         self, pod: Pod, victims: Mapping[str, NodeVictims], leaving: Callable[[str], Sequence[Pod] | None]
     ) -> Mapping[str, NodeVictims]:
-        """Let the extenders replace victims or drop nodes (preempt verb), and return the victims by node.
+        """Call the preempt verb of the extenders, and return the victims that they chose on each node.
+
+        The extenders may replace victims, and may drop nodes.
 
         Args:
           pod: the pending pod.

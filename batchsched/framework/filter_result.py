@@ -36,7 +36,7 @@ class FilterResult:
     outside: BoolArray | None = None
 
     def restricted_to(self, allowed: BoolArray) -> "FilterResult":
-        """Return the filter result with all nodes excluded except those in the mask `allowed` [N]."""
+        """Return a copy of the filter result in which only the nodes in `allowed` [N] can be feasible."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
@@ -139,5 +139,5 @@ def fit_error_message(nodes: int, parts: Sequence[str]) -> str:
 
 
 def no_refusals(count: int) -> IndexArray:
-    """Return an array [N] of -1, the value of `FilterResult.refused_by` for nodes that no plugin refuses."""
+    """Return the value of `FilterResult.refused_by` for nodes that no plugin refuses: `count` entries -1."""
     return np.full(count, -1, np.int32)

@@ -59,7 +59,7 @@ class SignaturePlugin(Protocol):
 
 @runtime_checkable
 class SelectorLabelKeysPlugin(Protocol):
-    """A plugin that declares the keys of the pod labels that are read by selectors in a pod's spec.
+    """A plugin that declares which pod label keys the selectors in a pod's spec read.
 
     Other labels do not separate pods into classes.
     """
@@ -70,7 +70,7 @@ class SelectorLabelKeysPlugin(Protocol):
 
 @runtime_checkable
 class ObjectSelectorLabelKeysPlugin(Protocol):
-    """A plugin that declares the pod label keys that selectors of Services or similar objects read."""
+    """A plugin that declares which pod label keys the selectors of Services or similar objects read."""
 
     def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the pod label keys in the selectors of Services and other objects of the cluster."""
@@ -84,7 +84,10 @@ class EnqueueExtensionsPlugin(Protocol):
     """
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the cluster events that may help a refused pod, with queueing hints; none if no event can help."""
+        """Return the cluster events that may help a pod that the plugin refused, with their hint functions.
+
+        The result is empty if no event can help.
+        """
 
 
 @runtime_checkable
@@ -152,12 +155,15 @@ class FilterPlugin(Protocol):
 
 @runtime_checkable
 class BulkFilterPlugin(Protocol):
-    """A Filter that can judge several equal pods at once. Without it, `filter` is called for each pod."""
+    """A Filter plugin that can test with one call whether several equal pods fit on nodes together.
+
+    Without this interface, `filter` is called for each pod.
+    """
 
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
-        """Return True if each of `nodes` may get as many pods of the class as `counts` states, all at the same time.
+        """Return True if every node in `nodes` can get its number of pods in `counts`, all at the same time.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
@@ -208,21 +214,31 @@ class CandidateNodesDryRun(Protocol):
 
     @property
     def node_indexes(self) -> tuple[int, ...]:
-        """The node-table indexes of the nodes in this dry run; the other methods refer to them by position."""
+        """The indexes in the node table of the nodes in this dry run.
+
+        The arguments `rows` of the other methods are positions in this tuple.
+        """
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add each pod to one node of this dry run; `rows` has the position of its node in `node_indexes`."""
+        """Add each pod to one node of this dry run.
+
+        `rows` has for each pod the position of its node in `node_indexes`.
+        """
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove each pod from one node of this dry run; `rows` has the position of its node in `node_indexes`."""
+        """Remove each pod from one node of this dry run.
+
+        `rows` has for each pod the position of its node in `node_indexes`.
+        """
 
     def run_filters(self) -> list[Status]:
         """Call all Filters for each node of this dry run, and return for each node the first refusal, or Success."""
 
     def mask_where_pending_pod_still_fits(self, rows: IndexArray) -> BoolArray:
-        """Return an array [k]: True for each given node of this dry run on which the pending pod still fits.
+        """Return a mask over the given nodes of this dry run: True where the pending pod still fits.
 
-        It fitted on all of them before the last change.
+        `rows` has the positions of the given nodes in `node_indexes`. The pod fitted on all of them before the last
+        change.
         """
 
 
@@ -290,9 +306,9 @@ class ConstrainPlugin(Protocol):
 
 @runtime_checkable
 class PreScorePlugin(Protocol):
-    """A plugin that prepares its Score for a pod class, given all nodes that are feasible for this class.
+    """A plugin that is called with all feasible nodes of a pod class before its Score is called.
 
-    Skip omits the plugin's Score.
+    If the plugin returns Skip, its Score is not called.
     """
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
@@ -308,7 +324,7 @@ class ScorePlugin(Protocol):
     """A plugin that scores the feasible nodes of a pod class."""
 
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Return the raw score of each node [n] for a pod class.
+        """Return an array [n] with the raw score of each feasible node for a pod class.
 
         Without NormalizeScore, raw scores are from 0 to 100 and higher is better. With NormalizeScore, only the mapped
         scores have to be like this.
@@ -317,13 +333,16 @@ class ScorePlugin(Protocol):
 
 @runtime_checkable
 class NormalizeScorePlugin(Protocol):
-    """A plugin that maps the raw scores of its Score to 0..100, where higher is better.
+    """A plugin that converts its own raw scores to the range 0 to 100, where higher is better.
 
     Without it, the raw scores must be in this range.
     """
 
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        """Map the raw scores [n] of all feasible nodes to 0..100, where higher is better, and return them."""
+        """Convert the raw scores of all feasible nodes to the range 0 to 100, and return them.
+
+        The arrays have the shape [n]. Higher scores are better.
+        """
 
 
 @runtime_checkable
@@ -354,7 +373,7 @@ class NominatedPodPlugin(Protocol):
     """
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
-        """Reserve what a nominated pod needs on its node, such as devices, as far as this is available."""
+        """Reserve what a nominated pod needs on its node, such as devices, unless it is already in use."""
 
     def stop_holding_for_nominated_pod(self, pod: Pod, nodes: NodeTable) -> None:
         """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""
@@ -396,9 +415,9 @@ class BindingHandle(Protocol):
 
     @property
     def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
-        """The volumes and devices that Reserve plugins reserved for the pod; sessions do not change them.
+        """The volumes and devices that Reserve plugins reserved for the pod, as a copy that stays unchanged.
 
-        The value is to be read only: pods without volumes and devices share one.
+        Do not change the value: all pods without volumes and devices share the same value.
         """
 
     @property

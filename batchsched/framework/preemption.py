@@ -41,7 +41,7 @@ from batchsched.framework.status import (
 
 
 class DryRunNodes(Nodes):
-    """A view of n nodes with the requested resources of a dry run instead of those of the node table."""
+    """A view of n nodes with the requested resources in a dry run instead of those in the node table."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -186,7 +186,7 @@ class Nominations:
     def from_pods(
         cls, pods: Iterable[Pod], table: NodeTable, priority_of: Callable[[Pod], int] = spec_priority
     ) -> "Nominations":
-        """Return the nominations of the pods that have a node of the table in `status.nominatedNodeName`."""
+        """Create nominations from the pods' `status.nominatedNodeName`; unknown nodes are ignored."""
         pods_on: dict[int, tuple[Pod, ...]] = {}
         for pod in pods:
             node = table.index.get(pod.status.nominated_node_name)
@@ -351,11 +351,11 @@ class PreemptionHandle:
         return self.node_table.cluster_objects.pod_disruption_budgets if current is None else current
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority that preemption uses for a pod."""
+        """Return the priority with which preemption compares a pod with other pods."""
         return self.nominations.priority_of(pod)
 
     def potential_victims(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""
+        """Return the pods on a node that have lower priority than the pending pod and may be evicted."""
         return [
             pod
             for pod in self.node_table.pod_table.pods_on(node)
@@ -401,7 +401,7 @@ def filter_with_nominations(
     allowed: BoolArray | None = None,
     sampling: NodeSampler | None = None,
 ) -> FilterResult:
-    """Return the filter result after nominated pods, sampling and extenders have excluded further nodes.
+    """Return the filter result without the nodes that nominated pods, sampling or extenders exclude.
 
     Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
     fits there, no other node is considered, and the sampling position for the next pod does not move.

@@ -125,16 +125,16 @@ class Verdict:
         return fits
 
     def reasons_at(self, node: int) -> tuple[str, ...]:
-        """Return the reasons for which the Filter refuses one node, given by its position in the verdict."""
+        """Return the reasons why the Filter refuses the node at position `node` of the verdict."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
     def status_at(self, node: int, plugin: str) -> Status:
-        """Return the refusal of one node, given by its position in the verdict, as a status of the plugin."""
+        """Return the status with which the Filter refuses the node at position `node` of the verdict."""
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)
 
     def expand_to_all_nodes(self, nodes: IndexArray, count: int) -> "Verdict":
-        """Return this verdict, which is about the nodes `nodes` [n], as a verdict about all `count` nodes.
+        """Extend this verdict about the nodes `nodes` [n] to a verdict about all `count` nodes.
 
         The result refuses no node outside of `nodes`.
         """

@@ -47,7 +47,7 @@ class ResultScope(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTraits:
-    """What a plugin declares about itself so that its results can be cached.
+    """The properties that a plugin declares about itself, so that its results can be cached.
 
     Some capabilities need a computation for each pod or resource. They are optional methods, each with a protocol in
     `framework.interface` that declares it: `SignaturePlugin`, `SelectorLabelKeysPlugin`,
@@ -86,7 +86,7 @@ class PluginTraits:
 
 @runtime_checkable
 class TraitsPlugin(Protocol):
-    """A plugin that declares traits, which tell the session what it may cache."""
+    """A plugin that declares traits; from them, the session knows which plugin results it may cache."""
 
     @property
     def traits(self) -> PluginTraits:

@@ -46,12 +46,12 @@ _SERVER_ERROR: Final = 500
 
 
 def is_always_needed() -> bool:
-    """Return True: by default, a release or deletion of a ResourceClaim is written without a further check."""
+    """Return True, so that a ResourceClaim is released or deleted without a further check."""
     return True
 
 
 class ClaimWriter:
-    """Reserves ResourceClaims for pods and releases them; writes to the same claim do not overlap.
+    """A writer that reserves ResourceClaims for pods and releases them, with one write per claim at a time.
 
     Args:
       writer: sends the requests.
@@ -140,7 +140,7 @@ class ClaimWriter:
         )
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until drivers have prepared the devices of the given ResourceClaims, and return True.
+        """Wait until drivers have prepared the devices of ResourceClaims; return whether this succeeded.
 
         Return False if the preparation fails or exceeds the timeout, or if a claim is deleted.
         """

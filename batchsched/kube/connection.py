@@ -52,7 +52,7 @@ class ApiResource:
         return ".".join(part for part in (self.plural, self.group) if part)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of one object, or of its subresource, as the arguments state.
+        """Return the URL path of the collection, of its object `name`, or of a subresource of the object.
 
         Names are percent-encoded: a name with a slash or a control character must not change the request.
         """

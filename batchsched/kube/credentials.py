@@ -48,7 +48,7 @@ class ClientConfig:
 
 
 class CredentialsReader:
-    """Reads the address and the credentials of the API server, and reads changed files again.
+    """A reader of the API server's address and credentials, which reads their files again after a change.
 
     The sources are a kubeconfig or the service account of a pod. All methods block: call them in a thread.
 

@@ -26,9 +26,10 @@ _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/js
 
 
 class HttpExtenders(Extenders):
-    """Calls scheduler extenders over HTTP or HTTPS. All calls of one object share its open connections.
+    """A client that calls scheduler extenders over HTTP or HTTPS.
 
-    A request is sent once: it is not retried, and redirects are not followed.
+    All calls of one object share its open connections. A request is sent once: it is not retried, and
+    redirects are not followed.
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ class LeaseTimes:
 
 
 class LeaderElector:
-    """Acquires, renews and releases the Lease by which the replicas elect their leader.
+    """The component that acquires, renews and releases the Lease by which the replicas elect their leader.
 
     It implements `kube.writer.WriteFence`.
 

@@ -113,7 +113,7 @@ def ignore_restored_backup() -> None:
 
 
 class Reflector:
-    """Lists and watches one collection of the API, and passes every object and every change to a handler.
+    """The component that lists and watches one collection of the API, and passes all changes to a handler.
 
     Args:
       connection: the connection to the API server.
@@ -212,7 +212,7 @@ class Reflector:
             self._watching = None
 
     async def verify_resource_version(self) -> None:
-        """Verify that the server's resourceVersion is not lower than the known one; if it is, wait for a new list.
+        """Verify that the collection's resourceVersion has not decreased; if it has, wait for a new list.
 
         The known objects are kept if the API server does not answer, or if the kind is not installed.
         """

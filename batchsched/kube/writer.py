@@ -30,7 +30,7 @@ _MAX_BIND_ATTEMPTS: Final = 4
 
 
 class WriteFence(Protocol):
-    """Allows writes to the API server only while this replica holds the leader Lease."""
+    """The check that permits writes to the API server only while this replica holds the leader Lease."""
 
     def remaining_seconds(self) -> float:
         """Return for how many seconds this replica may still write; 0 or less means that another replica may lead."""
@@ -51,7 +51,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Sends writes to the API server with retries, at most `in_flight` at a time, until the Lease expires.
+    """The component that sends write requests to the API server, with retries, until the Lease expires.
 
     Args:
       connection: the connection to the API server.
@@ -300,7 +300,9 @@ class VolumeClaims:
 
 
 class ApiBinder:
-    """Writes bindings of pods and volumes to the API server, and contains the writer of ResourceClaims.
+    """The component that writes bindings of pods and volumes to the API server.
+
+    It contains the writer of ResourceClaims.
 
     It implements `ports.cluster.Binder`.
 

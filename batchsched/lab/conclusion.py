@@ -83,7 +83,7 @@ class Conclusion:
 
 
 def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> Conclusion:
-    """Return the conclusion of a simulation: how each policy, which ran once, differs from the first one.
+    """Conclude how each policy differs from the first one, in a simulation with one run per policy.
 
     Args:
       policies: The policies, the baseline first.

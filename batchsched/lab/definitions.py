@@ -24,7 +24,7 @@ _QUEUE_FIELDS: Final = {"guarantee": "Guarantee", "limit": "Limit", "weight": "W
 
 @dataclass(frozen=True, slots=True)
 class ReportedRunInput:
-    """What a report states about the input of its runs: policies, cluster, load, queues and command.
+    """The description of the runs' input in a report: the policies, cluster, load, queues and command.
 
     Args:
       command: The command that repeats the report, "" if unknown.

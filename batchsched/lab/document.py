@@ -83,7 +83,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class LegendSection:
-    """A part of a report's legend: the names of the policies, or of the queues, that have colors in figures.
+    """A part of a report's legend, which lists the policies, or the queues, with their colors in the figures.
 
     Args:
       title: What the names are, such as Policies.

@@ -86,7 +86,7 @@ class NodeLanes:
         return self.devices if gang.gpus else self.pods
 
     def needed_lane_count(self, gang: GangRecord, units: int) -> int:
-        """Return how many lanes a gang with `units` GPUs (or `units` pods, if it has no GPUs) occupies."""
+        """Return how many lanes a gang needs for `units` GPUs on a node, or for `units` pods without GPUs."""
         if gang.gpus:
             return min(units, len(self.devices))
         return min(ceil(units * len(self.pods) / max(1, self.pod_limit)), len(self.pods))

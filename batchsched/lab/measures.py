@@ -217,7 +217,7 @@ def utilisation_footnote(results: Sequence[RunResult]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedGang:
-    """A gang that did not finish in a simulation, with the reason and the policies for which this applies.
+    """An unfinished gang of a simulation, with the reason and the policies under which it did not finish.
 
     Args:
       key: `namespace/name`.

@@ -24,7 +24,7 @@ _PRECISE: Final = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean and the half width of its 95 % confidence interval, which is NaN for a single value."""
+    """The mean of some values, and the half width of its 95 % confidence interval (NaN for one value)."""
 
     value: float
     half_width: float

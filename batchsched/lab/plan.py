@@ -82,7 +82,7 @@ class PlannedRun:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def queues_with_changes(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return the queues of the workload and of the run, with the changes of the run's policy to them.
+        """Return the queues of the workload and of this run, after the run's policy has changed their fields.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.

@@ -22,7 +22,7 @@ Stamp = tuple[int, int]
 
 
 class ResultPages:
-    """Renders the HTML pages of a result folder that `lab run` wrote or is still writing.
+    """The HTML pages of a result folder that `lab run` wrote or is still writing.
 
     Each result file is read once. A page is rendered on request if a run has finished since the last time.
 

@@ -98,11 +98,11 @@ def encode_outcome_as_parquet(outcome: RunOutcome) -> bytes:
 def result_file_with_names_of_run(
     source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]
 ) -> bytes:
-    """Return a copy of a result file with the workload and policy names of an equal run, and with its labels.
+    """Return a copy of a result file with the workload name, policy name and labels of another run.
 
     Args:
-      source: The result file of an equal run. Its labels are removed.
-      run: The run.
+      source: The result file of a run with the same key. The labels in this file are removed.
+      run: The other run.
       labels: Further columns of the file, by name.
     """
     table = pq.read_table(source)
@@ -172,7 +172,7 @@ class ResultFile:
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def write(self, source: Path | BytesIO) -> None:
-        """Write this file as a copy of an equal run's result, with the names and the labels of this run.
+        """Write this file as a copy of a result with the same key, but with the names and labels of this run.
 
         Raises:
           OSError: The file cannot be written.
@@ -181,7 +181,7 @@ class ResultFile:
 
 
 def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the name of the result file for each run, such as `KEY.parquet`, given the keys of the runs.
+    """Return the names of the result files for runs with the given keys, such as `KEY.parquet`.
 
     The second run with a key has the file `KEY-2.parquet`.
 
@@ -215,7 +215,7 @@ def result_path(folder: Path, key: str) -> Path:
 
 
 def find_result_path(folder: Path, key: str) -> Path | None:
-    """Return the path of a result file for the key of a run, whichever plan or search wrote the file.
+    """Return the path of any result file for the key of a run, whether a plan or a search wrote it.
 
     Return None if the folder has no such file.
     """
@@ -467,7 +467,7 @@ def execute_missing_runs(
 def copy_or_execute_missing_runs(
     files: Sequence[ResultFile], folder: Path, workers: LabWorkers, progress: Callable[[int], None]
 ) -> int:
-    """Write the missing result files, as copies of results with the same key, or by executing the runs.
+    """Write each missing result file: copy an existing result with the same key, or execute the run.
 
     Args:
       files: The files. Runs with equal keys are executed once.

@@ -16,7 +16,7 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class RunColumns:
-    """The results of one simulated run as arrays for the figures of a report, with G gangs and T times.
+    """The results of a simulated run as arrays for figures, with an entry for each of G gangs or T times.
 
     Args:
       policy: The name of the policy.
@@ -65,7 +65,7 @@ def build_run_columns(results: Sequence[RunResult]) -> tuple[RunColumns, ...]:
 
 
 def resources_in_use(runs: Sequence[RunColumns]) -> tuple[str, ...]:
-    """Return the resources that gangs used in the runs: GPUs first, then by descending utilization."""
+    """Return the resources that gangs used in the runs: GPUs first, all others by descending utilization."""
     shares: dict[str, float] = {}
     for run in runs:
         for resource, share in run.busy.items():
@@ -77,7 +77,7 @@ def resources_in_use(runs: Sequence[RunColumns]) -> tuple[str, ...]:
 
 
 def short_resource_name(resource: str, *, plural: bool = False) -> str:
-    """Return the short name of a resource, such as GPU or GPUs for nvidia.com/gpu."""
+    """Return the short name of a resource, such as `GPU` (plural: `GPUs`) for `nvidia.com/gpu`."""
     name = resource.rpartition("/")[2]
     label = {"gpu": "GPU", "cpu": "CPU"}.get(name)
     return f"{label}s" if label and plural else label or name

@@ -109,9 +109,9 @@ class GeneratedSource(StrictModel):
 
 
 class ManifestSource(StrictModel):
-    """The settings of a workload that is read from manifests: the nodes, pods and queues of a cluster.
+    """The settings of a workload that the lab reads from manifests of a cluster's nodes, pods and queues.
 
-    Its gangs run until all of them have finished.
+    The gangs of the workload run until all of them have finished.
     """
 
     files: tuple[Path, ...] = Field(
@@ -124,7 +124,7 @@ class ManifestSource(StrictModel):
 
 
 class RecordedSessionSource(StrictModel):
-    """The settings of a workload that is read from a recorded session: the cluster at the time of the session."""
+    """The settings of a workload that the lab reads from a recorded session with the state of a cluster."""
 
     file: Path = Field(description="A file that `batchsched record` or `batchsched run` wrote.")
     runtime: int = Field(
@@ -172,7 +172,7 @@ class ScenarioPolicy(StrictModel):
 
 
 class TuningObjective(StrictModel):
-    """The measure that `lab tune` minimizes or maximizes; exactly one of the two fields is set."""
+    """The measure that `lab tune` optimizes: its name is the value of either `minimise` or `maximise`."""
 
     minimise: str | None = Field(default=None, description="The measure to minimise, such as meanSlowdown.")
     maximise: str | None = Field(default=None, description="The measure to maximise, such as utilisation.")
@@ -337,9 +337,9 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
 
 
 def queue_names(scenario: Scenario) -> frozenset[str] | None:
-    """Return the names of all queues in a scenario; None if a workload brings queues of its own.
+    """Return the names of all queues in a scenario, or None if the source of a workload has further queues.
 
-    The names of a workload's own queues are known only after its source is read.
+    The names of these further queues are known only after the source is read.
     """
     named = [_queues_of_workload(workload) for workload in scenario.workloads]
     if not all(named):
@@ -431,7 +431,7 @@ def policy_with_settings(
 
 
 def value_at_path(content: Any, place: str) -> Any:
-    """Return the value at a dotted path in nested mappings, or None if there is none."""
+    """Return the value at a dotted path in nested mappings, or None if the path does not exist."""
     for name in place.split("."):
         content = content.get(name) if isinstance(content, Mapping) else None
     return content

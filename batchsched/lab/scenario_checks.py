@@ -25,7 +25,7 @@ from batchsched.queues.tree import ENTITLING
 
 @dataclass(frozen=True, slots=True)
 class ComparedProfile:
-    """A policy of a comparison, with its whole profile and the queue fields that it changes.
+    """A policy that is compared with others: its whole profile, and the queue fields that it changes.
 
     Args:
       name: the name of the policy.
@@ -40,7 +40,7 @@ class ComparedProfile:
     entitled: bool = False
 
     def settings_with_effect(self) -> dict[str, Any]:
-        """Return the settings of the policy's profile and queues, without settings that have no effect."""
+        """Return those settings of the policy's profile and queues that have an effect on decisions."""
         settings = self.profile.model_dump(mode="json", by_alias=True, exclude=set(self._idle_fields()))
         return {"profile": settings, "queues": self.queues}
 
@@ -56,7 +56,7 @@ class ComparedProfile:
 
 
 def indistinct_scenario_policy_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """Return a warning for each set of policies in a scenario that must give equal results."""
+    """Return a warning for each group of policies in a scenario that certainly give equal results."""
     return indistinct_policy_warnings(
         [
             ComparedProfile(
@@ -78,7 +78,7 @@ def _has_entitlements(scenario: Scenario, policy: ScenarioPolicy) -> bool:
 
 
 def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str, ...]:
-    """Return a warning for each set of policies that must give equal results.
+    """Return a warning for each group of policies that certainly give equal results.
 
     Such policies differ only in fields without effect, or in no field.
     """
@@ -128,7 +128,7 @@ def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:
 
 
 def check_tuned_parameters(scenario: Scenario) -> None:
-    """Check that the policy of `lab tune` accepts each tuned parameter with the values that it may take.
+    """Check that the policy accepts the values that `lab tune` may try for each tuned parameter.
 
     Of a range, only both ends are checked.
 

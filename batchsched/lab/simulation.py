@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: LabWorkers
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each planned run in the workers; yield (index of the run, result) as calls end.
+    """Call a function for each run in the workers; when a call ends, yield the run's index and the result.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -251,7 +251,7 @@ def _queues(teams: Mapping[str, tuple[str, ...]], clusters: Sequence[str]) -> di
 
 
 def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Sequence[Row]:
-    """Return the rows of a trace that are simulated, as the window selects them.
+    """Return the consecutive rows of a trace that the window selects for the simulation.
 
     Raises:
       InvalidInput: The window begins after the last row, or the trace is too short for it.

@@ -78,7 +78,10 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """How the best setting compares with the scenario's policy in the objective, on held-out seeds."""
+        """The comparison of the best parameter values with the scenario's policy by the objective.
+
+        The comparison uses the held-out seeds.
+        """
         return next(one for one in self.check if one.measure is self.measure)
 
     @property
@@ -93,7 +96,7 @@ class TuningResult:
 
     @property
     def seed_count_to_detect_gain(self) -> int | None:
-        """How many held-out seeds would make the observed gain of the best setting significant.
+        """The number of held-out seeds with which the observed gain of the best setting would be significant.
 
         None if the gain is already significant, or is not positive.
         """
@@ -119,7 +122,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class TuningResources:
-    """What a search by `lab tune` runs with: the result folder, the workers, and a progress callback."""
+    """The result folder, the workers and the progress callback that a search by `lab tune` uses."""
 
     folder: Path
     workers: LabWorkers
@@ -127,7 +130,9 @@ class TuningResources:
 
 
 def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
-    """Search for the best parameters of a policy, and compare them with the stated ones on held-out seeds.
+    """Search for the best parameter values of a policy, and compare them with the policy's present values.
+
+    The comparison uses held-out seeds, which the search does not use.
 
     Raises:
       InvalidInput: The scenario has no `tune`, the measure is unknown, or the policy refuses a parameter.
@@ -161,7 +166,7 @@ def tune(scenario: Scenario, resources: TuningResources) -> TuningResult:
 
 
 def held_out_seeds(scenario: Scenario, tuning: Tuning) -> tuple[int, ...]:
-    """Return the held-out seeds: the search does not use them, and the best setting is checked on them.
+    """Return the seeds on which the best parameter values are checked, and which the search does not use.
 
     Raises:
       InvalidInput: The search uses one of these seeds.
@@ -194,7 +199,7 @@ class _SearchRuns:
     def run_policies(
         self, policies: Mapping[int, ScenarioPolicy], stage: str, seeds: Sequence[int]
     ) -> list[tuple[RunOutcome, ...]]:
-        """Run policies on seeds, unless results exist already; return the outcomes of each policy.
+        """Execute the runs of policies that have no result yet; return the outcomes of all runs by policy.
 
         Args:
           policies: The policies to run, by the number of the tried setting.

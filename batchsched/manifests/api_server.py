@@ -50,7 +50,7 @@ def pod_spec_with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def as_created_in_cluster(snapshot: Snapshot, now: float) -> Snapshot:
-    """Return the Snapshot of files with what a cluster would add: creation times, and claims of new pods."""
+    """Return the Snapshot with the creation times and the pods' ResourceClaims that a cluster would add."""
     return _with_creation_times(with_claims_of_new_pods(snapshot), now)
 
 
@@ -154,7 +154,9 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
-    """Check that resource quantities are valid, not negative, and at most `most` base units.
+    """Check that resource quantities are valid, not negative, and not larger than `most`.
+
+    The maximum is in base units of the resource, such as milli-CPU or bytes.
 
     Raises:
       InvalidInput: an amount is not a quantity, is negative, or is too large.
@@ -164,7 +166,9 @@ def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -
 
 
 def check_amount(resource: str, text: str | int | float, field: str, most: int = _MAX_INT64) -> None:
-    """Check that the quantity of one resource is valid, not negative, and at most `most` base units.
+    """Check that the quantity of one resource is valid, not negative, and not larger than `most`.
+
+    The maximum is in base units of the resource, such as milli-CPU or bytes.
 
     Raises:
       InvalidInput: the text is not a quantity, is negative, or is too large.

@@ -36,7 +36,7 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 
 def check_object_at_creation(decoded: Any) -> None:
-    """Check an object as the API server does when the object is created, except for pod specs.
+    """Check an object as the API server does at its creation, but do not check pod specs.
 
     Raises:
       InvalidInput: the API server would reject the object.
@@ -82,7 +82,7 @@ def _check_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
 
 
 def check_pod_spec_at_creation(spec: PodSpec) -> None:
-    """Check a pod spec as the API server does when the pod is created, in the fields that scheduling reads.
+    """Check the fields of a pod spec that scheduling reads, as the API server does at the pod's creation.
 
     Raises:
       InvalidInput: the API server would reject the spec.

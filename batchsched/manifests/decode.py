@@ -65,7 +65,7 @@ class ObjectDecodeError(Exception):
 
 
 class Decoder:
-    """Decodes and validates Kubernetes objects; pods with equal specs share one decoded spec.
+    """The decoder and validator of Kubernetes objects; pods with equal specs share one decoded spec.
 
     Args:
       trusted: the objects were validated before; they are decoded without setting defaults or validating specs.

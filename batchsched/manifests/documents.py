@@ -154,7 +154,7 @@ class _ObjectName(msgspec.Struct):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
-    """One Kubernetes object of an input file as JSON, of which only the top-level fields are parsed.
+    """One Kubernetes object of an input file as JSON; only its top-level fields have been parsed.
 
     Args:
       file: the file.
@@ -233,7 +233,7 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def split_documents(data: bytes, file: str) -> Iterator[Found]:
-    """Yield the objects in the content of a YAML or JSON file, with lists expanded.
+    """Yield the objects in the content of a YAML or JSON file; yield the items of a List one by one.
 
     For an invalid object, its error is yielded.
     """

@@ -57,7 +57,7 @@ _LEAST_SIMILARITY: Final = 0.9
 
 
 def input_warnings(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a warning for each probable mistake in objects that are valid, such as a misspelt label key.
+    """Yield a warning for each probable mistake in valid objects, such as a misspelt label key.
 
     Other mistakes are references to objects that do not exist, and amounts with a fraction of a byte.
     """

@@ -17,7 +17,7 @@ from batchsched.manifests.device_checks import check_device_quantities
 
 
 def check_object(decoded: msgspec.Struct) -> None:
-    """Check a decoded object as the API server does at every write, with the checks for its kind.
+    """Check a decoded object with the rules for its kind that the API server applies at every write.
 
     Raises:
       InvalidInput: a field is invalid.

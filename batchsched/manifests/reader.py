@@ -100,7 +100,7 @@ def _too_large(file: str) -> InvalidInput:
 
 
 def find_manifest_files(paths: Sequence[Path | str]) -> Iterator[ManifestFile]:
-    """Yield the manifest files at paths: files, all manifests below directories, and standard input (`-`)."""
+    """Yield the given files, all manifest files below given directories, and standard input for `-`."""
     for path in paths:
         if str(path) == STDIN:
             yield ManifestFile("<stdin>", None)
@@ -361,7 +361,11 @@ class _Cluster:
 
 
 def skipped_kind_warnings(skipped: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return a warning for each kind that is not read, given the number of objects by (apiVersion, kind)."""
+    """Return a warning for each kind of object that is not read, with the number of its objects.
+
+    Args:
+      skipped: the number of objects of each kind, by (apiVersion, kind).
+    """
     return [
         f"{kind} of {api_version} is not read: {count} passed over"
         for (api_version, kind), count in skipped.items()

@@ -57,7 +57,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class CrdDefinition:
-    """What defines a custom resource of batchsched: the pydantic model, the names, and the printer columns.
+    """The definition of a custom resource of batchsched: its pydantic model, names and printer columns.
 
     Args:
       model: the pydantic model.

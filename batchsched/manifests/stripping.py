@@ -45,7 +45,7 @@ def strip_object(manifest: Mapping[str, Any], kind: ObjectKind) -> dict[str, Any
 
 
 def strip_value(value: Any, kind: type[msgspec.Struct]) -> Any:
-    """Return a part of an object, such as a pod's spec, with only those fields that the type `kind` has."""
+    """Return a part of an object, such as a pod's spec, with only the fields of the class `kind`."""
     return _strip(value, _type_of(kind))
 
 

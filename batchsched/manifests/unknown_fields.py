@@ -72,7 +72,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class UnknownField:
-    """A field that Kubernetes does not know at its place in an object of a file.
+    """A field of an object in a file that the Kubernetes API does not define at this position.
 
     Args:
       name: the name of the field.
@@ -98,7 +98,7 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """Finds unknown fields in objects of files; equal fields in objects of one kind share one warning.
+    """The check for unknown fields in objects of files; equal fields in objects of a kind share one warning.
 
     Args:
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.

@@ -27,7 +27,7 @@ def to_json(snapshot: Snapshot) -> bytes:
 
 
 def from_json(data: bytes, file: str = "") -> Snapshot:
-    """Read a Snapshot from the JSON of `to_json`, without setting defaults and without validation.
+    """Read a Snapshot from JSON that `to_json` wrote, without setting defaults and without validation.
 
     Raises:
       InvalidInput: the text contains objects that `to_json` does not write.

@@ -134,7 +134,7 @@ LONG_SESSION_SHOWN_SECONDS: Final = 600.0
 
 
 class ActivityRecorder:
-    """Records decisions, bindings and evictions in metrics and logs, and keeps the most recent sessions.
+    """The recorder of decisions, bindings and evictions in metrics and logs; it also keeps recent sessions.
 
     Args:
       clock: The clock.

@@ -31,7 +31,7 @@ LastTotals = dict[tuple[metric.Counter, tuple[str, ...]], float]
 
 @dataclass(slots=True)
 class MetricsCollector:
-    """Updates the gauges of the scheduler from its state at each scrape of /metrics.
+    """The component that updates the gauges from the scheduler's state at each scrape of /metrics.
 
     Args:
       metrics: The metrics to update.

@@ -54,7 +54,7 @@ def set_verbosity(verbosity: int) -> None:
 
 
 class TextLogFormat(logging.Formatter):
-    """Formats log messages as klog does: `I1121 12:00:00.000000 scheduler.loop] "What happened" pod="team-a/x"`."""
+    """The log format of klog: `I1121 12:00:00.000000 scheduler.loop] "What happened" pod="team-a/x"`."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +66,7 @@ class TextLogFormat(logging.Formatter):
 
 
 class JsonLogFormat(logging.Formatter):
-    """Formats each log message as a JSON object, with the keys of Kubernetes components.
+    """A log format with one JSON object for each message, and with the same keys as Kubernetes components.
 
     The keys are ts (milliseconds since 1970), caller, logger, msg, v or err, and the structured fields.
     """

@@ -29,7 +29,7 @@ _MAX_ATTEMPTS_LABEL: Final = 15
 
 
 class MetricsTelemetry(Telemetry):
-    """Measures how long the stages and plugin calls in the sessions of one profile take.
+    """The telemetry of one profile, which measures how long stages and plugin calls of its sessions take.
 
     Its methods are called in the thread of the session.
 
@@ -95,7 +95,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def observe_point_duration(self) -> None:
-        """Add the total duration of the plugin calls at the present extension point to the histogram."""
+        """Add to a histogram how long all plugin calls at the present extension point took together."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)
@@ -103,7 +103,7 @@ class MetricsTelemetry(Telemetry):
 
 
 class MetricsRecorder:
-    """Updates counters and histograms after each session, binding and API request.
+    """The component that updates counters and histograms after each session, binding and API request.
 
     Args:
       metrics: The metrics to update.

@@ -64,7 +64,7 @@ class DefaultPreemptionArgs(StrictModel):
 
 
 class PreemptionCandidate(NamedTuple):
-    """A node on which the pending pod fits if certain victims are evicted, with these victims.
+    """A node on which the pending pod would fit after evictions, and the victims of these evictions.
 
     Args:
       node: the node's name.
@@ -139,7 +139,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def find_candidates(
         self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle
     ) -> PreemptionSearchResult:
-        """Simulate evictions on nodes until enough of them have room for the pod, and return these nodes.
+        """Simulate evictions node by node until the pod would fit on enough nodes; return these nodes.
 
         Raises:
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
@@ -185,7 +185,7 @@ def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
 
 
 def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
-    """Return the reason why a pod must not preempt other pods, "" if it may.
+    """Return the reason why a pod must not preempt other pods, or "" if the pod may preempt.
 
     Source: `PodEligibleToPreemptOthers` of kube-scheduler.
     """
@@ -319,7 +319,7 @@ class NodeReprieve:
 
     @classmethod
     def from_removed_pods(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeReprieve":
-        """Sort the pods that a dry run removed from a node into the order in which to try adding them back."""
+        """Sort the pods that a dry run removed from a node in the order in which the reprieve tries them."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )

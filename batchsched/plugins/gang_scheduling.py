@@ -58,7 +58,7 @@ class GangScheduling:
         return True
 
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        """Do nothing: the session itself reduces the number of placed pods, on which Permit decides."""
+        """Do nothing, because the session itself updates the number of placed pods that Permit reads."""
 
     def permit(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> PermitAnswer:
         """Make a pod wait until enough pods of its gang are placed, then allow all waiting pods of the gang."""

@@ -27,7 +27,7 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """A container image: its size in bytes according to the first node, and the nodes that have it."""
+    """The size of a container image in bytes, as one node reports it, and the nodes that have the image."""
 
     size: int
     nodes: IndexArray
@@ -97,7 +97,7 @@ class ImageTable:
         self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Read the images of the nodes with the indexes `changed` [k] again; return this table."""
+        """Update this table with the present images of the nodes at the indexes `changed`, and return it."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:

@@ -57,7 +57,7 @@ NEVER: Final = np.iinfo(np.int64).min
 
 
 class ScoringStrategyType(StrEnum):
-    """The strategy by which the use of a node's resources becomes a score, as in kube-scheduler."""
+    """A strategy of kube-scheduler that computes the score of a node from the use of its resources."""
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
@@ -65,7 +65,7 @@ class ScoringStrategyType(StrEnum):
 
 
 class RequestedToCapacityRatio(StrictModel):
-    """Parameters of the strategy RequestedToCapacityRatio of kube-scheduler: the score by utilization."""
+    """The parameters of the strategy RequestedToCapacityRatio, which map utilizations of a node to scores."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
@@ -76,7 +76,10 @@ class RequestedToCapacityRatio(StrictModel):
 
 
 class ScoringStrategy(StrictModel):
-    """The scoring strategy of NodeResourcesFit with its resources, and the shape for RequestedToCapacityRatio."""
+    """The scoring strategy of NodeResourcesFit, with its parameters and the resources that it considers.
+
+    Only the strategy RequestedToCapacityRatio has parameters.
+    """
 
     type: ScoringStrategyType = ScoringStrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
@@ -102,7 +105,7 @@ class NodeResourcesFitArgs(StrictModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequest:
-    """The resource amounts [R] that the Filter of NodeResourcesFit requires of a node for a pod.
+    """The free amount of each resource [R] that the Filter of NodeResourcesFit requires on a node for a pod.
 
     `NEVER` stands for a resource that the pod does not request or that the plugin ignores.
     """
@@ -146,7 +149,7 @@ class NodeResourcesFit(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the plugin reads nothing of a pod's spec except its requests."""
+        """Return a constant signature, because the plugin reads only the requests in a pod's spec."""
         return ()  # pods of one class have equal requests
 
     @override

@@ -68,7 +68,7 @@ Attached = dict[tuple[str, str], str]
 
 
 class ClaimNotFound(Exception):
-    """A PersistentVolumeClaim of the pending pod does not exist. Filter catches this exception."""
+    """The exception for a pending pod with a PersistentVolumeClaim that does not exist. Filter catches it."""
 
 
 class NodeVolumeLimits(
@@ -201,7 +201,7 @@ class NodeVolumeLimits(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return linear constraints: each node gets at most the volumes of a driver that it can still attach.
+        """Return a linear constraint for each CSI driver: no node gets more volumes than it can still attach.
 
         A row counts pods, so it is valid only if each pod brings its own volumes. Rows count only pod classes with a
         single pod, and only volumes that no other pod mounts.

@@ -19,7 +19,7 @@ class PrioritySort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the plugin reads nothing of a pod's spec except its priority."""
+        """Return a constant signature, because the plugin reads only the priority in a pod's spec."""
         return None
 
     @override

@@ -22,7 +22,7 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the order of pods does not depend on their pod classes."""
+        """Return a constant signature, because the order of pods is not computed by pod class."""
         return None
 
     @override

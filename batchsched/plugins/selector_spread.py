@@ -97,7 +97,9 @@ class SelectorSpread(
 
 
 def zone_indexes(table: NodeTable) -> IndexArray:
-    """Return for each node [N] an index of its region and zone; -1 if the node has neither label.
+    """Return for each node [N] the index of its zone; -1 if it has neither a zone label nor a region label.
+
+    Zones of the same name in different regions have different indexes.
 
     Source: `GetZoneKey` of k8s.io/component-helpers/node/topology.
     """

@@ -53,10 +53,10 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that a pod mounts directly instead of through a claim; two mounts of one disk have equal identities.
+    """A disk that the spec of a pod mounts directly, without a PersistentVolumeClaim.
 
     Args:
-      identity: kind and name.
+      identity: kind and name. If two pods mount the same disk, the identities are equal.
       shared: pods on one node may mount it together if all mounts are read-only.
     """
 
@@ -185,7 +185,10 @@ class VolumeRestrictions(
 
     @override
     def constrain(self, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
-        """Return constraints: at most one pod for each ReadWriteOncePod claim or writable disk on a node."""
+        """Return the linear constraints for the ReadWriteOncePod claims and writable disks of pending pods.
+
+        At most one pod uses a ReadWriteOncePod claim. On each node, at most one pod mounts a writable disk.
+        """
         by_claim: dict[str, list[int]] = {}
         by_disk: dict[tuple[str, ...], list[int]] = {}
         count = {candidate.index: candidate.count for candidate in batch.candidates}

@@ -58,7 +58,7 @@ class _Reading:
     problem: str = field(default="")
 
     def read_pod_count(self, number: int | str | None, value: object, default: int) -> int:
-        """Return a number of pods that an owner rule states directly, or as the path of a field."""
+        """Return the number of pods that an owner rule states as a number or as the path of a field."""
         if number is None or isinstance(number, int):
             return default if number is None else number
         field_value = find_field_value(value, parse_field_path(number))
@@ -74,7 +74,10 @@ class _Reading:
 
 
 def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
-    """Return how the pods of an owner form gangs by an owner rule; None if the owner is suspended."""
+    """Return how the pods of an owner form gangs according to an owner rule of the configuration.
+
+    The result is None if the owner is suspended, or if the rule finds no part of the owner.
+    """
     if rule.suspended is not None and find_field_value(manifest, parse_field_path(rule.suspended)) is True:
         return None
     reading = _Reading()

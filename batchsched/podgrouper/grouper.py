@@ -100,7 +100,9 @@ class DerivedGroup:
 
 
 class OwnerPodStore:
-    """Assigns pods to the gangs of their owners, adds the gang labels, and passes the pods to the cluster state.
+    """The store that assigns pods to the gangs of their owners and passes the pods to the cluster state.
+
+    It adds gang labels to the pods.
 
     Args:
       cache: receives the pods.

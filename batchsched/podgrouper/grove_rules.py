@@ -152,9 +152,10 @@ def _topology(group: Manifest) -> Mapping[str, str]:
 
 
 def grove_variant_and_subgroup(labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the gang variant of a pod of Grove ("" for the base gang) and the subgroup of the pod.
+    """Return the gang variant and the subgroup of a Grove pod, according to its labels.
 
-    Grove names a clique `SET-REPLICA-CLIQUE`, or `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.
+    The variant of the base gang is "". Grove names a clique `SET-REPLICA-CLIQUE`, or
+    `SET-REPLICA-GROUP-REPLICA-CLIQUE` in a scaling group.
     """
     clique, group = labels.get(POD_CLIQUE, ""), labels.get(SCALING_GROUP, "")
     replica = f"{labels.get(PART_OF, '')}-{labels.get(REPLICA, '')}-"

@@ -34,7 +34,7 @@ class PodHandler(Protocol):
 
 
 class TreePodStore:
-    """Adds gang labels to pods with a PodGroup below a CompositePodGroup; passes all pods to another store.
+    """The store that adds gang labels to pods below CompositePodGroups and passes all pods to another store.
 
     Args:
       trees: the groups of all trees.
@@ -50,7 +50,7 @@ class TreePodStore:
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
 
     def put(self, pod: Pod) -> None:
-        """Add the gang labels of a tree to a new or changed pod, and pass the pod to `OwnerPodStore`."""
+        """Pass a pod to `OwnerPodStore`, with gang labels if the pod is below a CompositePodGroup."""
         self._remember(pod)
         self._store.put(self._labelled(pod))
 
@@ -68,7 +68,10 @@ class TreePodStore:
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
-        """Pass pods of PodGroups to `OwnerPodStore` again, with new gang labels after a tree changed."""
+        """Pass the pods of the given PodGroups to `OwnerPodStore` again, with labels for their present gangs.
+
+        Call this method after a tree of groups has changed.
+        """
         for key in sorted(pod_groups):
             for pod in list(self._pods.get(key, {}).values()):
                 # Without a version: the labels change here, and not the object in the API.
@@ -98,7 +101,7 @@ class TreePodStore:
 
 
 class KubernetesGroupStore:
-    """Receives the PodGroups, or the CompositePodGroups, of one version of the Workload API of Kubernetes.
+    """The store for the PodGroups or CompositePodGroups of one version of Kubernetes' Workload API.
 
     Args:
       trees: receives the groups of trees.
@@ -144,7 +147,7 @@ class KubernetesGroupStore:
         self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups, or all CompositePodGroups, by a complete list of the API server."""
+        """Replace all PodGroups, or all CompositePodGroups, by a complete list from the API server."""
         groups = tuple(listed)
         if not self._is_composite:
             flat = [group for group in groups if isinstance(group, PodGroup)]

@@ -80,7 +80,7 @@ class OwnerReferenceKey:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner of pods, such as a Job, reduced to what determines the gangs of its pods.
+    """An owner of pods, such as a Job, with only the properties that determine the gangs of its pods.
 
     Args:
       ref: the reference to the owner.
@@ -169,7 +169,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
 
 
 def describe_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
-    """Yield a sentence for each label or annotation without effect, of an owner and of its pod template.
+    """Yield a sentence for each ineffective label or annotation of an owner or of its pod template.
 
     Call it for owners without pods. If there are pods, the keys of the pod template are found on them.
 
@@ -187,7 +187,7 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 
 
 def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
-    """Return a Spark driver as the owner of its executor pods, or None if the pod is no such driver."""
+    """Return a Spark driver without SparkApplication as the owner of its executors; None for other pods."""
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None
     shape: OwnerShape = spark_driver_shape(pod)
@@ -319,7 +319,7 @@ class Owners:
         self._inherited: dict[str, tuple[Owner, Mapping[str, Any], PodGroupTemplate | None]] = {}
 
     def pod_group_template_of(self, owner: Owner, inherited: Mapping[str, Any]) -> PodGroupTemplate | None:
-        """Return the template of the PodGroups of an owner of pods, with fields inherited from owners above it."""
+        """Return the template for an owner's PodGroups, with fields inherited from the owners above it."""
         if not inherited:
             return owner.grouping
         # All pods of an owner ask for the same template.
@@ -402,7 +402,7 @@ class Owners:
 
 
 class OwnerHandler:
-    """Receives all objects of one owner kind, such as Job, from their reflector, and passes them to `Owners`.
+    """The handler that receives all objects of one owner kind, such as Job, and passes them to `Owners`.
 
     It implements `ports.cluster.ObjectHandler`.
 
@@ -423,7 +423,7 @@ class OwnerHandler:
         """The owners that were set aside before the last list: a list reports them again, but the log does not."""
 
     def on_replace(self, objects: Sequence[Owner]) -> None:
-        """Replace all known owners of one kind, such as all Jobs, by a complete list of the API server."""
+        """Replace all known owners of one kind, such as all Jobs, by a complete list from the API server."""
         uids = {owner.ref.uid for owner in objects}
         for uid in sorted(self._uids - uids):
             self._owners.remove_owner(uid)

@@ -24,7 +24,7 @@ EXTERNAL: Final = 3
 
 
 class PodGroupIndex:
-    """All PodGroups by origin: created by users, derived from owners, written by the pod grouper, external.
+    """An index of all PodGroups by origin: users, owners of pods, the pod grouper, or another scheduler.
 
     Args:
       cache: receives for each name the PodGroup that counts.
@@ -83,7 +83,7 @@ class PodGroupIndex:
 
 
 class PodGroupStore:
-    """Receives the PodGroups that exist in the API: those of batchsched, or those of one other scheduler.
+    """The store for the PodGroups in the API that belong to batchsched, or to one other scheduler.
 
     PodGroups of batchsched have two origins: users, and the grouper, which marks what it wrote with
     `OWNER_LABEL`. A user takes over a written PodGroup by removing the label.
@@ -110,7 +110,7 @@ class PodGroupStore:
             self._groups.remove(origin, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
-        """Replace all PodGroups of batchsched, or of the one other scheduler, by a complete list of the API server."""
+        """Replace all PodGroups in this store by a complete list from the API server."""
         groups = tuple(listed)
         for origin in self._origins:
             self._groups.replace(origin, [group for group in groups if self._origin_of(group) == origin])

@@ -35,7 +35,7 @@ _MAX_CONCURRENT_WRITES: Final = 16
 
 
 class PodGroupWriter:
-    """Writes the PodGroups that the pod grouper derived, and the gang labels of pods, to the API server.
+    """The component that writes derived PodGroups and the gang labels of pods to the API server.
 
     Args:
       groups: all PodGroups.

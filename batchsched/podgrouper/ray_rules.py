@@ -18,9 +18,10 @@ HEAD: Final = "headgroup"
 
 
 def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a RayCluster form a gang: the head and `minReplicas` of each group are needed.
+    """Return how the pods of a RayCluster form a gang.
 
-    The result is None if the RayCluster is suspended or has no head.
+    The head and `minReplicas` of each worker group are needed together. The result is None if the RayCluster is
+    suspended or has no head.
     """
     return _cluster(spec_of(manifest), "spec")
 

@@ -146,7 +146,7 @@ OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OwnerKinds:
-    """The kinds of owners that form gangs: those that batchsched knows, and those of the configuration.
+    """The kinds of owners that form gangs: the built-in kinds and the kinds of the configuration.
 
     Args:
       configured: the kinds of the configuration. They replace kinds of the same group and name.
@@ -170,7 +170,7 @@ class OwnerKinds:
 
     @property
     def kinds_read_from_files(self) -> tuple[tuple[str, str], ...]:
-        """API group and name of each kind (owners, runtimes of TrainJobs) that is read from files."""
+        """The API group and name of each kind that is read from files: owners, and runtimes of TrainJobs."""
         return (*self.by_group_and_name, *TRAINING_RUNTIMES)
 
 
@@ -201,7 +201,7 @@ class PodGroupTemplate:
     variants: Mapping[str, PodGroupSpec] = field(default_factory=dict)
 
     def pod_group_spec_of_variant(self, variant: str) -> PodGroupSpec:
-        """Return the PodGroup spec for one gang of the owner, given the gang's variant ("" for the first gang)."""
+        """Return the PodGroup spec for a gang variant of the owner; variant "" is the first gang."""
         return self.variants.get(variant, self.spec)
 
 
@@ -295,7 +295,7 @@ def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Ite
 
 
 def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
-    """Return a shape of an owner with the topology that annotations of Kueue or KAI state.
+    """Return a copy of an owner's shape, with the topology that annotations of Kueue or KAI request.
 
     The annotations are those of the owner and of its pod templates. Fields that the shape already states have
     precedence.

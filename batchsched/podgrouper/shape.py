@@ -70,7 +70,9 @@ class ColocatedParts:
 
 @dataclass(frozen=True, slots=True)
 class GangVariant:
-    """A further gang of an owner with other parts than its first gang, such as another replica in Grove.
+    """An additional gang of an owner, with parts that differ from the parts of the owner's first gang.
+
+    In Grove, the replicas of a scaling group beyond its minimum form such gangs.
 
     Args:
       parts: the parts of the gang.

@@ -53,7 +53,10 @@ def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def spark_driver_shape(pod: Pod) -> OwnerShape:
-    """Return how a driver that spark-submit created forms a gang with its executors, of unknown number."""
+    """Return how a driver that spark-submit created forms a gang with its executors.
+
+    The number of executors is unknown.
+    """
     labels = {"metadata": {"labels": dict(pod.labels)}}
     parts = (OwnerPart(SPARK_DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
     return OwnerShape(parts, (SPARK_ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)

@@ -39,7 +39,7 @@ _READ_FIELDS: Final = frozenset(
 
 
 def strip_owner(manifest: Mapping[str, Any], kind: OwnerKind) -> dict[str, Any]:
-    """Return an owner of pods, such as a Job, with only the fields that determine its gangs and its pods."""
+    """Return an owner of pods, such as a Job, without the fields that the pod grouper does not read."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,

@@ -34,7 +34,7 @@ class TopologyIndex:
         self._tree = HyperNodeTree(())
 
     def store_for(self, kind: ObjectKind) -> "TopologyStore | NodeStore | None":
-        """Return the store that receives the nodes, or the Topologies of batchsched; None for other kinds."""
+        """Return a store for objects of a kind; None for kinds other than Node and batchsched's Topology."""
         if kind.type is Node:
             return NodeStore(self, self._cache)
         return TopologyStore(self) if kind.type is Topology else None
@@ -81,7 +81,7 @@ class TopologyIndex:
     def change_hyper_nodes(
         self, changed: Iterable[HyperNode], removed: Iterable[str] = (), *, complete: bool = False
     ) -> None:
-        """Add, update and remove HyperNodes, and label all nodes again if that changes their labels.
+        """Add, update and remove HyperNodes, and update the HyperNode labels of all nodes.
 
         Args:
           changed: HyperNodes that are new or have changed.
@@ -115,7 +115,7 @@ def _relevant(hyper_nodes: dict[str, HyperNode]) -> dict[str, object]:
 
 
 class TopologyStore:
-    """Receives the Topologies of one origin: those of batchsched, or those of one other scheduler.
+    """The store for the Topologies of batchsched, or of one other scheduler.
 
     Args:
       index: all Topologies.
@@ -140,7 +140,7 @@ class TopologyStore:
 
 
 class HyperNodeStore:
-    """Receives the HyperNodes of Volcano.
+    """The store for the HyperNodes of Volcano.
 
     Args:
       index: the HyperNodes and all Topologies.
@@ -163,7 +163,7 @@ class HyperNodeStore:
 
 
 class NodeStore:
-    """Receives the nodes, and passes them to the cluster state with the labels of their HyperNodes.
+    """The store that adds the labels of HyperNodes to nodes and passes the nodes to the cluster state.
 
     Args:
       index: the HyperNodes.

@@ -22,7 +22,7 @@ EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def job_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a Job form a gang; the pods that run at the same time are needed together.
+    """Return how the pods of a Job form a gang; its minimum is the number of pods that run in parallel.
 
     The result is None if the Job is suspended. A Job without `completions` creates no new pods after the first success.
     From then on, one pod is enough.
@@ -61,7 +61,7 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a JobSet form a gang: pod count, minimum and template of each replicated job.
+    """Return how the pods of a JobSet form a gang, with pod count and minimum of each replicated job.
 
     A replicated job that starts after others has minimum 0. The result is None if the JobSet is suspended or has no
     replicated job.
@@ -108,7 +108,10 @@ def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
 
 
 def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
-    """Return how the pods of a StatefulSet form a gang: all replicas, or None if they start one after the other."""
+    """Return how the pods of a StatefulSet form a gang, or None if the pods start one after the other.
+
+    All replicas are needed together.
+    """
     spec = spec_of(manifest)
     if spec.get("podManagementPolicy") != "Parallel":
         return None

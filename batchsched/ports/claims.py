@@ -88,7 +88,7 @@ class ExtendedClaimRelease(_ClaimWrite):
 
 
 class ClaimBinder(Protocol):
-    """Writes the reservations and releases of ResourceClaims to the API server.
+    """An interface that writes the reservations and releases of ResourceClaims to the API server.
 
     All writes are idempotent: a value that is already set is a success.
     """
@@ -109,9 +109,9 @@ class ClaimBinder(Protocol):
         ...
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
-        """Wait until drivers have prepared the devices of the given ResourceClaims, and return True.
+        """Wait for the drivers to prepare the devices of ResourceClaims, and return whether all are prepared.
 
-        Return False if the preparation fails or exceeds the timeout.
+        The result is False if the preparation fails or exceeds the timeout.
         """
         ...
 

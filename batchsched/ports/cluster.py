@@ -31,7 +31,7 @@ class Clock(Protocol):
         ...
 
     def random_fraction(self) -> float:
-        """Return a random number in [0, 1), which spreads the retries of failed requests over time."""
+        """Return a random number in [0, 1), used to spread the retries of failed requests over time."""
         ...
 
 
@@ -40,7 +40,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SetAsideObject:
-    """An object that is left out of the cluster state because it is invalid, with the reason.
+    """An invalid object that the cluster state leaves out, and the reason why the object is invalid.
 
     Args:
       why: the entry for decisions, with the name of the object, the field and the message.
@@ -54,7 +54,7 @@ class SetAsideObject:
 
 
 class ObjectHandler(Protocol[T_contra]):
-    """Receives the objects that a reflector lists and watches, as JSON or decoded.
+    """The receiver of the objects that a reflector lists and watches, either as JSON or decoded.
 
     The methods must not raise for an invalid object. If one raises, the reflector calls `set_object_aside` and
     continues with the other objects.
@@ -76,7 +76,7 @@ class ObjectHandler(Protocol[T_contra]):
         ...
 
     def set_object_aside(self, item: bytes | T_contra, problem: FieldError) -> None:
-        """Remove an object that cannot be read or handled from the cluster state, and record the problem.
+        """Remove an object from the cluster state, because it cannot be read or handled; record the problem.
 
         Args:
           item: the object as JSON if reading it failed, otherwise the decoded object.
@@ -118,7 +118,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeBinding:
-    """The binding of a PersistentVolume to a PersistentVolumeClaim: the `spec.claimRef` of the volume.
+    """The `spec.claimRef` that binds a PersistentVolume to a PersistentVolumeClaim.
 
     Args:
       volume: name of the PersistentVolume.
@@ -156,7 +156,10 @@ def persistent_volume_binding_of(volume: str, claim: ObjectMeta) -> PersistentVo
 
 
 class Binder(Protocol):
-    """Writes bindings of pods and volumes. All writes are idempotent: a value that is already set is a success."""
+    """An interface that writes the bindings of pods and volumes to a cluster.
+
+    All writes are idempotent: a value that is already set is a success.
+    """
 
     @property
     def claim_binder(self) -> ClaimBinder:

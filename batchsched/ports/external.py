@@ -37,7 +37,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ExtenderEndpoint:
-    """The URL of a scheduler extender, with the timeout and the TLS settings of calls.
+    """The URL of a scheduler extender, with the timeout and the TLS settings for requests to this URL.
 
     Args:
       url: the prefix of the URL; the verb follows it.
@@ -65,7 +65,10 @@ class ExtenderReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Extenders(Protocol):
-    """Sends requests to scheduler extenders. Implementations never raise: a failure is the `fault` of the reply."""
+    """An interface that sends requests to scheduler extenders.
+
+    Implementations never raise: a failure is the `fault` of the reply.
+    """
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a JSON request to one verb of an extender, wait for the response, and return it."""
@@ -111,15 +114,15 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The exceeded deadline in words, for refusals and for the entry of the plugin under `setAside`."""
+        """A text about the exceeded deadline, for refusals and for the list `setAside` of a decision."""
         return f"took longer than {self.seconds:g} s (pluginDeadlineSeconds); it is left out until the next start"
 
 
 class PluginRunner(Protocol):
-    """Calls the plugins that other packages provide, and enforces the deadline of each call."""
+    """An interface that calls the plugins of other packages and enforces the deadline of each call."""
 
     def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
-        """Return the call by which a plugin exceeded its deadline, or None if the plugin may still be called."""
+        """Return the call in which a plugin exceeded its deadline, or None if all its calls were in time."""
         ...
 
     def call_within_deadline(self, plugin: str, point: str, call: Callable[[], T]) -> T:
@@ -133,7 +136,7 @@ class PluginRunner(Protocol):
 
 
 class Telemetry(Protocol):
-    """Receives the durations and the progress of a session.
+    """An interface that receives the durations and the progress of a session.
 
     An implementation cannot change a decision. It may end the session by an exception, as `ExplanationGate` does.
     """
@@ -194,7 +197,7 @@ class NoTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class ExternalClients:
-    """The clients by which a session calls extenders, plugins with a deadline, and processes for the solver.
+    """The clients of a session for extenders, for plugins with a deadline, and for solver processes.
 
     Args:
       extenders: reaches extenders.

@@ -37,7 +37,7 @@ class SharedInput(Protocol):
     """An input that many submitted functions share, such as the problem of a session. Each process receives it once."""
 
     def submit(self, function: Callable[[S, A], R], argument: A, /) -> PendingResult[R]:
-        """Submit a function for computation in another process, with the shared input and one further argument.
+        """Submit a function that another process calls with the shared input and one further argument.
 
         Functions start in the order of submission. The function, its argument and its result must be picklable.
         """

@@ -81,7 +81,7 @@ def sibling_queues_below(
 
 
 def effective_guarantees(shares: QueueTable) -> IntArray:
-    """Return the guarantee of each queue [Q, R], reduced to its limit and to what the parent guarantees.
+    """Return the guarantee of each queue [Q, R], reduced to fit its limit and its parent's guarantee.
 
     If the guarantees of siblings add up to more than the guarantee of their parent, all of them are scaled down.
     """

@@ -76,7 +76,10 @@ class HeadroomPolicy(Protocol):
 
     @property
     def horizon_seconds(self) -> float:
-        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
+        """How many seconds the policy looks ahead for running gangs that are expected to end.
+
+        The capacity of these gangs counts as free.
+        """
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
         """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
@@ -317,11 +320,14 @@ class HeadroomOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
+        """How many seconds the policy looks ahead for running gangs that are expected to end.
+
+        The capacity of these gangs counts as free.
+        """
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return run time · dominant share, reduced for a long wait, as the sort key of each gang [G].
+        """Return the sort key of each gang [G]: run time · dominant share, lowered for long-waiting gangs.
 
         The product is divided by 1 + c · slowdown (`HeadroomOrder`). Gangs past the age limit come first, by arrival.
         """
@@ -453,7 +459,10 @@ class AutoOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """The capacity of a running gang counts as free if the gang is expected to end within this many seconds."""
+        """How many seconds the policy looks ahead for running gangs that are expected to end.
+
+        The capacity of these gangs counts as free.
+        """
         headroom = self._orders[self._chosen][2]
         return headroom.horizon_seconds if headroom is not None else 0.0
 

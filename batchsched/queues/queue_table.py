@@ -97,7 +97,7 @@ class QueueTable:
         return levels
 
     def own_gangs_row(self, queue: str) -> int:
-        """Return the table row of the PodGroups that are submitted to a queue itself, not to its children.
+        """Return the table row for a queue's own PodGroups, which excludes the PodGroups of its children.
 
         Raises:
           KeyError: the queue does not exist.
@@ -105,7 +105,7 @@ class QueueTable:
         return self._rows.get(f"{queue}{OWN_PODGROUPS_SUFFIX}") or self._rows[queue]
 
     def row_and_ancestors_without_root(self, row: int) -> IntArray:
-        """Return the rows [D] of a queue and of its ancestors, from the queue upwards, without the root."""
+        """Return the row numbers of a queue and its ancestors, from the queue upwards, without the root."""
         rows = []
         while row > 0:
             rows.append(row)
@@ -158,7 +158,7 @@ class TotalCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueDemand:
-    """The usage and the demand of each queue by itself, without its children.
+    """The usage and the demand of the PodGroups of each queue, without those of its child queues.
 
     A queue that is absent from a mapping has no usage, request or history.
 

@@ -85,7 +85,9 @@ def may_reclaim_all(
     gains: IntArray,
     victims: Sequence[tuple[int, IntArray]],
 ) -> bool:
-    """Return whether all victims together may be evicted for a gang: each is checked after the others are removed.
+    """Return whether all given victims together may be evicted for a gang of the reclaiming queue.
+
+    Each victim is checked as if the other victims were already removed.
 
     Args:
       shares: the queue tree with the usage before any eviction.

@@ -31,9 +31,10 @@ NO_USER: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """A limit on the usage of a queue and its descendants, of one user of the queue, or of all other queues.
+    """A limit on what a queue, one user of a queue, or all other queues together may use.
 
-    A limit on all other queues protects kept guarantees: guarantees that their queues do not lend.
+    The usage of a queue includes the usage of its descendants. A limit on all other queues protects kept guarantees:
+    guarantees that their queues do not lend.
 
     Args:
       name: name of the queue.
@@ -53,7 +54,7 @@ class QueueLimit:
     bound_by_borrowing: frozenset[str] = frozenset()
 
     def limiting_setting(self, resources: Collection[str]) -> str:
-        """Return the name of the setting that limits these resources, for messages.
+        """Return the name of the queue setting that limits the given resources, for messages.
 
         It is `limit`, or `guarantee plus borrowingLimit`.
         """
@@ -80,7 +81,7 @@ class QueueTree:
 
     @property
     def divides_capacity(self) -> bool:
-        """True if some queue has a field by which capacity is divided between queues, such as a guarantee."""
+        """True if any queue sets a field that divides capacity among queues, such as a guarantee."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 
     @property
@@ -178,7 +179,7 @@ def _kept(spec: QueueSpec) -> dict[str, int]:
 
 
 def find_cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:
-    """Return the cycles that queues form by their parents, each as a sorted tuple of queue names."""
+    """Return the cycles in the parent relation of queues, each as a sorted tuple of queue names."""
     edges = [(queue.name, queue.spec.parent) for queue in queues if queue.spec.parent is not None]
     if not edges:
         return ()
@@ -195,7 +196,7 @@ AMOUNTS: Final = ("guarantee", "limit", "lending_limit", "borrowing_limit", "use
 
 
 def find_inconsistent_settings(tree: QueueTree, resources: Collection[str]) -> tuple[SetAside, ...]:
-    """Return the inconsistent settings of all queues, such as guarantees that exceed that of the parent.
+    """Return all inconsistent queue settings, such as guarantees that together exceed the parent's guarantee.
 
     Args:
       tree: the queues.

@@ -36,7 +36,7 @@ def decay_factor(elapsed: float, half_life: float) -> float:
 def decay_usage(
     usage: Usage, current: Current, elapsed: float, half_life: float
 ) -> dict[str, dict[str, float]]:
-    """Return the decayed usage of all queues after one more sample of their usage.
+    """Return the decayed usage of all queues after `elapsed` more seconds with the usage `current`.
 
     Args:
       usage: decayed usage at the previous sample.

@@ -22,7 +22,7 @@ _START_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ClusterFiles:
-    """The input files of a command by type: a dump, a recorded session, or manifests.
+    """The input files of a command: at most one dump or recorded session, and any number of manifests.
 
     Args:
       dump, session: None if no file is one.
@@ -34,7 +34,7 @@ class ClusterFiles:
     session: "SessionRecord | None" = None
 
     def session_time(self, now: float | None = None) -> float:
-        """Return the time for a session over these files, in seconds since 1970.
+        """Return the time of a session that a command runs on these files, in seconds since 1970.
 
         Args:
           now: the time that the user states. None: the time of the dump or of the recorded session, or else the
@@ -109,7 +109,7 @@ def _start_of(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """The settings of a session over input files: the profile, the time, and the settings of the pod grouper.
+    """The profile, the time and the pod grouper settings of a session that a command runs on input files.
 
     Args:
       profile: the profile; its scheduler name selects the pending pods.

@@ -22,7 +22,7 @@ _GZIP_LEVEL: Final = 6
 
 
 class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The field `dump` of a dump: its format, the version of batchsched that wrote it, and its time."""
+    """The field `dump` of a dump file: the format, the version of batchsched, and the time of the dump."""
 
     format: str
     batchsched: str

@@ -47,7 +47,7 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     overdue: tuple[ExceededDeadline, ...] = ()
 
     def create_replay_clients(self) -> ExternalClients:
-        """Return clients for a replay, which give the recorded answers instead of calling extenders.
+        """Return clients that give a replay the recorded answers instead of calling extenders.
 
         No extender is called, and no clock is read.
         """

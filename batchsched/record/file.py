@@ -38,7 +38,7 @@ _GZIP_LEVEL: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A recorded session: its snapshot, profile, time and seed, its decision, and the answers of extenders.
+    """A recorded session: its input, its decision, and the answers of extenders.
 
     Args:
       now: The time of the session, seconds since 1970.
@@ -237,7 +237,7 @@ class DecisionDifference:
 
 
 def compare_decisions(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
-    """Return the differences, except in telemetry, between a recorded decision and that of its replay."""
+    """Return the differences between a recorded decision and the replayed decision, without telemetry."""
     before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
     if before == after:
         return ()

@@ -60,7 +60,7 @@ class AutoOrderScheduler(Scheduler):
 
 
 class SimulationSchedulerBuilder:
-    """Creates the schedulers of a simulation, and keeps the last one.
+    """A builder that creates the schedulers of a simulation and keeps the scheduler that it created last.
 
     Each scheduler takes over the past usage of queues from the scheduler before it.
 
@@ -97,5 +97,5 @@ class SimulationSchedulerBuilder:
 
     @property
     def session_counts_by_policy(self) -> dict[str, int]:
-        """How many sessions used each candidate gang order of `auto`; empty under other policies."""
+        """The number of sessions under each candidate gang order of `auto`; {} without the policy `auto`."""
         return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

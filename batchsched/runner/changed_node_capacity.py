@@ -41,7 +41,7 @@ class ChangedNodeCapacity:
         self._ignores = ignores
 
     def find_full_node(self, places: Places) -> str | None:
-        """Return a node on which the pods of a gang no longer fit; None if they still fit on all nodes."""
+        """Return a node on which pods of a placed gang no longer fit; None if there is no such node."""
         demand = _demand(places, self._free)
         return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)
 

@@ -60,7 +60,7 @@ class ObjectIdentity(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """The interface of components that receive the objects of a cluster: cluster state and pod grouper."""
+    """The interface through which the cluster state and the pod grouper receive the objects of a cluster."""
 
     def put(self, changed: Any, /) -> None:
         """Add an object to the store, or update it."""
@@ -71,7 +71,7 @@ class ObjectStore(Protocol):
         ...
 
     def replace(self, kind: type, listed: Iterable[Any], /) -> None:
-        """Replace all objects of a kind in the store by a complete list."""
+        """Replace all stored objects of a kind with the objects of a complete new list."""
         ...
 
 
@@ -91,9 +91,9 @@ class InvalidObject:
 
 
 class EventHandler:
-    """Decodes the objects of one kind from a reflector, passes them to a store, and sets invalid ones aside.
+    """An event handler that decodes watched objects of one kind, and passes the valid objects to a store.
 
-    It is an `ObjectHandler` for the objects that `decode` returns.
+    Invalid objects are set aside. The event handler is an `ObjectHandler` for the objects that `decode` returns.
 
     Args:
       kind: The kind of the objects.
@@ -127,7 +127,7 @@ class EventHandler:
         self.on_add_or_update(self.decode(raw))
 
     def on_replace(self, objects: Sequence[Any]) -> None:
-        """Replace all objects of this kind in the store by a complete list."""
+        """Replace all stored objects of this kind with the objects of a complete new list."""
         before, self.set_aside_objects = self.set_aside_objects, {}
         for listed_object in objects:
             if isinstance(listed_object, InvalidObject):
@@ -162,7 +162,7 @@ class EventHandler:
         self._changed()
 
     def set_object_aside(self, item: Any, problem: FieldError) -> None:
-        """Set aside an object that cannot be read or handled: remove it from the store, record the reason."""
+        """Set aside an object that cannot be read or handled: remove it from the store, and record why."""
         if isinstance(item, InvalidObject):
             meta = item.meta
         elif isinstance(item, bytes):
@@ -210,7 +210,7 @@ class _Named(msgspec.Struct):
 
 
 def read_identity(raw: bytes) -> ObjectIdentity:
-    """Return the name, namespace and uid in the JSON of an object; those that cannot be read are ""."""
+    """Return the name, namespace and uid in the JSON of an object; each value that cannot be read is ""."""
     try:
         meta = msgspec.json.decode(raw, type=_Named).metadata
     except (ValueError, RecursionError):  # no JSON, not UTF-8, or nested too deeply

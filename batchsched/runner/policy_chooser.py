@@ -79,7 +79,7 @@ def make_chooser(profile: Profile) -> "PolicyChooser | None":
 
 
 class PolicyChooser:
-    """Chooses for one profile which candidate gang order the policy `auto` uses.
+    """The component that chooses a candidate gang order for a profile with the policy `auto`.
 
     Args:
       args: the arguments of `auto`.
@@ -154,7 +154,7 @@ class PolicyChooser:
     def forecast_all(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None
     ) -> dict[str, Forecast]:
-        """Simulate every candidate gang order, and return the forecast of each by the name of the candidate.
+        """Simulate every candidate gang order, and return a dict of the forecasts by candidate name.
 
         Any thread may call this method.
 

@@ -59,7 +59,7 @@ _UNFINISHED_SECONDS: Final = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class ForecastGang:
-    """What a forecast knows about a gang: its requests, queue, submission time and expected run time.
+    """A gang in a forecast, with its requests, queue, submission time and expected run time.
 
     Args:
       key: `namespace/name` of the gang.
@@ -96,7 +96,7 @@ class RunningGangUsage:
 
 @dataclass(frozen=True, slots=True)
 class ForecastInput:
-    """The frozen input of a forecast, which is the same for all candidate gang orders.
+    """The common, immutable input of the forecasts of all candidate gang orders.
 
     Args:
       profile: the profile; a forecast replaces its gang order by the candidate.

@@ -36,7 +36,7 @@ _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 
 
 def always_true() -> bool:
-    """Return True; the default for conditions that a caller may replace."""
+    """Return True; this function is the default for `ProfileScheduler.can_allocate_devices`."""
     return True
 
 
@@ -147,7 +147,7 @@ class ProfileScheduler:
 
     @property
     def node_table(self) -> NodeTable:
-        """The nodes of the cluster with their bound and assumed pods, as the sessions of this profile read them."""
+        """The nodes with their bound and assumed pods, as arrays that this profile's sessions read."""
         return self._scheduler.node_table
 
     @property
@@ -201,7 +201,7 @@ class ProfileScheduler:
     def begin_session(
         self, now: float, reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = ()
     ) -> Callable[[], Decision] | None:
-        """Begin a session: take gangs from the scheduling queue, and return the function that decides it.
+        """Take gangs from the scheduling queue, and return a function that decides a session with them.
 
         Args:
           now: seconds since 1970.

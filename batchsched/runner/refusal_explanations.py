@@ -27,7 +27,7 @@ MAX_EXPLANATIONS: Final = 20_000
 
 
 class ExplanationResult(StrEnum):
-    """How the explanation of a refusal ended, such as verified or failed; also a label of metrics."""
+    """The result of explaining a refusal, such as verified or failed; it is also a label value of metrics."""
 
     VERIFIED = "verified"
     PARTIAL = "partial"
@@ -59,7 +59,9 @@ class ExplanationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SessionInputIdentity:
-    """What identifies the input of a session, to see if an explanation of an earlier session is still valid.
+    """The identity of a session's input, which shows whether two sessions had equal inputs.
+
+    If they had, an explanation for the earlier session can still be valid.
 
     Args:
       generation: the number of changes so far to the objects of the cluster that decisions read.
@@ -91,7 +93,7 @@ class SessionInputIdentity:
 
 @dataclass(frozen=True, eq=False)
 class RefusingSession:
-    """A session that refused gangs, with its frozen input.
+    """A session that refused gangs, with its decision and its immutable input.
 
     Args:
       profile: the profile of the session.
@@ -132,7 +134,7 @@ class PendingExplanation:
 
 @dataclass(frozen=True, slots=True)
 class FinishedExplanation:
-    """A finished explanation, with the refusal that it explains and the identity of the session's input."""
+    """The explanation of a refusal, with the identity of the input of the session that refused the gang."""
 
     identity: SessionInputIdentity
     refusal: Refusal
@@ -205,7 +207,7 @@ class RefusalExplanations:
         return self._pending.get(pending.gang_key) is pending
 
     def drop_pending(self, pending: PendingExplanation) -> None:
-        """Drop a refusal that cannot be explained, or of a gang that is no longer pending."""
+        """Remove a refusal from the refusals to explain, because its explanation failed or is outdated."""
         if self.is_current(pending):
             del self._pending[pending.gang_key]
 
@@ -215,7 +217,7 @@ class RefusalExplanations:
         self._explanations.pop(key, None)
 
     def begin_explanation(self, pending: PendingExplanation) -> None:
-        """Record that the explanation of a refusal begins, so that other namespaces have the next turns."""
+        """Record that an explanation begins, so that refusals of other namespaces are explained next."""
         self._turn_by_namespace[gang_namespace(pending.gang_key)] = next(self._turns)
 
     def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:

@@ -66,7 +66,7 @@ _solver_processes: dict[int, "SolverProcesses"] = {}
 
 
 def shared_solver_processes(workers: int) -> SolverWorkers | None:
-    """Return the solver processes that all profiles with this value of `solver.workers` share, or None for 1.
+    """Return the solver processes that all profiles with this `solver.workers` share; None if it is 1.
 
     The processes stay alive from session to session.
     """
@@ -103,13 +103,13 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The Snapshot of the cluster, in which `resting` lists the pending gangs that do not take part."""
+        """The input as a Snapshot; its field `resting` lists the pending gangs that do not take part."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
 
 class SessionRunner:
-    """Runs the sessions of one profile, and records the responses of extenders and the plugins that hung.
+    """The component that runs the sessions of one profile, and records extender responses and hung plugins.
 
     Args:
       profile: The profile.
@@ -148,7 +148,7 @@ class SessionRunner:
         return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
     def run_session(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Decide a session with the scheduler that follows the cluster, and return the decision.
+        """Decide a session by calling `follow`, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.
 
@@ -195,7 +195,7 @@ class SessionRunner:
 def run_with_retries(
     work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run a function that calls plugins; if a call exceeds the deadline, run it again without this call.
+    """Run a function that calls plugins; repeat the function without each call that exceeds its deadline.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.
@@ -215,7 +215,7 @@ def run_with_retries(
 def run_until_deadline(
     work: Callable[[], T], call_counter: PluginCallCounter, seconds: float
 ) -> T | ExceededDeadline:
-    """Run a function in a new thread and return its result, or the first of its plugin calls that takes too long."""
+    """Run a function in a new thread; return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()
 
     def run_work_and_set_result() -> None:

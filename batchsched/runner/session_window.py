@@ -28,7 +28,7 @@ SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 
 
 class SessionWindow:
-    """Selects the gangs of each session, with an equal share for each namespace that has active gangs.
+    """The component that selects each session's gangs, in equal shares for all namespaces with active gangs.
 
     If a namespace has used its share, its gangs are selected after gangs of the same priority in other namespaces. What
     other namespaces leave of their shares is available to it. A gang with more specs than a whole session may have
@@ -125,7 +125,7 @@ class _SelectedGangs:
         self.spec_count = 0
 
     def count_gang(self, entity: Entity) -> None:
-        """Count a selected gang, and those of its pod specs that no earlier gang of its namespace has."""
+        """Count a selected gang, and those of its pod specs that were not yet counted for its namespace."""
         specs = self._specs.setdefault(entity.namespace, set())
         before = len(specs)
         specs |= self._specs_of(entity.pod_by_template().values())

@@ -137,13 +137,13 @@ class _Process:
         return result
 
     def kill(self) -> None:
-        """Kill the process because it hangs; the thread that waits for it would keep this program alive."""
+        """Kill a hanging process; otherwise the thread that waits for it would keep this program alive."""
         if self._pid:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the process; the next call starts another one."""
+        """End the process; the next call of `run_function` starts a new process."""
         if self._executor is not None:
             self._executor.shutdown()
         self._executor, self._loaded, self._pid = None, 0, 0

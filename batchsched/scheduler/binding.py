@@ -57,7 +57,7 @@ def combine_callbacks(*callbacks: Callable[P, None]) -> Callable[P, None]:
 
 
 class BindingCycles:
-    """Runs the binding cycles of placed pods in the background.
+    """The binding cycles of placed pods, which run in the background.
 
     Args:
       binder: Writes the bindings.

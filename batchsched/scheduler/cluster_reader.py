@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def read_cluster(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
-    """Read a cluster from files, and return it as the input of a session, with warnings.
+    """Read a cluster from files, and return the input of a session together with warnings about the files.
 
     Raises:
       CommandError: the files contain no valid object.

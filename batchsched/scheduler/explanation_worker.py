@@ -66,21 +66,21 @@ def ignore_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecisionError(BaseException):
-    """Raised to end a trial decision of the explanation worker, because a session or bindings come first.
+    """An exception that interrupts the explanation of a refusal while a session or bindings have precedence.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
 
 
 class OutdatedExplanationError(BaseException):
-    """Raised in the thread of an explanation that is no longer needed.
+    """An exception that ends the explanation of a refusal because the explanation is no longer needed.
 
     Like `InterruptedDecisionError`, it is not an `Exception`.
     """
 
 
 class ExplanationGate(Telemetry):
-    """Interrupts the explanation of a refusal while a session or bindings have precedence.
+    """The component that interrupts the explanation of a refusal while a session or bindings have precedence.
 
     An explanation decides a session again with changed inputs: these are trial decisions. The gate is the telemetry of
     the trial decisions, and each stage that they report is an opportunity to stop. All methods are called in the thread
@@ -133,18 +133,18 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def stage_span(self, name: str) -> Iterator[None]:
-        """Begin a stage of the trial decision, or end the decision if it must wait or is outdated.
+        """Begin a stage of a trial decision, unless the explanation is outdated or must wait.
 
-        The time of the stage is not measured.
+        In these cases, raise an exception that ends the trial decision. The time of the stage is not measured.
         """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
-        """Begin the work on a gang in the trial decision, or end the decision if it must wait or is outdated.
+        """Begin the work on a gang in a trial decision, unless the explanation is outdated or must wait.
 
-        The time of the gang is not measured.
+        In these cases, raise an exception that ends the trial decision. The time of the gang is not measured.
         """
         self._end_if_busy_or_outdated()
         return nullcontext()
@@ -152,22 +152,22 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
-        """Begin a plugin call in the trial decision, or end the decision if it must wait or is outdated.
+        """Begin a plugin call in a trial decision, unless the explanation is outdated or must wait.
 
-        The time of the call is not measured.
+        In these cases, raise an exception that ends the trial decision. The time of the call is not measured.
         """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
-        """End the trial decision if it must wait or is outdated; its progress is not shown."""
+        """Raise an exception if the explanation is outdated or must wait; the progress is not shown."""
         self._end_if_busy_or_outdated()
 
 
 @dataclass(slots=True)
 class ExplanationWorker:
-    """Explains the refusals of the running scheduler, one at a time, within a budget.
+    """The worker that explains the refusals of the running scheduler, one at a time, within a CPU budget.
 
     Args:
       settings: The budget.
@@ -202,7 +202,7 @@ class ExplanationWorker:
         self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
-        """Record the time of a binding, because no explanation runs shortly after one.
+        """Record the time of a binding; for a short time afterwards, no explanation runs.
 
         This method is a `BindingCallback`.
         """

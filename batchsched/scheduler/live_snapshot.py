@@ -118,7 +118,7 @@ def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
 
 @dataclass(slots=True)
 class WhatIfCluster:
-    """Adds the objects of manifest files to a listed cluster in memory; the live cluster does not change.
+    """A copy of a live cluster in memory, to which the objects of manifest files can be added.
 
     Args:
       service: The scheduler that `create_scheduler_from_cluster` returned.
@@ -171,7 +171,7 @@ class WhatIfCluster:
         return sorted(members | self.groups)
 
     def add_document(self, document: Document) -> None:
-        """Add the object of a manifest, and if it is an owner such as a Job, its pods.
+        """Add the object of a manifest; if the object is an owner such as a Job, add its pods too.
 
         The pods are those that the controller of the owner would create.
 

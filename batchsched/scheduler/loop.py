@@ -35,7 +35,7 @@ MAX_EVENTS_WITHOUT_DELAY: Final = 8
 
 
 class Wakeup:
-    """Signals the scheduling loop that the cluster changed.
+    """A signal that the cluster changed, for which the scheduling loop waits.
 
     Args:
       clock: The clock.

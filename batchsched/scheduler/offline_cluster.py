@@ -82,7 +82,7 @@ class OfflineCluster:
         )
 
     def load_dump(self, dump: ClusterDump) -> None:
-        """Load the objects of a dump through the reflectors that load the objects of a live cluster."""
+        """Load the objects of a dump through the same reflectors that load the objects of a live cluster."""
         self.dump_file = dump.file
         reflectors: dict[tuple[str, str], list[Reflector]] = defaultdict(list)
         for reflector in self.service.reflectors:

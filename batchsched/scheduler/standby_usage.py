@@ -23,7 +23,7 @@ SAMPLE_SECONDS: Final = 60.0
 
 
 class StandbyUsageRecorder:
-    """Records the usage of queues for each profile until this replica leads.
+    """A recorder of the usage of queues for each profile, which runs until this replica leads.
 
     Args:
       cache: The cluster state.

@@ -70,7 +70,7 @@ def backoff_seconds(failures: int) -> float:
 
 
 def backoff_end(entity: Entity) -> float | None:
-    """Return the time in whole seconds at which the backoff of a gang or single pod ends; None without backoff.
+    """Return when the backoff of a gang or single pod ends, in whole seconds; None if no attempt has failed.
 
     Source: `getBackoffTime` of kube-scheduler's backoff queue: after an error, only errors count.
     """

@@ -127,12 +127,12 @@ class Entity:
 
     @property
     def highest_pod_priority(self) -> int:
-        """The highest `spec.priority` among the pods of the gang; 0 without pods."""
+        """The highest `spec.priority` among the pods of the gang; 0 if the gang has no pods."""
         return max((pod.spec.priority or 0 for pod in self.pod_by_template().values()), default=0)
 
     @property
     def blocking_plugins(self) -> tuple[str, ...]:
-        """The plugins that gate the gang or single pod, or otherwise those that refused it in its last cycle.
+        """The plugins that gate the gang or single pod; if it is not gated, the plugins that last refused it.
 
         Their queueing hints decide which events move the entity.
         """

@@ -326,7 +326,7 @@ class SchedulingQueue:
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
     def find_entity(self, identity: str) -> Entity | None:
-        """Return the queue entry of a gang, even if the gang is in a scheduling cycle; None without entry."""
+        """Return the queue entry of a gang, also during its scheduling cycle; None if there is no entry."""
         return self._entities.get(identity)
 
     def entities(self) -> Collection[Entity]:

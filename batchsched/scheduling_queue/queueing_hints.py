@@ -90,7 +90,7 @@ EXTENDERS: Final = "Extenders"
 
 
 def possibly_refusing_plugins(refusal: Refusal, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the sorted names of the plugins that may have refused a gang.
+    """Return the sorted names of the plugins that may have caused a refusal, according to its reason.
 
     If the session itself refused the gang, the reason takes the place of a plugin name.
 
@@ -131,7 +131,7 @@ class QueueingHints:
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def hint_functions(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return a plugin's hint functions for a cluster event; None stands for the constant hint Queue."""
+        """Return a plugin's hint functions for a cluster event; an entry of None always answers `Queue`."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
             # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.

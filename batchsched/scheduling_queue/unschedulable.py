@@ -11,7 +11,7 @@ from batchsched.scheduling_queue.queueing_hints import QueueingHints
 
 @dataclass(slots=True, eq=False)
 class EntitiesOfTemplate:
-    """The unschedulable gangs and single pods with pods of one pod template, and one of these pods."""
+    """All unschedulable gangs and single pods with pods of the same pod template, and one of these pods."""
 
     pod: Pod
     entities: dict[str, Entity] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class UnschedulableEntities:
                 del self._refused[plugin]
 
     def entities_helped_by(self, occurrence: ObjectEvent) -> list[Entity]:
-        """Return the unschedulable and gated gangs and pods that an event may help, by arrival."""
+        """Return the unschedulable and gated gangs and pods that an event may help, in order of arrival."""
         helped: dict[str, Entity] = {}
         for plugin, by_template in self._refused.items():
             hints = self._hints.hint_functions(plugin, occurrence.event)

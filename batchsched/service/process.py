@@ -51,7 +51,7 @@ GC_THRESHOLD_OBJECTS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProcess:
-    """The life of one replica of the scheduler: it follows the cluster, waits for the Lease, schedules and stops.
+    """The process of a scheduler replica, which follows the cluster, waits for the Lease, and schedules.
 
     Args:
       connection: The open connection to the API server.

@@ -32,7 +32,7 @@ ReloadCallback = Callable[[bool], None]
 
 
 class ConfigReloader:
-    """Loads the configuration file again when it changes or when a reload is requested.
+    """The component that reloads the configuration file when the file changes or a reload is requested.
 
     Args:
       file: The configuration file, which may be a mounted ConfigMap that Kubernetes replaces; None if there is none.
@@ -106,7 +106,7 @@ class ConfigReloader:
 
 
 def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Any:
-    """Return the current configuration, with the fields that need no restart copied from a new one."""
+    """Return the current configuration with new values of the fields that can change without a restart."""
     changed = {}
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
@@ -118,7 +118,7 @@ def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") 
 
 
 def changed_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the paths, as in the configuration file, of the fields in which two configurations differ."""
+    """Yield the path in the configuration file of each field in which two configurations differ."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):

@@ -37,7 +37,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 @dataclass(slots=True)
 class DecisionBuilder:
-    """Collects the placements, refusals, evictions and reservations of a session, and builds the decision from them.
+    """The builder of a session's decision, which collects placements, refusals, evictions and reservations.
 
     Args:
       brief: omit refusals and other parts that only explain why gangs wait.
@@ -93,7 +93,7 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_objectives(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight that the solver placed in each tier, and its upper bound, to the tier's sums."""
+        """Add the weight of newly placed gangs, and its upper bound, to the sums for each tier."""
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -109,7 +109,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def set_tiers_and_gap(self) -> None:
-        """Compute the decision's `tiers` (placed weight and upper bound of each tier) and its `gap`."""
+        """Compute the decision's gap, and each tier's placed weight with the upper bound of this weight."""
         self.tiers = tuple(
             TierObjective(
                 share=tier[0].share_name,
@@ -131,7 +131,7 @@ class DecisionBuilder:
         self.refusals = [victims.refusal_with_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
-        """Return the decision with all of its lists sorted, so that equal sessions give equal bytes.
+        """Return the decision with sorted lists, so that sessions with equal inputs return equal bytes.
 
         Args:
           tables: the tables of the session, for the names of nodes and for the objects that were set aside.

@@ -28,7 +28,7 @@ class FeasibilityReportBase(msgspec.Struct, frozen=True, rename="camel", kw_only
 
 
 class DomainFeasibility(FeasibilityReportBase, frozen=True):
-    """How many pods of one pod class of a gang fit in one topology domain.
+    """One topology domain, with the number of pods of one pod class that fit in it.
 
     Args:
       value: the node label's value.
@@ -44,9 +44,9 @@ class DomainFeasibility(FeasibilityReportBase, frozen=True):
 
 
 class LevelFeasibility(FeasibilityReportBase, frozen=True):
-    """How many pods of one pod class fit in each domain of a topology level, the largest number first.
+    """The domains of one topology level, each with the number of pods of one pod class that fit in it.
 
-    Nodes without the level's label are left out.
+    The domains are sorted: those in which most pods fit come first. Nodes without the level's label are left out.
     """
 
     level: str
@@ -54,7 +54,7 @@ class LevelFeasibility(FeasibilityReportBase, frozen=True):
 
 
 class PartFeasibility(FeasibilityReportBase, frozen=True):
-    """How many pods of one gang part (equal pods of a subGroup) fit on the nodes and in each domain.
+    """A gang part (equal pods of a subGroup), with the number of its pods that fit in the cluster.
 
     Args:
       sub_group: the subGroup, "" for none.
@@ -78,7 +78,7 @@ class PartFeasibility(FeasibilityReportBase, frozen=True):
 
 
 class GangFeasibility(FeasibilityReportBase, frozen=True):
-    """Where the pending pods of a gang fit, by subGroup and pod class.
+    """A report on where the pending pods of a gang fit, separately for each gang part.
 
     Args:
       pod_group: namespace/name.
@@ -100,7 +100,7 @@ class GangFeasibility(FeasibilityReportBase, frozen=True):
 def report_feasibility(
     snapshot: Snapshot, decision: Decision, profile: Profile, key: str
 ) -> GangFeasibility | None:
-    """Return a report on where a gang fits after a decision is carried out; None if there is no such gang.
+    """Return a report on where a gang fits after a decision is carried out; None if the gang does not exist.
 
     Args:
       snapshot: the cluster that the decision was made for.

@@ -117,7 +117,7 @@ class QueueTreeReport(QueueReportBase, frozen=True):
 
 
 def report_queues(snapshot: Snapshot, profile: Profile, now: float) -> QueueTreeReport:
-    """Return a report on all queues and pending gangs at the beginning of the next session.
+    """Return a report on all queues and pending gangs of a snapshot, as the next session would find them.
 
     Args:
       snapshot: the cluster.
@@ -197,7 +197,7 @@ class _QueueReporter:
         )
 
     def report_all_queues(self) -> QueueTreeReport:
-        """Return the report on all queues and all pending gangs."""
+        """Return the report on all queues, all pending gangs and the capacity of the cluster."""
         shares = self._standing.shares
         rows = [
             row
@@ -215,7 +215,7 @@ class _QueueReporter:
         )
 
     def report_pending_gangs(self) -> tuple[PendingGangReport, ...]:
-        """Return the reports on all pending gangs, in the order of their turns."""
+        """Return one report for each pending gang, in the order in which the next session tries the gangs."""
         return tuple(
             PendingGangReport(
                 pod_group=gang.key,

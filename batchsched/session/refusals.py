@@ -57,11 +57,11 @@ NOT_PROVED: Final = "; not proved: the search for a placement was ended by its b
 
 
 class RefusalMessageWriter:
-    """Writes the refusal messages for the gangs of a solver problem, from the causes that the solver found.
+    """The component that writes a message for each refused gang, from the cause that the solver found.
 
     Args:
       inputs: for names of levels, domains and nodes.
-      formulation: the problem that the evidence is about.
+      formulation: the solver problem in which the gangs were refused.
     """
 
     def __init__(self, inputs: FormulationInput, formulation: Formulation) -> None:
@@ -127,7 +127,7 @@ class RefusalMessageWriter:
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
     def single_domain_message(self, evidence: RefusalEvidence) -> str:
-        """Return the message for a gang that does not fit in one domain, to which a plugin restricts it."""
+        """Return the message for a gang that a plugin restricts to one domain, but that fits in no domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
@@ -166,7 +166,7 @@ class RefusalMessageWriter:
         return "no node is left for some of them"
 
     def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
-        """Return how much of each resource, except `pods`, a refused gang is missing, in base units."""
+        """Return how much a refused gang lacks of each resource except `pods`, in base units."""
         return self._named(evidence.missing)
 
     def _named(self, amounts: IntArray) -> dict[str, int]:
@@ -254,12 +254,12 @@ ROOM_CAUSES: Final = frozenset({RefusalCause.CAPACITY, RefusalCause.FRAGMENTED, 
 
 
 def plugin_failure_refusal(gang: PendingGang, error: PluginError) -> Refusal:
-    """Return the refusal of a gang because a plugin failed for one of its pods."""
+    """Return the refusal `PluginFailed` of a gang with a pod for which a plugin failed."""
     return Refusal(pod_group=gang.key, reason="PluginFailed", message=str(error))
 
 
 def rolled_back_refusal(placement: GangPlacement, *, timed_out: bool) -> Refusal:
-    """Return the refusal of a gang that was rolled back, because a plugin refused one of its pods or failed.
+    """Return the refusal of a gang that was rolled back after a plugin failed or refused one of its pods.
 
     If `timed_out`, the gang waited at Permit for too long.
     """
@@ -273,9 +273,9 @@ def rolled_back_refusal(placement: GangPlacement, *, timed_out: bool) -> Refusal
 
 
 def unschedulable_refusal(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
-    """Return the refusal of a gang with a pod that fits on no node, with the fit error as message.
+    """Return the refusal of a gang with a pod that fits on no node.
 
-    The message of the PostFilter plugins follows, if there is one.
+    The message is kube-scheduler's fit error, followed by the message of the PostFilter plugins, if there is one.
     """
     sentence = scan.fit_error_message()
     message = f"{sentence} {postfilter_message}" if postfilter_message else sentence
@@ -289,7 +289,7 @@ def over_limit_refusal(gang: PendingGang, queue: str) -> Refusal:
 
 
 def no_domain_refusal(gang: PendingGang) -> Refusal:
-    """Return the refusal of a gang that, placed pod by pod, fits into no domain of its required topology level."""
+    """Return the refusal of a gang that fits into no domain of its required level when tried pod by pod."""
     message = (
         "no domain of the required level takes all the pods it needs, each on the best node that is left"
     )
@@ -312,7 +312,7 @@ def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
 
 
 def explain_refused_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal:
-    """Return the refusal of one gang, with a reason that holds while all other gangs keep their nodes."""
+    """Return one gang's refusal with the reason why it does not fit while other gangs keep their nodes."""
 
     def refusal_from_greedy_solution() -> Refusal:
         formulation = formulate_problem(inputs, [gang], gang.created)
@@ -322,7 +322,7 @@ def explain_refused_gang(inputs: FormulationInput, gang: PendingGang) -> Refusal
 
 
 def refusal_of_only_gang(inputs: FormulationInput, formulation: Formulation, solution: Solution) -> Refusal:
-    """Return the refusal, with its reason, of the only gang in a solver problem."""
+    """Return the refusal of the gang in a solver problem that contains only this gang."""
     explainer = RefusalExplainer(
         formulation.problem,
         solution,
@@ -353,7 +353,7 @@ def explain_refused_gangs(
     outcome: JointOutcome,
     telemetry: Telemetry,
 ) -> list[Refusal]:
-    """Return a refusal with its reason for each gang of one solver problem that was not placed.
+    """Return one refusal, including the reason, for each unplaced gang of a solver problem.
 
     Changes that may help a gang are tested while all other gangs keep their nodes.
     """

@@ -45,9 +45,9 @@ class HeadReservation:
     needs: IntArray
 
     def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Subtract a gang's requests from the resources free at the reserved start, if the head still fits.
+        """Take a gang's requests from the resources free at the reserved start, unless the head needs these.
 
-        Return True if the head still fits. Otherwise nothing is subtracted.
+        Return True if the head still fits without these resources. Otherwise, take nothing and return False.
 
         Args:
           nodes: the node index of each entry of `requests`; a node may occur several times.
@@ -61,7 +61,7 @@ class HeadReservation:
         return True
 
     def capacity_left_by_head(self) -> IntArray:
-        """Return the amounts [N, R] (node, resource) that the head leaves free when it starts as reserved.
+        """Return the amounts [N, R] (node, resource) that stay free after the head's reserved start.
 
         A gang that uses only these amounts does not delay the head.
         """
@@ -92,7 +92,7 @@ def only_gang_fits(problem: Problem, free: IntArray) -> bool:
 
 
 def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
-    """Return the decision's record of a gang's reserved start, rounded up to whole seconds."""
+    """Return a gang's reservation as the decision states it, with the start rounded up to whole seconds."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
@@ -114,7 +114,7 @@ def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
 
 
 def free_resources_minus_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:
-    """Return the free amounts [N, R] (node, resource), less the requests of the given nominated pods.
+    """Return the free amounts [N, R] (node, resource) minus the requests of the given nominated pods.
 
     `held` contains nominated pods that are not in the node table, with their node indexes.
     """
@@ -166,9 +166,9 @@ def compute_reservation(
 
 
 class PlacementEstimator:
-    """Estimates which gangs start now and where: each gang takes the first nodes on which it fits.
+    """An estimate, by the greedy algorithm, of which gangs start now and on which nodes.
 
-    Nothing is reserved.
+    The gangs are added one after the other. No nodes are reserved for them.
 
     Args:
       inputs: the tables of the session.
@@ -259,7 +259,7 @@ def _released(free: IntArray, runs: list[RunningGang]) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRules:
-    """Decides which reserved starts a decision announces, and which announced starts must not be delayed.
+    """The rules for reserved starts: which starts a decision announces, and which starts must not be delayed.
 
     Args:
       now: seconds since 1970.
@@ -286,7 +286,7 @@ class ReservationRules:
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
     def has_kept_reservation(self, members: PodGroupState) -> bool:
-        """Return True if the previous decision announced a gang's reserved start, and it must be kept."""
+        """Return True if the previous decision announced a start of the gang that must not be delayed."""
         return self.slowdown is not None and members.key in self.before
 
     def put_reserved_gangs_first_in_tier(
@@ -298,7 +298,7 @@ class ReservationRules:
         *,
         shared: bool,
     ) -> tuple[OrderedGangs, Iterator[int]]:
-        """Move gangs with a kept reserved start or with nominated pods before the other gangs of their tier.
+        """In each tier, move gangs with nominated pods or a start that must not be delayed to the front.
 
         A policy that keeps resources free does not hold back the moved gangs: their start was announced, or pods were
         evicted for them.
@@ -351,7 +351,7 @@ RESERVATION: Final = "reservation"
 
 @dataclass(slots=True, eq=False)
 class ReservedHead:
-    """The gang with a reserved start (the head), and the rules by which later gangs do not delay its start.
+    """The gang with a reserved start (the head), and the constraints that keep later gangs from delaying it.
 
     Args:
       gang: the head.
@@ -501,7 +501,7 @@ class ReservedHead:
     def try_deduct_placement_after_eviction(
         self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]
     ) -> bool:
-        """Record that a gang takes the resources of its victims, unless that would delay the reserved start.
+        """Record that a gang takes the resources of its victims, unless the gang would then delay the head.
 
         Return True if it is recorded, False if the start would be delayed.
 
@@ -524,7 +524,7 @@ class ReservedHead:
         return not tables.running_gang(tables.gangs[identity]).end <= self.reservation.start
 
     def reservation_to_announce(self, started: Iterable[GangPlacement]) -> Reservation | None:
-        """Return the reservation that the decision states for the head, or None if it states none.
+        """Return the head's reservation for the decision; None if it is not announced or has no known start.
 
         If gangs of higher tiers may delay the start, it is computed again with the gangs that the session placed.
         """

@@ -30,7 +30,7 @@ from batchsched.session.tables.session_tables import Pause, SessionTables, do_no
 
 
 class Session:
-    """Keeps the tables of one cluster from session to session, and computes the decision of each session from them.
+    """A scheduler that keeps tables of one cluster between sessions, and computes each session's decision.
 
     It implements `ports.cluster.Scheduler`.
 
@@ -114,7 +114,7 @@ class Session:
         self._held = held
 
     def use_gang_order_candidate(self, label: str) -> None:
-        """Set the gang order that the policy `auto` uses, by its label; without `auto`, do nothing."""
+        """Make the policy `auto` use the gang order with this label; under other policies, do nothing."""
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.use_candidate(label)
@@ -183,7 +183,7 @@ class Session:
         return decision
 
     def decide_refusals(self, now: float, seed: int) -> tuple[Refusal, ...]:
-        """Decide one more session over the same tables, and return only its refusals."""
+        """Run another session over the same tables to compute refusals, and return only the refusals."""
         brief, self._brief = self._brief, False
         try:
             return self.decide(now, seed).refusals
@@ -236,10 +236,12 @@ def decide(
     telemetry: Telemetry | None = None,
     outside: ExternalClients = NO_EXTERNAL_CLIENTS,
 ) -> Decision:
-    """Run one session over a snapshot and return its decision, deterministically, without clock or I/O.
+    """Run one session over a snapshot and return its decision, which depends only on the arguments.
+
+    The session reads no clock and does no I/O, except for the calls of `outside`.
 
     Args:
-      snapshot: the cluster; the decision depends on nothing else, except for the other arguments.
+      snapshot: the cluster.
       profile: the scheduling profile.
       now: seconds since 1970.
       seed: seed of all random draws.

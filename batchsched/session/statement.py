@@ -179,7 +179,9 @@ class Statement:
     def place_gang(
         self, gang: PendingGang, plans: Sequence[PlannedPods], state: CycleState | None = None
     ) -> GangPlacement:
-        """Place one gang on its proposed nodes, or roll it back; return the placement with the refusal, if any.
+        """Try to place one gang on its proposed nodes; return the result with its placed pods or its refusal.
+
+        If too few of its pods can be placed, the gang is rolled back.
 
         A gang over which a plugin failed is refused for the rest of the session: a plugin that hung is left out from
         then on, so the same placement would pass without it.

@@ -25,7 +25,7 @@ RUNNING: Final = "Running"
 
 
 class SimulatedPods:
-    """Creates the pods of the simulated cluster: running pods, and pending pods in place of killed ones.
+    """A factory for pods of the simulated cluster: running pods, and pending pods that replace killed pods.
 
     Equal pods on one node share a spec; its requests are computed once.
     """
@@ -119,7 +119,7 @@ class SimulatedGang:
 
 
 def workload_with_claims(workload: Workload) -> Workload:
-    """Return the workload with the ResourceClaims that its pods get from ResourceClaimTemplates.
+    """Create the ResourceClaims that a workload's pods get from templates, and return the workload with them.
 
     The claims exist from the start of the simulation. They use no devices before their pods are placed.
     """

@@ -11,7 +11,7 @@ GPU_SUFFIX = "/gpu"
 
 
 class UsageRecorder:
-    """Records the used and the requested resources over simulated time, for the cluster and for each queue.
+    """A recorder of the resources used and requested over simulated time, in the cluster and in each queue.
 
     For each time, it keeps a row of the cluster and a row of each queue that changed at this time.
 
@@ -55,7 +55,7 @@ class UsageRecorder:
         return sum(self.recorded_requests(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
-        """Return (node, number of GPUs) of bound pods, or (node, number of pods) if they request no GPUs."""
+        """Return (node, GPU count) for each node of the pods, or (node, pod count) if none requests GPUs."""
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:

@@ -169,7 +169,7 @@ class RunResult:
 
     @property
     def starts_with_backlog(self) -> bool:
-        """True if at least half of the gangs arrive in the first second, as with a cluster from manifests."""
+        """True if at least half of the gangs arrive in the first second, so the run begins with a backlog."""
         first = min((gang.submitted for gang in self.gangs), default=0)
         return 2 * sum(gang.submitted == first for gang in self.gangs) >= len(self.gangs)
 

@@ -39,7 +39,7 @@ class SwfJob:
 
 @dataclass(frozen=True, slots=True)
 class SwfTrace:
-    """A trace in the Standard Workload Format: its jobs in file order, and the processors of the cluster.
+    """A trace in the Standard Workload Format: its jobs in file order, and the cluster's processor count.
 
     The number of processors is 0 if the trace does not state it.
     """

@@ -131,7 +131,7 @@ def create_pod_spec(resources: Mapping[str, str], *, priority_class: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class TraceGang:
-    """What a trace states about a gang: its pods, its queue and its expected run time.
+    """The data of one gang in a trace: its pods, its queue and its expected run time.
 
     Args:
       name: name of the PodGroup.

@@ -113,7 +113,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 def add_gang_to_solution(
     problem: Problem, solution: Solution, isolated: IsolatedGangProblem, exact: Solution
 ) -> Solution:
-    """Add the placement of one gang, found in the problem of this gang alone, to the solution of the whole problem."""
+    """Add one gang to a solution, placed as in the solution of a separate problem with this gang alone."""
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

@@ -149,9 +149,10 @@ UNITS_PER_PAIR: Final = 2e-8
 
 
 def estimate_solve_work(effort: float, variables: int, pairs: int) -> float:
-    """Return the computing work of a part of a solve: the units of CP-SAT plus an estimate of all other work.
+    """Estimate the computing work of solver calls: CP-SAT's deterministic time, plus the work outside CP-SAT.
 
-    The wall clock would not repeat. The prices are fitted to CPU seconds, at about five seconds a unit.
+    The work outside CP-SAT is not measured, because measured times are not repeatable. The constants are fitted to CPU
+    seconds: one unit is about five seconds.
 
     Args:
       effort: CP-SAT's deterministic units.
@@ -347,12 +348,18 @@ class LinearProgram:
         self._rows, self._variables = self._solver.constraints(), self._solver.variables()
 
     def set_row_bounds(self, rows: NDArray[np.integer], lower: FloatArray, upper: FloatArray) -> None:
-        """Set the lower and upper limits [n] of the constraints `rows` [n]; infinity means no limit."""
+        """Set the lower and the upper limit of each constraint in `rows`; infinity means no limit.
+
+        Shapes: all arrays [n].
+        """
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
             self._rows[row].SetBounds(bottom, top)
 
     def set_variable_upper_bounds(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
-        """Set the upper bounds [n] of the variables `indices` [n]; their lower bounds become 0."""
+        """Set the upper bound of each variable in `indices`, and set its lower bound to 0.
+
+        Shapes: both arrays [n].
+        """
         for index, top in zip(indices.tolist(), upper.tolist(), strict=True):
             self._variables[index].SetBounds(0.0, top)
 

@@ -48,9 +48,10 @@ class DomainTree:
         """Array elements that were computed."""
 
     def layout_cost(self, counts: IntArray) -> int:
-        """Return the network cost of the nodes with a count above 0; the first node and its domains cost nothing.
+        """Return the network cost of placing pods on the nodes with positive entries in `counts` [N].
 
-        If the gang occupies nodes already, each further node and domain costs, the first one too.
+        The first node and its domains cost nothing. If the gang occupies nodes already, these and their domains cost
+        nothing instead, and all other nodes and domains have a cost.
         """
         used = np.flatnonzero(counts > 0)
         occupied = np.flatnonzero(self._occupied)
@@ -64,7 +65,9 @@ class DomainTree:
         return total if len(occupied) else total - paid_first
 
     def find_cheapest_layout(self, capacity: IntArray, pods: int) -> IntArray:
-        """Return the pods of each node [N] in the layout of least network cost; on a tie, fuller domains win.
+        """Return the number of pods on each node [N] in the layout with the least network cost.
+
+        Of several layouts with the least cost, the one that leaves the least room in its domains is returned.
 
         Args:
           capacity: [N] pods that fit on each node, > 0; together at least `pods`.
@@ -135,7 +138,7 @@ class _Leaf:
     occupied_count: int
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Assign pods to the nodes of this domain in order; the last pods go to the node that they fill best."""
+        """Fill the nodes of this domain in order; the last pods go to the node with just enough room."""
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:

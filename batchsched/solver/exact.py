@@ -42,7 +42,10 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def step_time_limit(self, share: float, most: float = float("inf")) -> float:
-        """Return the CP-SAT time that the next step may use: a share of the remaining time, at most `most`."""
+        """Return the CP-SAT time for the next step: a share of the remaining time, but at most `most`.
+
+        Return 0 if the wall-clock guard has ended an earlier step.
+        """
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve_and_bound(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:

@@ -74,7 +74,7 @@ class SubgroupTreeNode:
 
     @cached_property
     def min_further_pod_count(self) -> int:
-        """The fewest pods that must be placed so that the gang or subgroup runs; over `pods` if it cannot."""
+        """The fewest pods to place so that the gang or subgroup runs; more than `pods` if it cannot run."""
         below = sorted(child.min_further_pod_count for child in self.children)[: self.min_children]
         own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own

@@ -21,7 +21,7 @@ def solve_greedy(problem: Problem) -> Solution:
 
 
 def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
-    """Place the gangs of a problem greedily; return the packing, which is the nodes with the placed pods.
+    """Place the gangs of a problem greedily; return the packing, which contains nodes and placed pods.
 
     `plain` is passed to `Packing`.
     """
@@ -41,7 +41,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
 
 
 def pack_while_not_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
-    """Place gangs greedily, tier by tier; return None as soon as the solution is worse than given tier objectives.
+    """Place gangs greedily, tier by tier; return None as soon as the solution is worse than another solution.
 
     Args:
       problem: the problem.

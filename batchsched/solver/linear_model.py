@@ -123,9 +123,10 @@ class LinearModel:
         lower: NDArray[np.integer],
         upper: NDArray[np.integer],
     ) -> None:
-        """Add n constraints in compressed sparse row format; `starts` has the position of each one's first term.
+        """Add n linear constraints, stated in the compressed sparse row (CSR) format.
 
-        Constraint i has the terms starts[i]..starts[i+1] of `columns` and `coefficients` [Z].
+        Constraint i has the terms at the positions from starts[i] up to, but not including, starts[i+1] in the arrays
+        `columns` and `coefficients` [Z].
 
         Shapes: starts [n + 1], lower and upper [n]. A column may not repeat inside a row.
         """
@@ -156,7 +157,7 @@ class LinearModel:
         self.moved_rows.add(row)
 
     def variable_bounds(self) -> tuple[IntArray, IntArray]:
-        """Return the lower and the upper bounds of all variables, [V] each."""
+        """Return two arrays [V]: the lower and the upper bound of each variable."""
         if len(self._lower) != 1:
             empty = np.zeros(0, np.int64)
             self._lower = [np.concatenate([empty, *self._lower])]
@@ -164,7 +165,7 @@ class LinearModel:
         return self._lower[0], self._upper[0]
 
     def constraint_matrix(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return all constraints as a sparse matrix: row starts [M + 1], columns [Z] and coefficients [Z]."""
+        """Return all constraints as a CSR matrix: row starts [M + 1], columns [Z] and coefficients [Z]."""
         empty = np.zeros(0, np.int64)
         if len(self._columns) > 1:
             self._starts = [np.concatenate(self._starts)]
@@ -176,7 +177,7 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return the lower and upper limits of all constraints, and a mask of the unconditional ones, [M] each.
+        """Return three arrays [M]: each constraint's lower limit, upper limit, and whether it always holds.
 
         A constraint with a `when` variable holds only under its condition.
         """

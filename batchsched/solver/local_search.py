@@ -107,7 +107,7 @@ class PlacedPodCounts:
         room.add_trail_removal_listener(self.invalidate_after)
 
     def invalidate_after(self, length: int) -> None:
-        """Mark the table as outdated if it counts pods of placements that were undone since.
+        """Mark the table as outdated if it counts placements that were undone after it was last updated.
 
         The first `length` entries of the trail were kept; all later ones were undone or withdrawn.
         """
@@ -265,7 +265,7 @@ class ClearingNeighbourhood:
         self._small_first = _small_first(packing)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[ClearingMove]:
-        """Yield nodes to clear: those where the requested pod would fit without this session's pods.
+        """Yield moves that clear a node of this session's pods if the requested pod would then fit there.
 
         The nodes with the fewest pods of this session come first.
         """
@@ -520,7 +520,7 @@ class RepackingNeighbourhood:
             yield move
 
     def try_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
-        """Replace the placements on the nodes of the move by those of the move."""
+        """Replace the placements on some nodes by the new placements that the move contains."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
         for sign in (-1, 1):

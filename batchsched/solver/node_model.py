@@ -138,7 +138,7 @@ class NodeModel(LinearModel):
     def add_pod_limit(
         self, which: NDArray[np.bool_], limit: int, switch: int, *, exactly: bool = False
     ) -> None:
-        """Limit the sum of the marked pod counts: to `limit` if the variable `switch` is 1, to 0 otherwise.
+        """Limit a sum of pod counts to `limit` if the 0/1 variable `switch` is 1, or to 0 if it is 0.
 
         The mask `which` marks the counts. The constraint is Σ counts[which] <= limit · x[switch], or = with `exactly`.
         If switch is -1, it is Σ counts[which] <= limit.

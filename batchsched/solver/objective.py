@@ -36,7 +36,7 @@ def count_tiers(problem: Problem) -> int:
 
 
 def count_required_pods(problem: Problem) -> IntArray:
-    """Return how many pods of each gang [G] must still be placed to reach its minimum and that of its subgroups.
+    """Return how many pods each gang [G] still needs to reach its own minimum and those of its subgroups.
 
     A gang with 0 is taken already.
     """
@@ -51,7 +51,7 @@ def count_required_pods(problem: Problem) -> IntArray:
 
 
 def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
-    """Return a lower bound [G, R] of the resources that the minimum number of pods of each gang requests.
+    """Return a lower bound [G, R] of the resources that each gang needs to place its minimum number of pods.
 
     It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
     """
@@ -109,7 +109,7 @@ def mask_unplaceable_pod_classes(problem: Problem) -> BoolArray:
 
 
 def mask_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray) -> BoolArray:
-    """Return a mask [G] of the gangs that cannot reach their minimum with the pods that fit on some node."""
+    """Return a mask [G] of the gangs with too few placeable pods to reach their minimum."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
     beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < count_required_pods(problem)
@@ -237,7 +237,10 @@ def max_tier_values(problem: Problem) -> FloatArray:
 def count_placed_pods(
     problem: Problem, classes: NDArray[np.integer], counts: NDArray[np.integer]
 ) -> IntArray:
-    """Return how many pods of each pod class [C] a solution places, given its placements [P]."""
+    """Return how many pods of each pod class [C] the given placements contain.
+
+    `classes` and `counts` [P] state the pod class and the number of pods of each placement.
+    """
     placed = np.zeros(len(problem.classes.count), np.int64)
     np.add.at(placed, classes, counts)
     return placed

@@ -49,7 +49,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
         return pod.name not in (self.status.disrupted_pods or {})
 
     def with_eviction_counted(self, pod: Pod) -> "PodDisruptionBudget":
-        """Return a copy of the budget with one allowed disruption less, as after an eviction of the pod.
+        """Return the budget as it is after an eviction of the pod: with one allowed disruption less.
 
         The budget is unchanged if it does not protect the pod.
         """

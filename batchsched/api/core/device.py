@@ -388,7 +388,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
     @property
     def extended_resource_pod(self) -> tuple[str, str] | None:
-        """The name and UID of the pod, if a scheduler created the ResourceClaim for its extended resources.
+        """If a scheduler created this claim for a pod's extended resources: the name and UID of this pod.
 
         The result is None for all other ResourceClaims.
         """
@@ -419,9 +419,10 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
 
 
 def evaluate_binding_conditions(claim: ResourceClaim) -> bool | None:
-    """Return True if a claim's devices are prepared for binding, False if this failed, None if undecided.
+    """Return True if all devices of a claim are prepared for binding, False if the preparation of one failed.
 
-    The binding conditions and the binding failure conditions of the devices decide this.
+    Return None if neither is known yet. The result depends on the binding conditions and the binding failure
+    conditions of the devices.
 
     Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
     """

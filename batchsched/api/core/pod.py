@@ -264,7 +264,10 @@ class Pod(KubernetesObject, frozen=True, gc=False):
 
     @property
     def resource_claim_keys(self) -> tuple[str, ...]:
-        """The `namespace/name` of the ResourceClaims that the pod uses and that are known to exist."""
+        """The `namespace/name` of each ResourceClaim that the spec or the status of the pod names.
+
+        A claim from a template is missing until the status names it.
+        """
         names = [entry.resource_claim_name for entry in self.spec.resource_claims or ()]
         names += [status.resource_claim_name for status in self.status.resource_claim_statuses or ()]
         return tuple(f"{self.namespace}/{name}" for name in names if name)
@@ -296,10 +299,12 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return parse_timestamp(self.metadata.creation_timestamp, unknown)
 
     def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
-        """Return whether sessions consider the pod: it is unfinished, and bound or of a given scheduler name.
+        """Return whether the pod is unfinished, and either is bound or names one of these schedulers.
+
+        Sessions ignore all other pods.
 
         Args:
-          scheduler_names: the scheduler names of the profiles, one of which an unbound pod must have.
+          scheduler_names: the scheduler names of the profiles; an unbound pod must have one of these names.
         """
         return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
 
@@ -327,7 +332,9 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 def keys_of_unused_specs(
     specs: Mapping[_Key, PodSpec], ignored_references: Mapping[int, int] = MappingProxyType({})
 ) -> list[_Key]:
-    """Return the keys under which a cache keeps pod specs that no pod uses: only the cache refers to them.
+    """Return the keys of those pod specs in a cache that no pod uses any more.
+
+    Only the cache still refers to these specs.
 
     Weak references would serve as well, but objects that support them are tracked by the garbage collector.
 

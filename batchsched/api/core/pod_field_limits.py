@@ -53,10 +53,10 @@ def describe_exceeded_field_limit(spec: PodSpec) -> str:
 
 
 def without_fields_above_limit(spec: PodSpec) -> PodSpec:
-    """Return a pending pod's spec without containers and constraints if it exceeds a limit, else unchanged.
+    """Return a pod's spec; omit containers and constraints if the pod is pending and exceeds a field limit.
 
-    A pending pod with a spec above a limit is refused, whatever these fields state. Decoded, these fields of one pod
-    take up to 5 MiB. The spec of a bound pod is always unchanged.
+    A pending pod with a field above its limit is refused, whatever the omitted fields state. Decoded, the omitted
+    fields of one pod take up to 5 MiB. The spec of a bound pod is always unchanged.
     """
     exceeded_limit = describe_exceeded_field_limit(spec)
     if spec.node_name or not exceeded_limit:

@@ -19,7 +19,9 @@ class QosClass(IntEnum):
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the QoS class of a pod by its pod-level resources or, without these, by those of its containers.
+    """Return the QoS class of a pod, as Kubernetes computes it from requests and limits.
+
+    The pod-level resources determine the class. Without pod-level resources, the resources of all containers do.
 
     Source: `ComputePodQOS` of k8s.io/kubernetes/pkg/apis/core/v1/helper/qos.
 

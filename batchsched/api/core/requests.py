@@ -71,7 +71,9 @@ def requests_for_scoring(pod: Pod) -> dict[str, int]:
 
 
 def pod_and_nonzero_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
-    """Return the results of `pod_requests` and `nonzero_requests` for a pod without amounts in its status.
+    """Return the results of both `pod_requests` and `nonzero_requests` for a pod.
+
+    The status of the pod must contain no amounts of resources.
 
     Raises:
       InvalidQuantity: an amount is not a quantity.
@@ -104,7 +106,10 @@ def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
 
 
 def fields_that_determine_requests(pod: Pod) -> Hashable:
-    """Return the fields of a pod's spec that determine its requests, with unparsed quantities."""
+    """Return a key for a pod: if the keys of two pods are equal, their specs state equal resource requests.
+
+    The key consists of the spec's fields that determine the requests, with unparsed quantities.
+    """
     spec = pod.spec
     return (
         tuple(_container_requests(container) for container in spec.containers),

@@ -53,7 +53,7 @@ class SelectorRequirement(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_go_integer(text: str) -> int | None:
-    """Return the integer that a text states, or None if Go's ParseInt would reject the text, such as " 5 "."""
+    """Parse a decimal integer like Go's ParseInt; return None for a text that Go rejects, such as " 5 "."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None

@@ -118,12 +118,15 @@ class Volume(InTreeVolumeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if the volume is a disk, not a claim, that two pods on one node cannot always share."""
+        """True if the volume names a disk of a type that two pods on one node cannot always share.
+
+        The result is False for PersistentVolumeClaims.
+        """
         return bool(self.gce_persistent_disk or self.aws_elastic_block_store or self.iscsi or self.rbd)
 
     @property
     def may_count_against_attach_limit(self) -> bool:
-        """True if the volume may count against a node's attach limit: a PersistentVolumeClaim or in-tree volume."""
+        """True for a PersistentVolumeClaim or in-tree volume: it may count against a node's attach limit."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 

@@ -65,11 +65,11 @@ class TopologySlices(StrictModel):
         return self
 
     def slice_size(self, min_member: int) -> int:
-        """Return the number of pods in each topology slice, given the minMember that the slices divide."""
+        """Return the number of pods in each topology slice of a gang or subgroup with this minMember."""
         return self.size if self.size is not None else max(1, min_member // (self.count or 1))
 
     def describe_indivisible_min_member(self, min_member: int) -> str:
-        """Return an error message if minMember is no multiple of the size or count of slices; else ""."""
+        """Return an error message if minMember pods cannot be divided into equal slices; otherwise ""."""
         name, number = ("size", self.size) if self.size is not None else ("count", self.count or 1)
         if min_member % number == 0 and (min_member or self.count is None):
             return ""
@@ -296,7 +296,7 @@ class PodGroupSpec(StrictModel):
 
     @cached_property
     def has_subgroup_tree_or_slices(self) -> bool:
-        """Whether the gang has nested subGroups, subGroups that need not run, or topology slices."""
+        """Whether the gang has nested subGroups, optional subGroups, or topology slices."""
         return (
             self.slices is not None
             or self.subgroup_tree.has_nested_or_optional_subgroups
@@ -424,7 +424,10 @@ class PodGroup(StrictModel):
 
     @property
     def effective_min_member(self) -> int:
-        """The number of pods that must be placed together: minMember, or the minimum of the subGroups if larger."""
+        """The smallest number of pods that may be placed together, according to minMember and the subGroups.
+
+        This is the larger of two numbers: minMember, and the number of pods that the required subGroups need.
+        """
         spec = self.spec
         return (
             max(spec.min_member, spec.subgroup_tree.minimum_pod_count) if spec.sub_groups else spec.min_member
@@ -437,14 +440,18 @@ class PodGroup(StrictModel):
 
     @property
     def topology_requirements(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
-        """The topology of the PodGroup, then that of each subGroup; None for one that states no topology."""
+        """The topology of the PodGroup, followed by the topology of each subGroup.
+
+        An entry is None if the PodGroup or subGroup states no topology.
+        """
         return self.spec.topology, *(sub.topology for sub in self.spec.sub_groups)
 
     @property
     def preferred_level_deadlines(self) -> tuple[float, ...]:
-        """For each entry of `topology_requirements`, the time until which its preferred level is required.
+        """The times until which the preferred topology levels of the PodGroup and its subGroups are required.
 
-        Times are in seconds since 1970. A time is 0 if the topology states no `preferredWaitSeconds`.
+        There is one time for each entry of `topology_requirements`, in seconds since 1970. A time is 0
+        if the topology states no `preferredWaitSeconds`.
         """
         return tuple(
             self.creation_time + topology.preferred_wait_seconds

@@ -37,9 +37,10 @@ class SubgroupTree:
         min_children: Sequence[int | None],
         min_roots: int | None,
     ) -> Self:
-        """Build the tree of subgroups, given the name of each subgroup's parent, or None without a parent.
+        """Build the tree of subgroups from their names and from the names of their parents.
 
-        In `min_children` and `min_roots`, None means all. The parents must exist and form no cycle.
+        In `parents`, None means that a subgroup has no parent. In `min_children` and `min_roots`, None means all. The
+        parents must exist and form no cycle.
         """
         index = {name: number for number, name in enumerate(names)}
         parent_of = tuple(-1 if parent is None else index[parent] for parent in parents)
@@ -70,11 +71,11 @@ class SubgroupTree:
 
     @property
     def minimum_pod_count(self) -> int:
-        """The smallest number of running pods with which enough subgroups of the gang run."""
+        """The smallest number of pods with which the required number of the gang's subgroups can run."""
         return self.count_missing_pods({})
 
     def count_missing_pods(self, placed: Mapping[str, int]) -> int:
-        """Return the smallest number of further pods with which enough subgroups of the gang run.
+        """Return the smallest number of additional pods with which enough subgroups of the gang can run.
 
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.
@@ -82,7 +83,7 @@ class SubgroupTree:
         return self._least(self.roots, self.min_roots, placed)
 
     def names_in_subtree(self, number: int) -> tuple[str, ...]:
-        """Return the names of a subgroup (given by its index) and of all subgroups below it."""
+        """Return the names of the subgroup with this index and of all subgroups below it."""
         below = (name for child in self.children[number] for name in self.names_in_subtree(child))
         return (self.names[number], *below)
 
@@ -115,6 +116,6 @@ class SubgroupTree:
         return max(0, self.minimums[number] - placed.get(self.names[number], 0))
 
     def _least(self, group: Sequence[int], needed: int, placed: Mapping[str, int]) -> int:
-        """Return the smallest number of further pods with which `needed` of the given subgroups run."""
+        """Return the smallest number of additional pods with which `needed` of the subgroups can run."""
         missing = [self._missing_below(number, placed) for number in group]
         return sum(missing) if needed >= len(missing) else sum(sorted(missing)[:needed])

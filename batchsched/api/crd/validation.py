@@ -199,10 +199,9 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def excluded_queue_reasons(queues: Sequence[Queue]) -> dict[str, str]:
-    """Return by queue name the reason why a queue cannot be part of the queue tree; valid queues are absent.
+    """Return the queues that cannot be part of the queue tree, as a dict from queue name to the reason.
 
-    The queues that cannot be part of it are the queues of a cycle, queues with a missing parent, and all queues below
-    them.
+    These queues are the queues of a cycle, queues with a missing parent, and all queues below them.
     """
     parents = {queue.name: queue.spec.parent for queue in queues}
     reasons: dict[str, str] = {}

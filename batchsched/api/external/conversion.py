@@ -78,7 +78,7 @@ _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
 
 
 def with_gang_labels(pod: Pod) -> Pod:
-    """Return a pod with batchsched gang labels that are converted from those of another project, such as Volcano.
+    """Convert the gang or queue that a pod names for a scheduler such as Volcano to labels of batchsched.
 
     Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
     """

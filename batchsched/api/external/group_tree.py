@@ -95,7 +95,10 @@ class TreeGroup:
 
     @property
     def minimum(self) -> int:
-        """The number of pods (in a CompositePodGroup: of groups) that must run; 1 with the policy `basic`."""
+        """The number of pods of a PodGroup, or of groups directly below a CompositePodGroup, that must run.
+
+        The number is 1 for the scheduling policy `basic`.
+        """
         if isinstance(self.source, CompositePodGroup):
             groups = self.source.spec.scheduling_policy.gang
             return max(1, groups.min_group_count) if groups is not None else 1
@@ -136,9 +139,9 @@ def subgroup_name(name: str, *, is_composite: bool = False) -> str:
 
 
 class TreeRootIndex:
-    """Finds the CompositePodGroup at the top of the tree that contains a PodGroup or CompositePodGroup.
+    """An index that finds the CompositePodGroup at the top of the tree of a PodGroup or CompositePodGroup.
 
-    Each parent is followed once, however many groups are below it.
+    The index follows each parent once, however many groups are below it.
 
     Args:
       composites: the CompositePodGroups by `namespace/name`.
@@ -150,9 +153,10 @@ class TreeRootIndex:
         """The root of each CompositePodGroup that was passed on the way to a root; it may not exist yet."""
 
     def root_key_of(self, group: TreeGroup) -> str:
-        """Return the `namespace/name` of the CompositePodGroup at the top of a group's tree, existing or not.
+        """Return the `namespace/name` of the CompositePodGroup at the top of a group's tree.
 
-        Parents that form a cycle have no top; the first of them by name counts as the root.
+        If a group names a missing parent, the result is the key of this missing CompositePodGroup. Parents that form a
+        cycle have no top; the first of them by name counts as the root.
         """
         chain: dict[str, None] = {}
         key = group.key if group.is_composite else group.parent_key
@@ -288,11 +292,11 @@ def _named(group: TreeGroup) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InvalidTreeField:
-    """An invalid field of a PodGroup or CompositePodGroup, because of which its tree is not converted to a gang.
+    """An invalid field of a PodGroup or CompositePodGroup that prevents the conversion of its tree to a gang.
 
     Args:
       group: the PodGroup or CompositePodGroup.
-      field: the path of the field in it.
+      field: the path of the field in the group.
       message: the expected value and the value found.
     """
 
@@ -308,7 +312,13 @@ class InvalidTreeField:
 def invalid_tree_fields(
     error: ValidationError, root: TreeGroup, children: Children
 ) -> tuple[InvalidTreeField, ...]:
-    """Return the fields of groups in a tree that made `convert_tree_to_pod_group` raise this error."""
+    """Find the invalid fields of PodGroups and CompositePodGroups in a tree that could not be converted.
+
+    Args:
+      error: the error that `convert_tree_to_pod_group` raised for the tree.
+      root: the CompositePodGroup at the top of the tree.
+      children: returns the groups directly below a group.
+    """
     below = [group for group, _ in groups_below_with_depth(root.key, children)]
     incomplete = [
         group for group in (root, *below) if group.is_composite and any(_placeholder(group, root, children))
@@ -339,7 +349,9 @@ class ConvertedTrees:
 
 
 def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
-    """Convert each tree of groups to a batchsched PodGroup; find the gang and subgroup of the groups' pods.
+    """Convert each tree of groups to one batchsched PodGroup, and collect the problems of invalid trees.
+
+    The result also states the gang and subgroup to which the pods of each PodGroup of Kubernetes belong.
 
     Args:
       groups: the groups of all trees.

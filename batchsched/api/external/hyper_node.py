@@ -114,7 +114,10 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
 
     @property
     def required_labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The label keys that a selected node must have, with the permitted values; () for a name or a pattern."""
+        """The label keys that a selected node must have, with the permitted values of each label.
+
+        The result is () if the selector selects members by name or pattern.
+        """
         if self.exact_match is not None or self.regex_match is not None or self.label_match is None:
             return ()
         return tuple(self.label_match.required_labels())
@@ -149,7 +152,7 @@ _Condition = tuple[str, ...]
 
 
 class HyperNodeMemberIndex:
-    """Finds the HyperNodes that have a node, or another HyperNode, as a member.
+    """An index that finds the HyperNodes of which a given node, or another HyperNode, is a member.
 
     The selectors are indexed by a condition that all members of a selector meet, so that few of them are tried for a
     name. Of several labels, the one that the fewest selectors require is the condition.
@@ -277,7 +280,10 @@ class HyperNodeTree:
                 waiting += self._above[hyper_node.metadata.name]
 
     def with_tier_labels(self, node: Node) -> Node:
-        """Return a node with one label for each tier that names its HyperNode, and without outdated ones."""
+        """Return the node with one label for each tier, which names the HyperNode that contains the node.
+
+        The labels of HyperNodes that no longer contain the node are removed.
+        """
         by_tier: dict[int, str] = {}
         for hyper_node in sorted(
             self.hyper_nodes_of(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True

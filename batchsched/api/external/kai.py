@@ -105,7 +105,10 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about a subgroup that needs more pods than those below it; "" if none does."""
+        """Return a sentence about a subgroup with a larger minMember than the subgroups below it ensure.
+
+        The result is "" if there is no such subgroup.
+        """
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
             if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):

@@ -51,7 +51,10 @@ class GroupGangPolicy(KubernetesValue, frozen=True, gc=False):
 
 
 class GroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
-    """The scheduling policy of a CompositePodGroup: `gang`, or `basic`, with which one group below it is enough."""
+    """The scheduling policy of a CompositePodGroup: `gang` or `basic`.
+
+    With `basic`, it is enough that one group below the CompositePodGroup runs.
+    """
 
     gang: GroupGangPolicy | None = None
 
@@ -91,14 +94,17 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
 
 
 class UpstreamSpec(_GroupSpec, frozen=True, gc=False):
-    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`): v1alpha2 of 1.36, or v1alpha3 and v1beta1 of 1.37."""
+    """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`) in any of the supported API versions.
+
+    These are v1alpha2 of Kubernetes 1.36, and v1alpha3 and v1beta1 of Kubernetes 1.37.
+    """
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     disruption_mode: str | dict[str, Any] | None = None
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the pods of the PodGroup are only evicted all together."""
+        """Whether the pods of the PodGroup may only be evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
 
 
@@ -110,7 +116,7 @@ class CompositeSpec(_GroupSpec, frozen=True, gc=False):
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the groups directly below the CompositePodGroup are only evicted all together."""
+        """Whether the groups directly below the CompositePodGroup may only be evicted all together."""
         return is_disrupted_as_whole(self.disruption_mode)
 
 
@@ -127,7 +133,10 @@ def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bo
 
 
 def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
-    """Return a PodGroup topology with the first of the node labels as required level; None without labels."""
+    """Return the topology of a PodGroup that requires one domain of the first of the given node labels.
+
+    The result is None if there are no node labels.
+    """
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
@@ -164,7 +173,7 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
     @property
     @override
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status of the group, as the API server has them."""
+        """The conditions in the status of the PodGroup or CompositePodGroup, unchanged."""
         return self.status.conditions or ()
 
 
@@ -197,9 +206,10 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
 
 
 class CompositePodGroup(_UpstreamGroup, frozen=True, gc=False):
-    """A group of PodGroups and of other CompositePodGroups of Kubernetes, which name it as their parent.
+    """A CompositePodGroup of Kubernetes: a group of PodGroups and of other CompositePodGroups.
 
-    It is a part of a gang: `external.group_tree` assembles the gang of a whole tree.
+    The PodGroups and CompositePodGroups name this group as their parent. A CompositePodGroup is a part of a gang:
+    `external.group_tree` assembles the gang of a whole tree.
     """
 
     spec: CompositeSpec = CompositeSpec()
@@ -219,7 +229,7 @@ class UpstreamAlphaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
 
 
 class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes in v1beta1, which calls its condition `PodGroupInitiallyScheduled`."""
+    """The PodGroup of Kubernetes in v1beta1, which has the condition `PodGroupInitiallyScheduled`."""
 
 
 def pod_group_and_subgroup_names(pod: Pod) -> Marks:

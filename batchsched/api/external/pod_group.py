@@ -33,7 +33,10 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
         raise NotImplementedError
 
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about a hard constraint of this PodGroup that batchsched cannot keep; "" if none."""
+        """Return a sentence about a required constraint of this PodGroup that batchsched does not support.
+
+        The result is "" if there is no such constraint.
+        """
         return ""
 
     @property

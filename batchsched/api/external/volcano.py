@@ -23,14 +23,14 @@ class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
 
     @property
     def level(self) -> str:
-        """The topology level that `highestTierAllowed` or `highestTierName` names; "" without them."""
+        """The topology level that `highestTierAllowed` or `highestTierName` names; "" if both are missing."""
         if self.highest_tier_allowed is not None:
             return f"{TIER_LABEL}{self.highest_tier_allowed}"
         return self.highest_tier_name
 
 
 class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
-    """A subgroup policy of a Volcano PodGroup, with the topology and the minimum number of its subgroups."""
+    """A subgroup policy of a Volcano PodGroup: how many subgroups must run, and their network topology."""
 
     network_topology: VolcanoTopology | None = None
     min_sub_groups: int | None = None

@@ -20,7 +20,7 @@ LabelValue = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class AffinityGroup:
-    """Pods of one namespace with equal pod affinity and anti-affinity, counted on each node.
+    """The pods of one namespace with equal pod affinity and anti-affinity, and their number on each node.
 
     Args:
       namespace, affinity: what the pods share.
@@ -42,12 +42,12 @@ class AffinityGroup:
         self._arrays = None
 
     def renumber_nodes(self, numbers: list[int]) -> None:
-        """Update the node indexes of this group's pod counts; `numbers` has the new index of each node."""
+        """Replace each node index `i` in this group's pod counts by the node's new index `numbers[i]`."""
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
     def pod_counts_by_node(self) -> tuple[IndexArray, IntArray]:
-        """Return the nodes [k] that have pods of this affinity group, and the number [k] of these pods on each node."""
+        """Return the indexes of the nodes with pods of this group, and the number of its pods on each."""
         if self._arrays is None:
             size = len(self.on)
             self._arrays = (
@@ -88,7 +88,7 @@ def _terms_of(group: AffinityGroup) -> Iterator[ExistingAffinityTerm]:
 
 
 class AffinityTermIndex:
-    """An index that finds affinity terms by a pod label value that each term requires.
+    """An index of affinity terms by a required pod label, which finds the terms that may match a pod.
 
     If a term requires several labels, it is listed under the one that the fewest other terms are listed under.
     """
@@ -121,7 +121,10 @@ class AffinityTermIndex:
                 del self._by_value[value]
 
     def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterator[ExistingAffinityTerm]:
-        """Yield once each affinity term that may match a pod with these labels; no other term matches it."""
+        """Yield the affinity terms that may match a pod with these labels; omitted terms cannot match it.
+
+        Each term is yielded once.
+        """
         yield from self._without_value
         for value in labels.items():
             yield from self._by_value.get(value, ())
@@ -137,7 +140,7 @@ class AffinityTermIndex:
 
 
 class AffinityGroups:
-    """All pods on nodes that have pod affinity or anti-affinity, grouped by namespace and affinity."""
+    """The bound and placed pods with pod affinity or anti-affinity, grouped by namespace and affinity."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, bytes], AffinityGroup] = {}
@@ -149,7 +152,7 @@ class AffinityGroups:
         return iter(self._groups.values())
 
     def add_or_remove_pod(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
-        """Count a pod of an affinity group after it was added to a node (`by` = 1) or removed (`by` = -1)."""
+        """Update an affinity group's pod count after a pod was added (`by` = 1) or removed (`by` = -1)."""
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         group = self._groups.get(key)
         if group is None:
@@ -164,10 +167,10 @@ class AffinityGroups:
                 self._index.remove_term(term)
 
     def renumber_nodes(self, numbers: list[int]) -> None:
-        """Update the node indexes of all affinity groups; `numbers` has the new index of each node."""
+        """Replace each node index `i` in all affinity groups by the node's new index `numbers[i]`."""
         for group in self._groups.values():
             group.renumber_nodes(numbers)
 
     def terms_that_may_match(self, labels: Mapping[str, str]) -> Iterable[ExistingAffinityTerm]:
-        """Return the affinity terms that may match a pod with these labels; no other term matches it."""
+        """Return the affinity terms that may match a pod with these labels; omitted terms cannot match it."""
         return self._index.terms_that_may_match(labels)

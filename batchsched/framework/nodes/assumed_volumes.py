@@ -52,7 +52,7 @@ class AssumedVolumes:
         """Number of pods for each claim in `node_of`."""
 
     def assume(self, pod: Pod, reservation: ReservedPodVolumes) -> None:
-        """Record which volumes and claims are reserved for a pod, in place of its earlier record."""
+        """Record which volumes and claims are reserved for a pod; this replaces the pod's earlier record."""
         self._assume(_identity(pod), reservation)
 
     def _assume(self, identity: tuple[str, str], reservation: ReservedPodVolumes) -> None:

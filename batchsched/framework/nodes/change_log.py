@@ -48,7 +48,10 @@ class NodeChangeLog:
             self._from += half
 
     def nodes_changed_since(self, generation: int) -> IndexArray:
-        """Return the nodes [k] that changed after the given generation number, ascending and each once."""
+        """Return the indexes of the nodes that changed after the given generation number, in ascending order.
+
+        Each index occurs once.
+        """
         if generation == self.generation:
             return NONE
         if generation < self._from:
@@ -61,7 +64,7 @@ class NodeChangeLog:
         return self._latest[1]
 
     def renumber_nodes(self, numbers: list[int], size: int) -> None:
-        """Update the node indexes of the log; `numbers` has the new index of each node, NO_NODE for removed nodes.
+        """Replace each node index `i` in the log by `numbers[i]`, which is NO_NODE for a removed node.
 
         NO_NODE stays NO_NODE.
         """

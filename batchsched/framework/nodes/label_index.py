@@ -26,7 +26,7 @@ def selector_key(selector: LabelSelector | None) -> Hashable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodSelector:
-    """A selector of pods: by namespace, and by label selectors that must all match.
+    """A selector of the pods that are in given namespaces and match all given label selectors.
 
     Args:
       selectors: all must match; None selects nothing, () selects everything.
@@ -53,7 +53,7 @@ class PodSelector:
 
     @property
     def matches_any_labels(self) -> bool:
-        """True if the selector matches pods with any labels; it may still select only some namespaces."""
+        """True if the selector matches all pods in its namespaces, whatever labels the pods have."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
     def matches_labels(self, labels: Mapping[str, str]) -> bool:
@@ -68,7 +68,7 @@ class PodSelector:
         return (self.namespaces is None or namespace in self.namespaces) and self.matches_labels(labels)
 
     def selector_label_keys(self) -> frozenset[str]:
-        """Return the keys of the labels that the label selectors read."""
+        """Return the keys of the pod labels that the label selectors test."""
         none: frozenset[str] = frozenset()
         return none.union(*(one.keys() for one in self.selectors or ()))
 
@@ -91,7 +91,7 @@ class PodLabelIndex:
         return len(self._sets)
 
     def add_label_set(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """Add the labels and the namespace of a pod to the index, and return the number of this label set."""
+        """Add a label set with its namespace to the index, and return its position in the index."""
         number = len(self._sets)
         self._sets.append((namespace, labels))
         for item in labels.items():
@@ -99,7 +99,7 @@ class PodLabelIndex:
         return number
 
     def matching_label_set_numbers(self, selection: PodSelector) -> IndexArray:
-        """Return the numbers [k] of the label sets that a selector matches, ascending.
+        """Return the positions in the index of the label sets that a selector matches, in ascending order.
 
         The result is cached; a later call tests only the label sets that were added since.
         """
@@ -151,10 +151,10 @@ class LabelGroup:
 
 
 class PodLabelGroups:
-    """The pods on nodes, counted in groups of equal namespace, labels and termination state.
+    """The pods on nodes, grouped by equal namespace, labels and termination state, and counted by group.
 
     A long-running cluster gets new label sets all the time. Therefore `drop_empty_groups` drops groups without pods,
-    which changes the numbers of the other groups.
+    which changes the indexes of the other groups.
     """
 
     def __init__(self) -> None:
@@ -175,10 +175,10 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Count each pod in the group of its namespace, labels and termination state; return the groups' numbers.
+        """Count each pod in its label group, which is created if missing, and return the group indexes.
 
         Returns:
-          The number of each pod's group, in the order of `pods`.
+          The index of each pod's group, in the order of `pods`.
         """
         numbers: list[int] = []
         number = self._latest
@@ -218,16 +218,16 @@ class PodLabelGroups:
         return number
 
     def remove_pods(self, group_numbers: Iterable[int]) -> None:
-        """Remove one pod from each of the label groups with these numbers; a number may occur several times."""
+        """Subtract one pod from a label group for each of the given group indexes, which may repeat."""
         for number in group_numbers:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop the label groups without pods if there are many of them; return the new numbers of the groups.
+        """Drop the label groups without pods if these are more than `FEW` and more than half of all groups.
 
         Returns:
-          [groups] the new number of each group, -1 for dropped groups; None if nothing was dropped.
+          An array with the new index of each group, -1 for dropped groups; None if nothing was dropped.
         """
         if self._empty <= max(FEW, len(self._groups) // 2):
             return None

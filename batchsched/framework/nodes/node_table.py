@@ -32,7 +32,7 @@ class ReservedVolumesAndDevices:
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
     def copy_for_pods(self, pods: Sequence[Pod]) -> "ReservedVolumesAndDevices":
-        """Return a copy with only what is reserved for the given pods; sessions do not change the copy.
+        """Copy the volumes and devices reserved for the given pods; sessions do not change the copy.
 
         The result is to be read only. Pods without volumes and devices, which are most, share an empty one.
         """
@@ -83,12 +83,14 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
-    """Return None for every pod, as the default of `NodeTable.gang_of` until a session replaces it."""
+    """Return None instead of a gang's pod counts, as the default until a session sets `gang_of`."""
     return None
 
 
 class NodeTable:
-    """The N nodes of a session as arrays over R resources: allocatable amounts, and requests of the pods on the nodes.
+    """All N nodes of a session, with the allocatable and requested amounts of R resources as arrays [N, R].
+
+    The node table also has the pods on the nodes and cached values that are computed from the nodes.
 
     Args:
       snapshot: the cluster; the order of its nodes defines their indexes.
@@ -263,9 +265,10 @@ class NodeTable:
         return ReservedVolumesAndDevices(self.assumed, self.device_ledger)
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R] of a pod, with 1 for the resource `pods`, and its requests for scoring [2].
+        """Return a pod's requests for all R resources, and its CPU and memory requests for scoring.
 
-        The requests for scoring are milli-CPU and bytes of memory, with defaults for containers without requests.
+        The request for the resource `pods` is 1. The requests for scoring [2] are milli-CPU and bytes of memory, with
+        defaults for containers without requests.
         """
         vector = np.zeros(len(self.resources), np.int64)
         vector[0] = 1
@@ -329,7 +332,9 @@ class NodeTable:
             nonzero_row += nonzero * count
 
     def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
-        """Return the requests [R] of a pod on a node, and its requests for scoring [2], as the node table counted them.
+        """Return the two arrays of requests with which a pod was added to the node table.
+
+        The arrays are `requested` [R] and `nonzero` [2], as in `add_pods`.
 
         Raises:
           KeyError: the pod is on no node.
@@ -337,9 +342,9 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's label value [N] as an index, and the distinct values to which the indexes refer.
+        """Return each node's value of a label, as an index into the distinct values, and these values.
 
-        The index is -1 if the node does not have the label.
+        The index is -1 if the node does not have the label. The indexes are an array [N].
         """
         label = self._labels.get(key)
         if label is None:
@@ -431,7 +436,7 @@ class Nodes:
 
     @property
     def cluster_objects(self) -> Snapshot:
-        """The objects of the cluster other than nodes and pods, such as Services, as fields of a Snapshot."""
+        """The Snapshot from which plugins read objects other than nodes and pods, such as Services."""
         return self.table.cluster_objects
 
     @property
@@ -440,13 +445,13 @@ class Nodes:
         return self.table.pod_table
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's label value [n] as an index, and the distinct values to which the indexes refer.
+        """Return each node's value of a label, as an index into the distinct values, and these values.
 
-        The index is -1 if the node does not have the label.
+        The index is -1 if the node does not have the label. The indexes are an array [n].
         """
         codes, values = self.table.label_indexes_and_values(key)
         return codes[self.where], values
 
     def mask_where(self, test: Callable[[Node], bool]) -> BoolArray:
-        """Return an array [n]: True for each node that passes a test, which is called for each Node object."""
+        """Call `test` for each Node object of the view, and return its answers as an array [n]."""
         return np.fromiter((test(node) for node in self.node_objects), np.bool_, self._size)

@@ -26,7 +26,7 @@ class DeviceObjects:
     Args:
       claims: by `namespace/name`.
       classes: by name.
-      class_of_resource: extended resource → the DeviceClass that serves it.
+      class_of_resource: extended resource → the DeviceClass that provides devices for it.
       allocator: finds devices that are free.
     """
 
@@ -55,9 +55,9 @@ def device_objects(table: NodeTable) -> DeviceObjects:
 
 
 def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
-    """Return a mask [R]: True for each extended resource that a DeviceClass serves.
+    """Return a mask [R]: True for each extended resource that pods can get as devices of a DeviceClass.
 
-    It serves the resource on nodes without a device plugin for the resource.
+    Pods get these devices on nodes without a device plugin for the resource.
     """
 
     def mask_served_resources(_snapshot: object) -> BoolArray:
@@ -70,7 +70,7 @@ def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
 
 
 def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
-    """Return the groups of nodes with equal devices; they are updated when devices are allocated or released."""
+    """Group the nodes by equal devices; allocating or releasing devices updates the returned groups."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",
@@ -80,9 +80,10 @@ def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
 
 
 def classes_of_resources(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    """Return the DeviceClass that serves each extended resource, by the name of the resource.
+    """Return a mapping from each extended resource to the DeviceClass that provides devices for it.
 
-    If several classes state a resource, the newest one serves it. Among equally new classes, it is the first by name.
+    If several classes state a resource, the newest class provides it. Among equally new classes, the first by name
+    provides it.
 
     Source: k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
     """

@@ -103,7 +103,10 @@ def scored_resources(
 def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return the amount of each given resource that scoring counts as the request of one pod of the class."""
+    """Return the amount of each given resource that one pod of the class requests, as Score plugins count it.
+
+    With `nonzero`, containers without cpu or memory requests count with default amounts.
+    """
     if nonzero and pod.pod.spec.resources is not None:
         amounts = requests_for_scoring(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
@@ -127,7 +130,7 @@ def is_extended_resource(resource: str) -> bool:
 
 
 def is_scalar_resource(resource: str) -> bool:
-    """Return True for a countable resource other than cpu, memory and ephemeral storage.
+    """Return True for extended resources, huge pages, attachable volumes and names with `kubernetes.io/`.
 
     Source: `IsScalarResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """

@@ -97,7 +97,7 @@ def volume_claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    """Return True if a PersistentVolumeClaim is new, or if its volume or its StorageClass has changed."""
+    """Return True if a PersistentVolumeClaim is new, or has another volume or StorageClass than `old`."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
     return volume_claim_storage_class(old) != volume_claim_storage_class(new)

@@ -149,7 +149,7 @@ class AbandonedSessionError(BaseException):
 
 
 class PluginCallCounter(PluginRunner):
-    """Counts the plugin calls of a session, and skips calls that are known to exceed their deadline.
+    """A counter of a session's plugin calls, which skips calls that exceeded their deadline before.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.
 

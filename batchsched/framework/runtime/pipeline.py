@@ -229,7 +229,7 @@ class Pipeline:
         )
 
     def reads_whole_pod(self, pod: Pod) -> bool:
-        """Return whether a plugin without a signature, or an extender, may read any field of a pod."""
+        """Return True if an extender or a plugin without `signature` may read the whole pod."""
         return self.reads_all or self.extenders.is_interested(pod)
 
     def selector_label_keys(self, pod: Pod, failures: list[PluginError]) -> frozenset[str]:
@@ -359,7 +359,7 @@ class Pipeline:
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray, state: CycleState
     ) -> bool | None:
-        """Return whether each of `nodes` may get as many equal pods as `counts` states, all at the same time.
+        """Return whether `counts[i]` equal pods may be placed on each node `nodes[i]`, all of them together.
 
         Return None if a Filter must be called for each pod.
         """

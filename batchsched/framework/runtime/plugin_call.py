@@ -81,7 +81,7 @@ SHARE: Final = 0.1
 
 
 class PluginCallSampler:
-    """Calls plugins, and measures the duration of their calls in a random tenth of the scheduling cycles.
+    """A caller of plugins that measures the duration of calls in a random tenth of the scheduling cycles.
 
     Args:
       telemetry: receives the timings; None: nothing is measured.

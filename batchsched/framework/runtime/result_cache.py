@@ -54,7 +54,7 @@ class WeightedScorePlugin:
 
 @dataclass(slots=True, eq=False)
 class PodClassScorer:
-    """Calls the Score and NormalizeScore plugins for one pod.
+    """The caller of the Score and NormalizeScore plugins for one pod.
 
     Args:
       timings: measures the calls.
@@ -100,12 +100,12 @@ BYTES_PER_NODE: Final = 96
 
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the generation number of the latest node change that may outdate plugin results of a scope."""
+    """Return the generation of the latest node change that may affect plugin results of this scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """Return the nodes [k] for which changes after generation `since` may have outdated a plugin result.
+    """Return the indexes of the nodes for which a plugin result of generation `since` may be outdated.
 
     The nodes are in ascending order. This function is the only rule of invalidation; `ResultCache` describes it.
     """
@@ -139,7 +139,7 @@ class CachedVerdict:
         return cls(verdict, fits, bool(fits.all()), since)
 
     def with_updated_nodes(self, nodes: IndexArray, part: Verdict, since: int) -> "CachedVerdict | None":
-        """Return this cached verdict with a Filter's new answer about some of the nodes.
+        """Return this cached verdict, combined with the Filter's new answer about some of the nodes.
 
         The stored arrays are not changed, because filter results of earlier pods show them.
 
@@ -380,7 +380,7 @@ class PodClassResults:
         return complete
 
     def feasible_node_indexes(self, fits: BoolArray) -> IndexArray:
-        """Return the indexes [n] of the feasible nodes, given as the mask `fits` [N].
+        """Convert the mask `fits` [N] of feasible nodes to an array [n] of their indexes.
 
         The array is read-only. While the feasible nodes are equal, the same array is returned, so that `total_scores`
         and `prescore_state` compare by identity instead of node by node.

@@ -29,7 +29,7 @@ from batchsched.framework.status import (
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPoint:
-    """An extension point: the plugin method that it calls, and the status codes that it permits.
+    """The plugin method that is called at an extension point, and the status codes that it may return.
 
     Args:
       method: the method of a plugin.
@@ -146,7 +146,10 @@ def checked_scores(plugin: object, point: str, answer: object, count: int) -> In
 
 
 def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
-    """Check the answer of a Permit plugin, and return it with the plugin's name unless it is plain Success."""
+    """Check the answer of a Permit plugin, and return it with the name of the plugin in its status.
+
+    A Success without a timeout is returned without the name.
+    """
     if not isinstance(answer, PermitAnswer):
         raise _nonsense(plugin, "Permit", "a PermitAnswer", answer)
     # The usual answer, checked first because Permit is called for each pod.

@@ -39,7 +39,7 @@ def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
 
 
 class NodeSampler:
-    """Limits the feasible nodes of each pod to a sample, like kube-scheduler's percentageOfNodesToScore.
+    """A sampler that limits the feasible nodes of each pod, like kube-scheduler's percentageOfNodesToScore.
 
     The search for nodes starts at a node drawn from the seed; for the next pod it continues where it stopped.
 

@@ -36,7 +36,7 @@ class PreFilterOutcome(NamedTuple):
 
 
 class PreFilterStage:
-    """Calls the PreFilter plugins of a profile, and combines their answers.
+    """The stage of the pipeline that calls the PreFilter plugins of a profile, and combines their answers.
 
     Args:
       plugins: in the order of their calls.
@@ -116,7 +116,7 @@ class PreFilterStage:
 
 
 class ScoreStage:
-    """Calls the PreScore and Score plugins of a profile, and adds up the weighted scores.
+    """The stage of the pipeline that calls the PreScore and Score plugins, and adds up the weighted scores.
 
     Args:
       prescores: PreScore plugins in the order of their calls.

@@ -53,7 +53,7 @@ class Conversion:
 
 
 def convert_documents(documents: Iterable[Document | InvalidInput]) -> Conversion:
-    """Convert those objects of files that are queues or topologies of other schedulers to batchsched objects.
+    """Convert queues and topologies of other schedulers to batchsched objects; warn about all other objects.
 
     Raises:
       InvalidInput: an object is invalid, or two converted objects have the same name.

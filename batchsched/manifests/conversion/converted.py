@@ -56,7 +56,7 @@ class SourceObject:
         return as_mapping(self.manifest.get("spec"))
 
     def warn(self, field_name: str, text: str) -> None:
-        """Record a warning that a field of the source object is not converted, or not exactly."""
+        """Record a warning that a field of the source object was not converted, or only inexactly."""
         where = f"{self.file}: " if self.file else ""
         self.warnings.append(f"{where}{self.title}: {field_name}: {text}")
 
@@ -149,7 +149,7 @@ def mappings_in(value: object) -> Sequence[Manifest]:
 
 
 def format_amounts(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Format the amounts in a mapping by resource, in base units, as Kubernetes quantities such as `4Gi`."""
+    """Format integer amounts by resource (milli-CPU, bytes) as Kubernetes quantities such as `4Gi`."""
     return {resource: format_quantity(resource, amounts[resource]) for resource in sorted(amounts)}
 
 

@@ -58,7 +58,7 @@ class _Quota:
 
 
 def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
-    """Convert the queues of Kueue to Queues of batchsched, PriorityClasses and labels of Namespaces.
+    """Convert Kueue's queues and priority classes to batchsched Queues, PriorityClasses and Namespace labels.
 
     Raises:
       InvalidInput: a quantity is invalid.

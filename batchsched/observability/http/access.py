@@ -69,7 +69,7 @@ class DelegatedAccess:
         self._kept: dict[Hashable, tuple[float, Mapping[str, Any]]] = {}
 
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass an allowed request to its handler; answer others with a Status object, like the API server."""
+        """Pass a request to its handler if it is allowed; otherwise return an error like the API server's."""
         path, verb = request.path, request.method.lower()
         if any(_covers(pattern, path) for pattern in self._allowed()):
             return await handler(request)

@@ -93,7 +93,7 @@ class OpenConnection:
 
 
 class ConnectionHandler(web.RequestHandler):
-    """Handles the HTTP requests of one connection.
+    """The handler of the HTTP requests of one connection.
 
     Args:
       listener: Counts the connection until it is closed.
@@ -125,7 +125,7 @@ class ConnectionHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
-        """Record whether the connection has a request in progress; without one, it may be closed."""
+        """Record whether a request is in progress; a connection without one may be closed at any time."""
         self._connection.busy = busy
 
     @override
@@ -148,7 +148,7 @@ class ConnectionHandler(web.RequestHandler):
 
 
 class LimitedListener:
-    """Accepts connections on a socket, and closes idle connections when a limit is reached.
+    """A listener that accepts connections on a socket, and closes idle connections when a limit is reached.
 
     Args:
       listening: The socket, bound and listening.

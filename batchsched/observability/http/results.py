@@ -30,7 +30,7 @@ class ResultSource(Protocol):
         """Return the list of the simulated runs as HTML."""
 
     def result_file_path(self, name: str) -> Path | None:
-        """Return the path of a finished run's result file, or None if no finished run has this name."""
+        """Return the path of the result file with this name, or None if no finished run has such a file."""
 
 
 class ResultHandlers:

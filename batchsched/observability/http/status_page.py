@@ -72,7 +72,7 @@ class PendingGangRow:
 
 @dataclass(frozen=True, slots=True)
 class GangRow:
-    """A row of the status page for a PodGroup, with the numbers of its pods and why some are pending."""
+    """A row of the status page for a PodGroup: the numbers of its pods, and why some pods are pending."""
 
     key: str
     queue: str

@@ -56,7 +56,7 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
 
 
 def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
-    """Return the reservations to write into a pod's existing ResourceClaims, in the order of its spec."""
+    """Return the reservations to write into a pod's existing ResourceClaims, ordered as in the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(

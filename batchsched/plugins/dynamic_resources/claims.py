@@ -43,11 +43,11 @@ class PodClaim(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(frozen=True, eq=False)
 class PodClassClaims:
-    """The ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
+    """The ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses provide.
 
     Args:
       claims: the claims, in the order of the pod's spec.
-      resources: extended resources of the pod that DeviceClasses serve.
+      resources: extended resources of the pod that DeviceClasses provide.
       other_resources: other extended resources of the pod, which a node has to offer; () if `resources` is empty.
     """
 
@@ -71,7 +71,7 @@ class PodClassClaims:
 
     @cached_property
     def unallocated_claims(self) -> tuple[ResourceClaim, ...]:
-        """The ResourceClaims of the pods that have no allocation yet."""
+        """The pods' ResourceClaims that have no allocation yet."""
         return tuple(pod_claim.claim for pod_claim in self.claims if pod_claim.allocation is None)
 
 

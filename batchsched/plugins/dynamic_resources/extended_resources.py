@@ -32,7 +32,7 @@ IN_MEMORY_NAME: Final = "<extended-resources>"
 
 
 def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, DeviceClass]) -> tuple[str, ...]:
-    """Return the extended resources that a pod requests and that a DeviceClass serves, sorted by name."""
+    """Return the extended resources that a pod requests and that a DeviceClass provides, sorted by name."""
     if not _names_any_resource(pod, class_of_resource):
         return ()  # without adding up all requests of the pod
     return tuple(name for name in _requested_resources(pod) if name in class_of_resource)
@@ -41,7 +41,7 @@ def resources_served_by_devices(pod: Pod, class_of_resource: Mapping[str, Device
 def resources_not_served_by_devices(
     pod: Pod, class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[str, ...]:
-    """Return the extended resources that a pod requests and that no DeviceClass serves, sorted by name."""
+    """Return the extended resources that a pod requests and that no DeviceClass provides, sorted by name."""
     return tuple(name for name in _requested_resources(pod) if name not in class_of_resource)
 
 
@@ -67,7 +67,10 @@ def _names_any_resource(pod: Pod, resources: Mapping[str, DeviceClass]) -> bool:
 
 
 def requests_extended_resource(pod: Pod) -> bool:
-    """Return whether a pod requests an extended resource that a DeviceClass could serve, even if only the amount 0."""
+    """Return whether a pod requests any extended resource that a DeviceClass could provide.
+
+    A request for the amount 0 also counts.
+    """
     # The quantities are not parsed: this is asked for each new pod spec, and only the names matter.
     resources = (pod.spec.resources, *(container.resources for container in _containers(pod)))
     return any(
@@ -79,7 +82,7 @@ def requests_extended_resource(pod: Pod) -> bool:
 
 
 def may_be_served_by_devices(resource: str) -> bool:
-    """Return whether a DeviceClass could serve a resource of this name, such as `nvidia.com/gpu`.
+    """Return whether a DeviceClass could provide a resource with this name, such as `nvidia.com/gpu`.
 
     Source: `IsDRAExtendedResourceName` of k8s.io/kubernetes/pkg/scheduler/util.
     """
@@ -89,7 +92,7 @@ def may_be_served_by_devices(resource: str) -> bool:
 def build_extended_resource_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> ResourceClaim:
-    """Return the ResourceClaim that batchsched creates to serve the given extended resources of a pod with devices."""
+    """Return the ResourceClaim with which batchsched requests devices for a pod's extended resources."""
     requests = [
         request
         for resource in sorted(resources)
@@ -119,7 +122,7 @@ def build_extended_resource_claim(
 def request_mappings(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[ContainerExtendedResourceRequest, ...]:
-    """Return for each extended resource of each container the request in the ResourceClaim that serves it."""
+    """Map each extended resource of each container to the request in the ResourceClaim for its devices."""
     return tuple(
         mapping
         for resource in sorted(resources)

@@ -30,7 +30,7 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchingDeviceValues:
-    """The devices of each node that match at least one of several requests, and their values of an attribute.
+    """The devices of each node that match any of several requests, each with its value of an attribute.
 
     Args:
       values: number of a group of nodes with equal devices → the attribute value of each device of these nodes; None
@@ -77,11 +77,11 @@ class MatchingDeviceValues:
         return cls(values, number)
 
     def values_on(self, node: int) -> tuple[object, ...]:
-        """Return the attribute value of each candidate device of a node; None for a device that matches no request."""
+        """Return the attribute value of each usable device of a node; None if a device matches no request."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
     def count_device_sets(self, table: NodeTable, size: int) -> IntArray:
-        """Return for each node [N] how many disjoint sets of `size` free devices with equal values it has.
+        """Count on each node the disjoint sets of `size` free devices with equal values; return an array [N].
 
         A device that several claims may share counts as `UNLIMITED_SHARES` devices.
         """
@@ -151,7 +151,7 @@ class FreedDevices:
         return tuple(places)
 
     def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
-        """Return by how much each eviction unit, if it is evicted, raises `count_device_sets` on each node.
+        """Return by how much the eviction of each eviction unit raises `count_device_sets` on each node.
 
         Args:
           matching: the devices that count.
@@ -172,7 +172,7 @@ class FreedDevices:
         )
 
     def constant_relief_of_freed_devices(self, amount: int) -> RowRelief:
-        """Return `amount` as the relief of each eviction unit on each node where its eviction frees a device."""
+        """Return `amount` as relief of each eviction unit on each node where its eviction frees a device."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 
 

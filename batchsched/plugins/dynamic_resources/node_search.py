@@ -68,13 +68,13 @@ class DeviceSearchResults:
 
     @property
     def feasible_mask(self) -> BoolArray:
-        """A mask [n] of the nodes that have devices for all ResourceClaims of the pod."""
+        """A mask of the n nodes: True for each node that has devices for all ResourceClaims of the pod."""
         return self.refused < 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePositions:
-    """The devices that a search found, as positions in a node's device list, valid for all nodes with equal devices.
+    """The devices found on a node, as positions in its device list, which are valid on all equal nodes.
 
     Args:
       solution: the solution on one node.
@@ -99,7 +99,7 @@ class DevicePositions:
         )
 
     def to_pod_device_allocation(self, candidates: Sequence[PoolDevice]) -> PodDeviceAllocation:
-        """Return the devices at these positions in `candidates`, the device list of a node of the same group."""
+        """Return the devices at these positions of `candidates`, which is the list of devices of a node."""
         return PodDeviceAllocation(
             tuple(
                 tuple(
@@ -113,7 +113,7 @@ class DevicePositions:
 
 
 class DeviceSearch:
-    """Searches nodes for devices for the ResourceClaims of one pod; nodes with equal devices share one search.
+    """A search on many nodes for the devices of a pod's claims; nodes with equal devices are searched once.
 
     Args:
       objects: the devices.
@@ -187,7 +187,7 @@ class DeviceSearch:
     def find_allocations_on_node(
         self, claims: Sequence[ResourceClaim], node: int, table: NodeTable
     ) -> tuple[AllocationResult, ...] | None:
-        """Return an allocation of devices of one node for each ResourceClaim; None if too few are free.
+        """Allocate free devices of one node to each ResourceClaim; return None if too few devices are free.
 
         Args:
           claims: claims with the same specs as the claims of this search.
@@ -229,7 +229,7 @@ class DeviceSearch:
         return places.to_pod_device_allocation(allocator.inventory.usable_devices_of_node(place))
 
     def count_pods_that_find_devices(self, node: int, most: int, table: NodeTable) -> int:
-        """Return how many pods with equal ResourceClaims get devices on one node at the same time, at most `most`.
+        """Count the pods with equal ResourceClaims for which one node has enough devices, up to `most` pods.
 
         The pods are placed one after the other. All devices that the node can access must be accessible from this node
         only.
@@ -294,7 +294,7 @@ class DeviceSearch:
 
 
 def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
-    """Return the `DeviceSearch` for some ResourceClaims; ResourceClaims with equal specs share one search.
+    """Return the `DeviceSearch` for a list of ResourceClaims; lists with equal specs share one search.
 
     Raises:
       AllocationError: a claim is invalid.
@@ -328,9 +328,10 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_devices_for_pod_class(
     pod: Pod, class_claims: PodClassClaims, nodes: Nodes
 ) -> list[tuple[DeviceSearchResults, BoolArray]]:
-    """Search nodes for devices for a pod; return pairs of results and a mask [n] of the searched nodes.
+    """Search nodes for the devices of a pod; return pairs: results, and a mask of the nodes they are for.
 
-    There is one pair for all nodes that lack the same extended resources, because these become part of the claims.
+    There is one pair for all nodes that lack the same extended resources. For the nodes of a pair, batchsched creates a
+    ResourceClaim for the missing resources. The shape of a mask is [n], with one entry for each of the given nodes.
 
     Raises:
       AllocationError: a claim, a class or a slice is invalid.
@@ -350,7 +351,7 @@ def search_devices_for_pod_class(
 def nodes_by_missing_resources(
     resources: Sequence[str], nodes: Nodes
 ) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group nodes by the extended resources that they lack; return pairs of these and a mask [n]."""
+    """Group n nodes by their missing extended resources; return for each group these and a mask [n]."""
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

@@ -182,7 +182,7 @@ class DynamicResources(
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
-        """Return True if each node surely has devices for its pods; else pods must be judged one by one."""
+        """Return True if no pod needs its own check, because each node certainly has devices for its pods."""
         try:
             return nodes_surely_have_devices(pod.pod, table, nodes, counts)
         except (ResourceClaimRefused, NodeRefused, AllocationError):

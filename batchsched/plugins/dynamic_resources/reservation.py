@@ -51,7 +51,7 @@ NOT_AVAILABLE: Final = "resourceclaim not available on the node"
 def nodes_reaching_allocated_devices(
     claims: Sequence[PodClaim], nodes: Nodes, binding_timeout_seconds: float
 ) -> BoolArray:
-    """Return a mask [n] of the nodes that can reach all devices allocated to the claims.
+    """Return a mask of n nodes: True for each node that can access all devices allocated to the claims.
 
     If the preparation of the devices failed or timed out, no node is in the mask.
     """
@@ -68,7 +68,7 @@ def nodes_reaching_allocated_devices(
 
 
 def nodes_without_resources(resources: Sequence[str], nodes: Nodes) -> BoolArray:
-    """Return a mask [n] of the nodes that lack at least one of these resources in `status.allocatable`."""
+    """Return a mask of n nodes: True if a node's `status.allocatable` lacks one or more of the resources."""
     if not resources:
         return np.zeros(len(nodes), np.bool_)
     resource_names = frozenset(resources)
@@ -94,12 +94,12 @@ def preference_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
 
 
 def may_use_devices(pod: Pod) -> bool:
-    """Return whether a pod uses ResourceClaims, or requests an extended resource that a DeviceClass could serve."""
+    """Return whether a pod uses ResourceClaims or requests a resource that a DeviceClass could provide."""
     return bool(pod.spec.resource_claims) or requests_extended_resource(pod)
 
 
 def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
-    """Return the ResourceClaims of a pod class (equal pods), and its extended resources that DeviceClasses serve.
+    """Return the ResourceClaims of a pod class, and its extended resources that DeviceClasses provide.
 
     Raises:
       ResourceClaimRefused: the pods cannot be placed now.
@@ -117,7 +117,7 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
 
 
 def nodes_surely_have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-    """Return True if each node surely has devices for its number of pods, all equal to the given pod.
+    """Return True if each node certainly has devices for all its new pods, which are equal to the given pod.
 
     The result is False also if pods share claims, or if several nodes share devices: then pods are judged one by one.
 

@@ -61,12 +61,12 @@ class DeviceLimit:
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """Equal device requests of pending pods, with the number of devices for each pod, by candidate.
+    """The device requests of one kind, with the number of devices that each pending pod requests.
 
     A candidate is the pending pods of one gang and pod class.
 
     Args:
-      alternatives: the alternatives of such a request: each device meets one of them.
+      alternatives: the alternatives of these requests; each requested device meets one alternative.
       devices: index of the candidate → the number of devices of each of its pods.
       matched: attribute → index of the candidate → the number of devices of each request of a pod, for those requests
         of which all devices have an equal value of the attribute.
@@ -79,7 +79,7 @@ class DeviceDemand:
     sharers: int = 1
 
     def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
-        """Add a request of each pod of `candidate` for `count` devices.
+        """Record that each pod of `candidate` requests `count` devices.
 
         All these devices must have the same value of each attribute in `matched`.
         """

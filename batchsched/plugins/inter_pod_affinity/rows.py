@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityCandidateIndex:
-    """Finds pending pods by their labels, and domains of nodes, to create rows for pod affinity."""
+    """An index of pending pods by label and of nodes by topology domain, to build rows for pod affinity."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,11 +53,11 @@ class AffinityCandidateIndex:
             self.index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select_candidates(self, selection: PodSelector) -> list[CandidatePods]:
-        """Return the candidates (pods of one gang and pod class) with pods that match `selection`."""
+        """Return the candidates (pending pods of one gang and pod class) that match `selection`."""
         return [self.batch.candidates[at] for at in self.index.matching_label_set_numbers(selection)]
 
     def domain_codes(self, key: str) -> IndexArray:
-        """Return for each node [N] the index of its domain of a topology key; -1 if the node lacks the label."""
+        """Return an array [N] with the index of each node's topology domain; -1 if a node has no domain."""
         return self.table.label_indexes_and_values(key)[0]
 
 

@@ -125,7 +125,7 @@ class TermCounts:
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def counts_by_domain(self, key: str) -> IntArray:
-        """Return the counts [D+1] of the D domains of a topology key; the last is 0, for nodes without the label."""
+        """Return an array [D+1]: the count of each of D domains of a topology key, then 0 for other nodes."""
         counts = self.by_key.get(key)
         if counts is None:
             counts = self.by_key[key] = np.zeros(
@@ -134,7 +134,7 @@ class TermCounts:
         return counts
 
     def add_pod_counts(self, key: str, counts: IntArray, weight: int = 1) -> bool:
-        """Add pod counts by node [N], times a weight, to the counts of the nodes' topology domains.
+        """Multiply the pod counts [N] of all nodes by a weight, and add them to the counts of their domains.
 
         Return True if one of the nodes with pods is in a domain.
         """
@@ -147,9 +147,9 @@ class TermCounts:
         return True
 
     def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the pods of an affinity group, times a weight, to the counts of their topology domains.
+        """Add the numbers of pods in an AffinityGroup, times a weight, to the counts of the pods' domains.
 
-        The pods of an affinity group have equal namespaces and equal pod affinity.
+        The pods of an AffinityGroup are in one namespace and have equal pod affinity.
 
         Return True if one of the pods is in a domain.
         """
@@ -198,7 +198,7 @@ class RequiredTermState:
     itself: bool
 
     def allows_first_pod(self) -> bool:
-        """Return True if the pods of the class match their own required affinity terms, and no existing pod does.
+        """Return True if the class matches all of its own required affinity terms, but no existing pod does.
 
         Any topology domain may then take the first pod.
         """
@@ -282,7 +282,7 @@ def count_pods_matching_required_terms(table: NodeTable, pod: Pod) -> RequiredTe
 
 
 def combined_selector(terms: tuple[AffinityTerm, ...]) -> PodSelector:
-    """Return one selector, by namespaces and labels, of the pods that match all given affinity terms."""
+    """Combine affinity terms into one selector, which selects the pods that match all of the terms."""
     if any(term.selection.selectors is None for term in terms):
         return PodSelector(None)
     namespaces: frozenset[str] | None = None

@@ -20,7 +20,7 @@ Amounts = tuple[int, ...]
 
 
 def mask_zones_fitting_requests(requests: IntArray, free: IntArray, listed: BoolArray) -> BoolArray:
-    """Return a mask [n, Z] of the NUMA zones with enough free amounts for requests; each of n nodes has Z zones.
+    """Return a mask [n, Z] of n nodes with Z NUMA zones: True if a zone has room for all requests.
 
     Args:
       requests: [K] amounts.
@@ -44,7 +44,7 @@ def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 def nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
-    """Return two masks [n] of nodes: where each init container fits, and where all other containers fit."""
+    """Return two masks of n nodes: where each init container fits, and where all others fit together."""
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:
@@ -62,7 +62,7 @@ def nodes_fitting_containers(
 
 
 def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> bool:
-    """Return whether all pods find NUMA zones on a node, in whatever order and zones the kubelet places them.
+    """Return whether all pods find NUMA zones on a node, however the kubelet orders them and chooses zones.
 
     A part is a pod, or a container if this is the scope. It finds no zone only if the other parts block each zone in
     which it fits. To block a zone, a number of parts must be in it, and each part is in one zone only. So a part

@@ -22,7 +22,7 @@ _ALIGNED_FOR_GUARANTEED: Final = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignedDemand:
-    """The requests of a pod that the kubelet takes from single NUMA zones: by container, and of the whole pod.
+    """The requests of a pod that the kubelet aligns with NUMA zones, by container and for the whole pod.
 
     Args:
       guaranteed: whether the pod is Guaranteed.

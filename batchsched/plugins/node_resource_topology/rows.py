@@ -25,7 +25,7 @@ MAX_SIZES: Final = 16
 def zone_constraint_rows(
     plugin: str, reasons: tuple[str, str], batch: CandidateSet, table: NodeTable
 ) -> Sequence[ConstraintRow]:
-    """Return linear constraints that limit the pods on each node with the policy `single-numa-node` to its NUMA zones.
+    """Return linear constraints: `single-numa-node` nodes get at most as many pods as fit into NUMA zones.
 
     Args:
       plugin: the name of the plugin.

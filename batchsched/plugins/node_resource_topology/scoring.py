@@ -57,7 +57,7 @@ class NodeResourceTopologyMatchArgs(StrictModel):
 
 
 def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes) -> IntArray:
-    """Return the score [n] of each node for a pod of QoS class Guaranteed; 0 for nodes without NodeResourceTopology."""
+    """Return the scores of n nodes for a Guaranteed pod; 0 if a node has no NodeResourceTopology."""
     scores = np.zeros(len(nodes), np.int64)
     by_number = scoring.type is ZoneScoringStrategy.LEAST_NUMA_NODES
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
@@ -152,7 +152,7 @@ def _balanced(
 
 
 def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode, free: IntArray) -> int:
-    """Return the score of a node: the fewer NUMA zones the pod needs, and the nearer they are, the higher.
+    """Return the score of a node: higher if the pod needs fewer NUMA zones, and if these zones are nearer.
 
     Args:
       demand: the requests of the pod.

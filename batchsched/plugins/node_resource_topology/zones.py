@@ -40,7 +40,13 @@ _MAX_DEMANDS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class NumaZone:
-    """A NUMA zone of a node: its number, the available amounts, and the distances to zones by zone number."""
+    """A NUMA zone of a node, with its available resources and its distances to the zones of the node.
+
+    Args:
+      number: the number of the zone on its node.
+      available: the available amounts by resource.
+      costs: the distances to zones by zone number.
+    """
 
     number: int
     available: Requests
@@ -49,7 +55,7 @@ class NumaZone:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """The NUMA zones of a node with the policy and scope of its Topology Manager, read from a NodeResourceTopology.
+    """The NUMA zones of a node and the settings of its Topology Manager, read from a NodeResourceTopology.
 
     Args:
       single_zone: the policy of the Topology Manager is `single-numa-node`.
@@ -101,7 +107,9 @@ def _zone_number(name: str) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class ZoneTable:
-    """The NUMA zones of N nodes as arrays: at most Z zones for each node, and the K resources that they list.
+    """The NUMA zones of N nodes as arrays, with the available amounts of K resources in each zone.
+
+    Each node has at most Z zones. The K resources are those that at least one zone lists.
 
     Args:
       columns: resource → its index among the K resources.
@@ -139,7 +147,7 @@ class ZoneTable:
 
     @classmethod
     def from_nodes(cls, nodes: list[NumaNode | None]) -> Self:
-        """Create the table of the zones of nodes, with arrays that are no larger than these zones require."""
+        """Create the `ZoneTable` of the given nodes, with the smallest arrays that can hold their zones."""
         names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
         columns = {name: column for column, name in enumerate(names)}
         widest = max((len(node.zones) for node in nodes if node is not None), default=0)
@@ -153,7 +161,7 @@ class ZoneTable:
 
     @property
     def has_minimal_size(self) -> bool:
-        """True if smaller arrays could not hold the zones: each column and the last zone index are in use."""
+        """True if the arrays are as small as possible: each resource column and each zone index is in use."""
         widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
         return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
 
@@ -168,7 +176,7 @@ class ZoneTable:
         self.listed[index] = (self.available[index] != ABSENT).any(axis=0)
 
     def demand_of(self, pod: Pod) -> AlignedDemand:
-        """Return the requests of a pod that the kubelet takes from single NUMA zones (its aligned demand)."""
+        """Return the aligned demand of a pod: requests that the kubelet satisfies from one NUMA zone each."""
         entry = self._demands.get(id(pod.spec))
         if entry is None:
             if len(self._demands) >= _MAX_DEMANDS:
@@ -178,7 +186,10 @@ class ZoneTable:
         return entry[1]
 
     def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned demands of pods on a node that are not Running: its zones do not count them."""
+        """Return the aligned demands of a node's pods that are not Running yet.
+
+        The available amounts in the NodeResourceTopology of the node do not include the usage of these pods yet.
+        """
         generation = table.moves.generation
         if generation != self._since:
             for moved in table.moves.nodes_changed_since(self._since).tolist():
@@ -194,7 +205,7 @@ class ZoneTable:
         return demands
 
     def request_vector(self, requests: Requests) -> IntArray:
-        """Return resource requests as an array [K] over the K resources that the zones of all nodes list."""
+        """Return resource requests as an array [K], one entry for each resource that any NUMA zone lists."""
         amounts = np.zeros(len(self.columns), np.int64)
         for name, amount in requests.items():
             if name in self.columns:
@@ -203,7 +214,7 @@ class ZoneTable:
 
 
 def zone_table(table: NodeTable) -> ZoneTable:
-    """Return the NUMA zones of all nodes, as the NodeResourceTopologies of the snapshot list them at present."""
+    """Return the `ZoneTable` of all nodes, according to the NodeResourceTopologies in the snapshot."""
     return table.cached_value_of_cluster_objects("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(
         table
     )
@@ -225,7 +236,7 @@ class _ZoneReader:
         self._zones: ZoneTable | None = None
 
     def zones_of(self, table: NodeTable) -> ZoneTable:
-        """Return the NUMA zones of all nodes, up to date with the NodeResourceTopologies of the snapshot."""
+        """Return the `ZoneTable` of all nodes, after reading the NodeResourceTopologies that have changed."""
         topologies, zones = table.cluster_objects.node_resource_topologies, self._zones
         if zones is not None and topologies is self._topologies and table.names is self._names:
             return zones

@@ -90,7 +90,7 @@ SYSTEM_DEFAULTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadConstraint:
-    """A topology spread constraint with all defaults set.
+    """A topology spread constraint in which unset fields have their default values.
 
     Args:
       selection: the pods that count, in the namespace of the constraint's pod.
@@ -143,9 +143,10 @@ def _constraint(raw: TopologySpreadConstraint, selection: PodSelector) -> Spread
 def label_selectors_of_constraint(
     raw: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> tuple[LabelSelector, ...] | None:
-    """Return the label selectors of a topology spread constraint, with `matchLabelKeys` merged in.
+    """Return the label selectors that a pod must match so that a topology spread constraint counts the pod.
 
-    The result None selects no pods.
+    They are the `labelSelector` of the constraint, and a selector that follows from its `matchLabelKeys`. The result
+    None selects no pods.
 
     Source: `mergeLabelSetWithSelector` of kube-scheduler. With labels to match, a missing selector adds nothing.
     """

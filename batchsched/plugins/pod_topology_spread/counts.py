@@ -104,7 +104,7 @@ def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntAr
 def count_matching_pods_by_domain(
     table: NodeTable, pod: Pod, constraints: tuple[SpreadConstraint, ...]
 ) -> tuple[SpreadCounts, ...]:
-    """Count by domain the pods that match the DoNotSchedule spread constraints of a pod.
+    """Count the matching pods in each domain, for each DoNotSchedule spread constraint of a pod.
 
     Source: `calPreFilterState` of kube-scheduler.
     """
@@ -138,7 +138,12 @@ class ScheduleAnywayConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleAnywayConstraints:
-    """All ScheduleAnyway spread constraints of a pod class, and the nodes without a score: `ignored` [N]."""
+    """All ScheduleAnyway spread constraints of a pod class, with the penalties that they give to nodes.
+
+    Args:
+      each: the spread constraints.
+      ignored: [N] whether the node gets no score.
+    """
 
     each: tuple[ScheduleAnywayConstraint, ...]
     ignored: BoolArray
@@ -147,7 +152,7 @@ class ScheduleAnywayConstraints:
 def compute_schedule_anyway_penalties(
     nodes: Nodes, pod: Pod, constraints: tuple[SpreadConstraint, ...], *, all_keys: bool
 ) -> ScheduleAnywayConstraints:
-    """Return the ScheduleAnyway spread constraints of a pod with the penalty of each node.
+    """Compute the penalty that each ScheduleAnyway spread constraint of a pod gives to each node.
 
     The penalty grows with the number of matching pods.
 

@@ -44,7 +44,9 @@ UNLABELLED = "node lacks a topology key of the pod's spread constraints"
 
 @dataclass(slots=True, eq=False)
 class SharedSpreadConstraint:
-    """Pending pods with the same spread constraint: equal selector, topology key, skew and eligible nodes.
+    """A DoNotSchedule spread constraint, the pending pods that have it, and the pending pods that it counts.
+
+    Two constraints are the same if their selector, topology key, maxSkew, minDomains and eligible nodes are equal.
 
     Args:
       codes: [N] the index of each eligible node's domain; -1 for other nodes.
@@ -78,7 +80,7 @@ class DomainCounts:
     landable: BoolArray
 
     def reachable_global_minimum(self, pods: int) -> int:
-        """Return the largest possible count of the emptiest domain after `pods` more pods are placed.
+        """Return the largest number of pods that the emptiest domain can have after placing `pods` more pods.
 
         To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
         impossible. A domain where no pod can be placed keeps its level.
@@ -88,7 +90,7 @@ class DomainCounts:
         return min(level, int(closed.min())) if len(closed) else level
 
     def required_global_minimum(self, pods: int, skew: int) -> int:
-        """Return the smallest count of the emptiest domain at which `pods` more pods fit within maxSkew.
+        """Return how many pods the emptiest domain must have so that `pods` more pods fit within maxSkew.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """

@@ -21,12 +21,15 @@ UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class VolumeClaimRefused(Exception):
-    """A PersistentVolumeClaim prevents its pod from being placed on any node; the message is the reason."""
+    """The exception for a PersistentVolumeClaim that prevents its pod from being placed on any node.
+
+    The message is the reason.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """The PersistentVolumeClaims of a pod: those that are bound, and those that are bound after a node is chosen.
+    """The PersistentVolumeClaims of a pod, divided into bound claims and claims with delayed binding.
 
     Args:
       bound: claims that are bound to a volume.

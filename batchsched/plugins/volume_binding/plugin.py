@@ -254,7 +254,7 @@ def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> 
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the cluster events that may help a pod that VolumeBinding refused, with their queueing hints."""
+    """Return the cluster events, with queueing hints, after which a pod that was refused may fit."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),

@@ -283,11 +283,10 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return for each node [n] the free bytes in a CSIStorageCapacity that has at least `size` free bytes.
+    """Return for each node [n] the free bytes that a CSIStorageCapacity reports, if a new volume would fit.
 
-    `NO_ROOM` stands for a node without such a CSIStorageCapacity of the StorageClass.
-
-    If several CSIStorageCapacities of a node have enough free bytes, the first in the snapshot counts.
+    The new volume has `size` bytes. The value is `NO_ROOM` for a node without a CSIStorageCapacity of the StorageClass
+    in which this volume fits. If it fits in several CSIStorageCapacities of a node, the first in the snapshot counts.
     """
 
     def capacity_by_node(table: NodeTable) -> IntArray:
@@ -311,7 +310,10 @@ def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
 
 
 def size_if_capacity_tracked(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
-    """Return the bytes that a claim requests; None if its driver does not report storage capacity."""
+    """Return the requested bytes of a claim, or None if its CSI driver does not report storage capacity.
+
+    The result is also None if the claim requests no storage.
+    """
     driver = storage_objects(nodes.table).drivers.get(chosen.provisioner)
     if driver is None or not driver.spec.storage_capacity:
         return None
@@ -357,7 +359,7 @@ class StorageClassUsage:
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
-        """Return the score of each node [n] by the percentage of storage that the claims would use.
+        """Return a score for each node [n], based on the percentage of storage that the claims would use.
 
         `line` [101] is the score for each percentage.
 
@@ -370,9 +372,10 @@ class StorageClassUsage:
 
 
 def capacity_scores(result: VolumeSearchResult, nodes: Nodes, line: IntArray) -> IntArray:
-    """Return for each node [n] the mean score of the StorageClasses that the pod's claims use; 0 for none.
+    """Return for each node [n] the mean score of the StorageClasses that the pod's claims would use there.
 
-    If volumes exist for some claims, these determine the score, and volumes to be provisioned do not count.
+    A node where the claims would use no StorageClass has the score 0. If volumes exist for some claims, these determine
+    the score, and volumes to be provisioned do not count.
 
     Args:
       result: the search for the pod's volumes on these nodes.

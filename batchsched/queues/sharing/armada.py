@@ -53,7 +53,7 @@ class Armada(FairSharePolicy):
 
     @override
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Divide the surplus in proportion to the weights of the queues, at most up to their demand.
+        """Divide the surplus in proportion to the weights of queues, but give no queue more than it demands.
 
         Parts of the surplus are measured by their cost: the dominant share of the cluster.
         """

@@ -58,7 +58,7 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return the dominant share of each sibling queue's demand [S], relative to the lendable amounts.
+        """Return the size of each sibling queue's demand [S]: its dominant share of the lendable resources.
 
         If nothing of a resource is lent, the capacity is used instead.
         """
@@ -67,12 +67,12 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the dominant share of what it borrows with its next gang."""
+        """Return the dominant resource share that each sibling queue [S] would have with its next gang."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether a configured strategy allows the reclaim, by the dominant shares of both queues."""
+        """Compare the dominant shares of both queues, and return whether a strategy allows the reclaim."""
         if not (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any():
             return False
         after = siblings.usage.copy()

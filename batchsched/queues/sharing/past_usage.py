@@ -128,7 +128,7 @@ class TimeBased(FairSharePolicy):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer's usage ÷ fair share is at most 1, and below that of the victim.
+        """Return whether the reclaimer's ratio of usage to fair share is at most 1 and below the victim's.
 
         The pending gang counts as usage of the reclaimer. The victim must exceed its fair share.
         """

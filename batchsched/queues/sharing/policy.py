@@ -122,7 +122,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] what it borrows with its next gang, divided by its weight.
+        """Return the share that each sibling queue [S] would borrow with its next gang, divided by weight.
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -146,7 +146,10 @@ class FairSharePolicy:
         )
 
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its demand as one number: by default, its dominant share of the cluster."""
+        """Return the demand of each sibling queue [S] as one number: its dominant share of the cluster.
+
+        Subclasses may compute another number.
+        """
         return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
 
     def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:

@@ -73,7 +73,7 @@ class SiblingQueues:
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def repeat_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
-        """Return N copies of one sibling queue that differ in usage [N, R] and position of the next gang [N].
+        """Return N copies of a sibling queue, each with its own usage [N, R] and next-gang position [N].
 
         All other values of the copies are equal.
         """
@@ -120,7 +120,7 @@ class ReclaimRequest:
 
 
 def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return amounts [..., R] as fractions of the cluster's capacity; resources not in `weighed` have 0.
+    """Convert amounts [..., R] to fractions of the cluster's capacity, with 0 for resources not in `weighed`.
 
     Any amount of a resource that the cluster does not have becomes infinite.
     """

@@ -15,7 +15,7 @@ _SATED = 1.0 - 1e-12
 def fill_to_common_level(
     demand: IntArray, surplus: IntArray, pace: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Divide a surplus among sibling queues by water-filling: their parts grow together, each up to its demand.
+    """Divide a surplus by water-filling: the parts of all sibling queues grow together, up to their demand.
 
     The level determines which part of its demand each sibling gets. At level l, sibling s has the part min(1, max(0,
     (l - start_s) · pace_s)) of its demand. When a resource is exhausted, siblings that demand it stop; the others

@@ -33,7 +33,7 @@ def queue_reference(name: str) -> str:
 
 
 def json_pointer(*tokens: str | int) -> str:
-    """Return the JSON pointer (RFC 6901) to a field, given the keys and indexes on the path to the field."""
+    """Join keys and list indexes to a JSON pointer (RFC 6901), such as `/spec/queue`."""
     return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
 
 

@@ -68,7 +68,7 @@ def explain_refusals(
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
-    """Return the decision with refusals that state whether the gang can ever start, and what would help.
+    """Return the decision with explained refusals: whether each gang can ever start, and what would help.
 
     An explained refusal also names the gangs that precede the refused gang.
 
@@ -136,7 +136,7 @@ class _Examination:
 
 
 class RefusalVerifier:
-    """Finds changes that would help the refused gangs of a session, by deciding the session again after each change.
+    """A verifier of changes that would admit refused gangs, which decides the session again with each change.
 
     Args:
       decided: the input and the decision of the session.
@@ -183,7 +183,7 @@ class RefusalVerifier:
         return self._after
 
     def examine_in_empty_cluster(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        """Return the refusal with a statement whether the gang could start if the cluster were empty.
+        """Return the refusal with the information whether the gang could start in an empty cluster.
 
         `explain_refusal` uses the result of this examination.
 

@@ -52,7 +52,7 @@ class GangView:
 
     @classmethod
     def from_tables(cls, tables: SessionTables, scheduler_name: str, key: str) -> "GangView | None":
-        """Return the `GangView` of a gang, given its `namespace/name`; None if it has no pending pod."""
+        """Return the `GangView` of the gang with this `namespace/name`; None if it has no pending pod."""
         members = tables.find_gang(key)
         if members is None or not members.pending:
             return None

@@ -31,7 +31,7 @@ MEBIBYTE: Final = 2**20
 
 
 def gang_change_options(view: GangView, snapshot: Snapshot) -> list[ChangeOption]:
-    """Return options to change a refused gang itself, such as its tolerations, levels or requests."""
+    """Return options to change a refused gang itself, for example its tolerations, levels or requests."""
     return [
         *_tolerations(view),
         *_selectors(view),
@@ -212,7 +212,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
-    """Return the step in which to lower requests, for each resource with requests that exceed every node.
+    """Return by how much each step lowers a pod's request, for each resource of which no node has enough.
 
     The result is empty for pods with several containers.
     """

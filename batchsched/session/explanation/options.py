@@ -41,5 +41,5 @@ Choice = dict[ChangeOption, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return the input changes of several options, given the number of steps of each option."""
+    """Return the input changes of the chosen options, each with its chosen number of steps."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))

@@ -24,7 +24,7 @@ _RECLAIMING_SHARES: Final = frozenset(entitled.share_name for entitled in RECLAI
 
 
 def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
-    """Return the protection that keeps a refused gang from evicting a running gang; "" if there is none.
+    """Return the name of the rule that protects a running gang from eviction for a refused gang; "" if none.
 
     It is a key of `PROTECTIONS` in `batchsched.api.decision`, such as `NotPreemptible`.
 

@@ -52,7 +52,7 @@ class TotalPodRequests:
 
 
 def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[ChangeOption]:
-    """Return options to raise the queue limits that restrict a refused gang, those of its own queue first.
+    """Return options to raise the queue limits that restrict a refused gang, limits of its own queue first.
 
     Args:
       view: the gang in the tables after the decision of its session, when other gangs have their nodes.

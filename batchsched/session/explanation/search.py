@@ -15,21 +15,21 @@ NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 
 
 class ChangeVerifier(Protocol):
-    """Tests whether the session would place a refused gang after input changes, such as an added node.
+    """A test whether a session would place a refused gang after changes of the input, such as an added node.
 
     A test raises `OutOfBudget` if too little of the budget remains, which ends the search.
     """
 
     def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed after the changes; names of added nodes sort after all other node names."""
+        """Return whether the gang is placed after the changes, if the names of added nodes sort last."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return True if the gang is placed after the changes, however the names of added nodes sort."""
+        """Return True if the gang is placed after the changes, whatever names the added nodes have."""
 
 
 @dataclass(slots=True)
 class ChangeSearch:
-    """Searches for the smallest set of input changes with which the session places one refused gang.
+    """A search for the smallest set of input changes with which the session places one refused gang.
 
     Args:
       verifier: tests whether changes admit the gang.

@@ -27,7 +27,7 @@ MAX_NAMED = 3
 
 
 def format_names(names: Sequence[str], *, complete: bool = True) -> str:
-    """Return a list of names as text, such as `a, b, c and 4 more`; `and others` if the list is not complete."""
+    """Join the first names of a list, as in `a, b, c and 4 more`; `and others` if the total is unknown."""
     shown = list(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
         shown.append(f"{len(names) - MAX_NAMED} more" if complete else "others")
@@ -38,7 +38,7 @@ def format_names(names: Sequence[str], *, complete: bool = True) -> str:
 
 
 class ExceededLimit(NamedTuple):
-    """A limit that a gang exceeds even in an empty cluster, as a sentence, with the reason code for the refusal."""
+    """The sentence and reason code for a refused gang that exceeds a limit even in an empty cluster."""
 
     reason: str
     sentence: str
@@ -240,7 +240,7 @@ _USES_LIMIT = ("counts against this limit", "count against this limit")
 
 
 def preceding_gangs_clause(ahead: Sequence[PrecedingGang], reason: str) -> str:
-    """Return the clause that names the gangs which precede a refused gang, and why; "" if there are none.
+    """Return a text that states which gangs precede a refused gang and why; "" if no gang precedes it.
 
     Args:
       ahead: the gangs. If these are MAX_AHEAD, there may be more.

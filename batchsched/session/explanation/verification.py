@@ -79,13 +79,13 @@ class DecidedInput:
 
     @cached_property
     def estimated_work(self) -> float:
-        """The estimated computing work of the decision in microseconds, without the work of CP-SAT."""
+        """The estimated work of deciding the session, in microseconds, without the work of CP-SAT."""
         return estimate_decision_work(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDecision:
-    """The part of a decision that is needed to verify a change: the assignments and the solver's work.
+    """A reduced decision for tests of input changes, with only the assignments and the estimated solver work.
 
     Args:
       assignments: the pods that get a node.
@@ -116,12 +116,12 @@ def decide_assignments(
 
 
 def estimate_cluster_work(snapshot: Snapshot) -> float:
-    """Estimate the part of a decision's work (in microseconds) that depends only on nodes and queues."""
+    """Estimate the microseconds of a decision's work that depend only on the number of nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 
 def estimate_decision_work(snapshot: Snapshot) -> float:
-    """Estimate the computing work of a decision over a Snapshot in microseconds, without the work of CP-SAT."""
+    """Estimate the microseconds of work to decide a session from a Snapshot, without the work of CP-SAT."""
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
@@ -134,7 +134,7 @@ def estimate_decision_work(snapshot: Snapshot) -> float:
 
 
 def explanation_budget_of_session(snapshot: Snapshot) -> ExplanationBudget:
-    """Return the budget for explaining all refusals of a session over a Snapshot.
+    """Return the budget for explaining all refusals of a session that has this Snapshot as its input.
 
     A short session is decided again hundreds of times in a few seconds. To verify a single refusal of a long one takes
     many times as long as the session, so the explanations of a long session cost only a part of its decision.
@@ -151,7 +151,7 @@ def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> fl
 
 
 class OutOfBudget(Exception):
-    """Raised if the remaining budget is too small to verify whether a change admits a gang."""
+    """The error that the remaining budget is too small to verify whether a change admits a gang."""
 
 
 def require_budget(budget: ExplanationBudget, units: float) -> None:
@@ -165,7 +165,7 @@ def require_budget(budget: ExplanationBudget, units: float) -> None:
 
 
 class PlacementVerifier:
-    """Checks whether a session would place one gang if the input of the session were changed.
+    """A verifier that checks whether a session would place one gang if the input of the session were changed.
 
     Args:
       decided: the input and the decision of the session.
@@ -207,7 +207,7 @@ class PlacementVerifier:
         return self._is_placed(changes, LAST_NAME_PREFIX)
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        """Return True if the gang is placed after the changes, however the names of added nodes sort.
+        """Return True if the gang is placed after the changes, whatever names the added nodes have.
 
         The changes are tested with names that come before, and with names that come after those of all other nodes.
         Names decide between places of equal value, and the names of nodes that a user adds are unknown.

@@ -72,7 +72,7 @@ class GangPositions:
         self._places: dict[int, FloatArray] = {}
 
     def positions_under_policy(self, policy: GangOrderPolicy | None) -> FloatArray:
-        """Return each gang's position [G] in a policy's order; None stands for the profile's policy.
+        """Return an array [G] of gang positions in a policy's order; None selects the profile's policy.
 
         Partially bound gangs come first.
         """
@@ -130,7 +130,7 @@ class _Turn(NamedTuple):
 
 
 class FairShareOrder:
-    """Yields pending gangs in fair-share order; the requests of a yielded gang count as usage of its queue at once.
+    """An iterator over pending gangs in fair-share order, which adds each yielded gang to its queue's usage.
 
     This is the incremental version of a short definition: at every turn, go down from the root, and at each row choose
     the child with the smallest (stage, priority, policy key, position) at the present usage. The definition is the
@@ -437,7 +437,10 @@ def _lines(
 
 
 def requests_of_smallest_placement(gang: PendingGang) -> IntArray:
-    """Return the requests [R] of the pods that a gang lacks to its minimum; of one pod if it lacks none."""
+    """Return the requests of the fewest pending pods of a gang that may be placed, by resource [R].
+
+    These are the pods that the gang lacks to its minimum, or one pod if it lacks none.
+    """
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 
 

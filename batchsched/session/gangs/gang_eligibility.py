@@ -29,7 +29,7 @@ from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLev
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangEligibilityCheck:
-    """Checks if a gang may be tried: its queue and levels exist, and enough of its pods are not gated.
+    """The check that the queue and the levels of a gang exist, and that enough of its pods are not gated.
 
     Limits of queues are checked later, by `QueueLimits`.
 
@@ -52,7 +52,7 @@ class GangEligibilityCheck:
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
     def eligible_gang_or_refusal(self, members: PodGroupState) -> PendingGang | Refusal:
-        """Return the gang without gated pods and with its other pods in QueueSort order, or a refusal."""
+        """Return the gang with its ungated pods in QueueSort order, or a refusal if it is not eligible."""
         cached = members.cache.gang_eligibility
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
             return cached[2]

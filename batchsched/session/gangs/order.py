@@ -76,7 +76,7 @@ class QueueSharingPolicies:
 
     @classmethod
     def from_tree(cls, tree: QueueTree, queue_policy: PolicySettings | None) -> "QueueSharingPolicies | None":
-        """Return the sharing policies of the queues; None if queues do not share the cluster's resources.
+        """Return the sharing policies of queues; None if neither a Queue nor the profile divides the cluster.
 
         Args:
           tree: the queues.
@@ -184,7 +184,9 @@ def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
 
 
 class GangOrder:
-    """Sorts pending gangs by the fair shares of queues; if no queue has entitlements, by the profile's policy only.
+    """The order of pending gangs by the fair shares of queues.
+
+    If no queue has an entitlement, only the profile's policy orders the gangs.
 
     Args:
       tables: the tables; their queues do not change during the life of this object.
@@ -223,7 +225,7 @@ class GangOrder:
 
     @property
     def ignored_queue_fields(self) -> tuple[SetAside, ...]:
-        """The ignored fields of Queues: resources that no node offers, excessive guarantees, invalid policies."""
+        """The ignored fields of Queues, such as invalid policies and guarantees above that of the parent."""
         return self._misfits + (self.policies.invalid_policies if self.policies is not None else ())
 
     def update_decayed_usage(self, now: float) -> Usage:
@@ -249,7 +251,7 @@ class GangOrder:
         }
 
     def compute_usage_and_entitlements(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
-        """Return the usage and the entitlements of all queues, given the pending gangs.
+        """Return the usage and the entitlements of all queues for a session with these pending gangs.
 
         Return None if no queue has an entitlement.
         """
@@ -262,7 +264,7 @@ class GangOrder:
     def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
-        """Yield admitted gangs in fair-share order, each with its entitlement class (such as guarantee or borrowing).
+        """Yield the participating gangs in fair-share order; each yielded gang states its entitlement class.
 
         Partially bound gangs come first.
 

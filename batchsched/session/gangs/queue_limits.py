@@ -39,12 +39,18 @@ class QueueLimits:
 
     @property
     def remaining_amounts(self) -> IntArray:
-        """The amounts [Q, R] (limit, resource) still allowed, never negative; UNLIMITED without a limit."""
+        """An array [Q, R] of the amount of each resource that each queue limit still allows, at least 0.
+
+        Amounts without a limit are UNLIMITED.
+        """
         return np.maximum(0, self.remaining)
 
     @property
     def remaining_gang_starts(self) -> IntArray:
-        """The number [Q] of PodGroups that each limit still allows to start; UNLIMITED without a maximum."""
+        """An array [Q] of the number of PodGroups that each queue limit still allows to start, at least 0.
+
+        A limit without a maximum number of PodGroups has the value UNLIMITED.
+        """
         return np.maximum(0, self.remaining_gangs)
 
     def mask_of_limits_by_gang(self, tables: SessionTables, owners: Sequence[Owner]) -> BoolArray:
@@ -63,7 +69,7 @@ class QueueLimits:
     def first_exceeded_queue(
         self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
     ) -> str:
-        """Return the first queue with a limit that these further requests or gangs would exceed; "" if none.
+        """Return the first queue with a limit that the added requests or gangs would exceed; "" if none.
 
         `requests` is an array by resource [R], and `gangs` a number of gangs.
         """
@@ -171,7 +177,7 @@ def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> t
 def counted_pods_by_queue_and_user(
     tables: SessionTables, scheduler_name: str
 ) -> dict[Owner, dict[str, list[Pod]]]:
-    """Return the running pods that count as usage of queues, by (queue, user) and by identity of their gang.
+    """Return the running pods that count as usage of queues, by (queue, user) and then by gang identity.
 
     Limits, entitlements and reports take the usage of the queues from here, so that it is the same in all of them.
     """
@@ -198,9 +204,9 @@ def running_gang_identities_by_queue(
 
 
 def usage_by_queue(tables: SessionTables, scheduler_name: str) -> dict[str, IntArray]:
-    """Return by queue the total requests [R] of the bound pods in the queue itself, not in queues below it.
+    """Return for each queue the total requests of its own bound pods, as an array by resource [R].
 
-    Queues without such pods are left out.
+    Pods in queues below a queue do not count for it. Queues without bound pods are left out.
     """
     usage: dict[str, IntArray] = {}
     for (queue, _), gangs in counted_pods_by_queue_and_user(tables, scheduler_name).items():
@@ -231,7 +237,7 @@ def _available_to_others(
 
 
 class LimitIndex:
-    """Finds the queue limits that apply to the gangs of a queue and user.
+    """An index of the queue limits, by the queue and user of the gangs that they restrict.
 
     Args:
       limits: Q limits.

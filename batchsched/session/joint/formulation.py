@@ -93,7 +93,7 @@ class FeasibleNodesByPodClass:
         return entry[1]
 
     def precompute_feasible_nodes(self, classes: Iterable[PodClass]) -> None:
-        """Compute the feasible nodes and scores of pod classes now, so that metrics count this time separately."""
+        """Compute feasible nodes and scores of pod classes in advance, to measure this time separately."""
         for pod_class in classes:
             self.feasible_nodes_of(pod_class)
 
@@ -199,7 +199,7 @@ class FormulationInput:
 
 
 def age_factor(created: float, youngest: float) -> float:
-    """Return the factor by which age raises a gang's weight, from 1 (the youngest gang) to 1.5 (a day older).
+    """Return the age factor of a gang's weight: 1 for the youngest gang, 1.5 for a gang that is a day older.
 
     The factor is 1 + 0.5 · min(1, (age - age of the youngest) / 24 h).
 

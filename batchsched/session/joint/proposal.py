@@ -54,7 +54,7 @@ def solver_budget(settings: SolverSettings) -> SolverBudget:
 
 
 class JointPlacer:
-    """Solves a problem, places the gangs, and solves again without the placements that plugins rejected."""
+    """A placer that solves a problem, places the gangs, and solves again without the rejected placements."""
 
     def __init__(
         self,

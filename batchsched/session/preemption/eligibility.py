@@ -82,14 +82,17 @@ def reclaim_min_runtime_seconds(tree: QueueTree, queue: str) -> int:
 
 
 def preemption_policy_allows_pod(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
-    """Return True if a pod may preempt: no preemptionPolicy Never in PodGroup, pod or PriorityClass."""
+    """Return True unless a pod, its PodGroup or its PriorityClass has preemptionPolicy Never.
+
+    The PriorityClass counts only if the pod itself has no preemptionPolicy.
+    """
     group = gang.members.group
     never_by_group = group is not None and group.spec.preemption_policy == PREEMPT_NEVER
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
 def preemption_policy_allows_gang(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
-    """Return True if a gang may preempt: no preemptionPolicy Never in PodGroup, pods or PriorityClasses."""
+    """Return True unless the PodGroup, a pod or a pod's PriorityClass has preemptionPolicy Never."""
     return all(
         preemption_policy_allows_pod(gang, pod, never_preempting) for part in gang.parts for pod in part.pods
     )
@@ -122,7 +125,7 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElasticPodChooser:
-    """The rule that chooses the elastic pods of a gang to evict first: lowest `rank`, then the youngest.
+    """The order in which the elastic pods of a gang are evicted: lowest `rank` first, and then the youngest.
 
     Args:
       rank: returns the rank of a pod, given the pod and the index of its node.
@@ -172,7 +175,7 @@ class VictimCandidate:
 
 
 class EvictionUnitBuilder:
-    """Divides the bound pods of gangs into eviction units (pods that are evicted together), each with its cost.
+    """A builder that divides the bound pods of gangs into eviction units (pods evicted together) with costs.
 
     It refers to no `VictimCandidate`: a reference cycle would keep the tables of a session until a garbage collection.
 
@@ -251,7 +254,7 @@ class EvictionUnitBuilder:
         return frozenset(surplus)
 
     def counts_against_queue(self, pod: Pod) -> bool:
-        """Return True if a pod counts as usage of its queue, unlike pods of other schedulers.
+        """Return True if a pod counts as usage of its queue; pods of other schedulers do not count.
 
         The eviction of a pod of another scheduler frees room on its node, but no quota.
         """
@@ -308,7 +311,10 @@ class VictimCandidates:
 
     @cached_property
     def protected_candidates(self) -> list[VictimCandidate]:
-        """The protected running gangs, sorted by identity, each with the cost of the highest priority."""
+        """The running gangs that are protected from eviction, sorted by the identity of the gang.
+
+        Their eviction costs are those of gangs with the highest priority.
+        """
         return self._list_candidates(protected=True)
 
     def _list_candidates(self, *, protected: bool) -> list[VictimCandidate]:
@@ -383,7 +389,7 @@ def _amounts_by_gang(units: Iterable[EvictionUnit]) -> dict[tuple[str, str], Int
 
 
 class EvictionRules:
-    """Decides which running gangs a pending gang may evict, and tracks the usage of queues during evictions.
+    """The rules by which a pending gang may evict running gangs, with the usage of queues during evictions.
 
     Args:
       tables: for queues and priority classes.
@@ -419,7 +425,10 @@ class EvictionRules:
                 )
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
-        """Add requests [R] to the usage of a queue and its ancestors; they are negative for an eviction."""
+        """Add requests to the usage of a queue and its ancestors.
+
+        `amount` is an array by resource [R], negative for an eviction.
+        """
         # The usage of a queue that was deleted counts nowhere.
         if self._session_queues is not None and queue in self._tables.queues:
             shares = self._session_queues.shares
@@ -439,11 +448,13 @@ class EvictionRules:
         return preemption_policy_allows_gang(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
-        """Return True if a pending gang may evict gangs of other queues, given its entitlement class."""
+        """Return True if the entitlement class of a pending gang allows it to evict gangs of other queues."""
         return gang.entitled in RECLAIMING_CLASSES
 
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
-        """Return True if other queues may evict a running gang: its reclaimMinRuntimeSeconds have passed.
+        """Return True if a running gang has already run for its queue's reclaimMinRuntimeSeconds.
+
+        Gangs of other queues may not evict it earlier.
 
         A gang of a queue that does not exist is not reclaimed.
         """
@@ -546,12 +557,12 @@ class EvictionRules:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how much of each resource a queue uses above its guarantee or fair share.
+        """Return how much of each resource a pending gang may reclaim from a queue, by index of the resource.
 
-        The pending gang may reclaim this amount. The usage is compared with the guarantee if the gang stays inside the
-        guarantee of its own queue, else with the fair share.
+        This is the usage of the queue above its guarantee if the gang stays inside the guarantee of its own queue, else
+        the usage above its fair share.
 
-        Returns: by index of each resource that the gang requests, the amount; negative below the entitlement.
+        Returns: The amount for each resource that the gang requests; negative below the entitlement.
         """
         session_queues = self._session_queues
         if session_queues is None:

@@ -22,7 +22,7 @@ from batchsched.session.tables.session_tables import SessionTables
 
 
 class NominatedPods:
-    """The nominated pods of a session, as a context manager that keeps them in the node table within its `with` block.
+    """A context manager that keeps the nominated pods of a session in the node table within its `with` block.
 
     A nomination for a node that the pod could not use even without other pods keeps no capacity.
 
@@ -126,7 +126,7 @@ class NominatedPods:
         return gang.members.identity in self._nominated
 
     def split_after_nominated_gangs(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs in batches; a batch ends after the gangs of a tier that have nominated pods.
+        """Yield gangs in batches; in a batch, no gang without nominated pods follows one with nominated pods.
 
         After each batch, the caller can keep the nominated nodes from all gangs that follow: the other gangs of the
         tier, and lower tiers.

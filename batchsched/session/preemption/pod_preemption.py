@@ -71,7 +71,7 @@ class GangPriorities:
         return priority
 
     def highest_pod_priority_of_gang(self, members: PodGroupState) -> int:
-        """Return the highest priority among all pods of a gang, since it may be evicted as a whole."""
+        """Return the highest priority among all pods of a gang, because a gang may be evicted as a whole."""
         highest = self._highest.get(members.identity)
         if highest is None:
             highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))

@@ -95,7 +95,7 @@ class ProtectedGangs:
         return usage
 
     def usage_of_protected_gangs(self, queue: str) -> IntArray:
-        """Return the total requests [R] of a queue's protected gangs, without the pods evicted so far."""
+        """Return the requests of a queue's protected gangs by resource [R], except pods evicted so far."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
     def subtract_evicted_usage(self, members: PodGroupState, amount: IntArray) -> None:

@@ -64,7 +64,7 @@ MAX_ATTEMPTS_PER_GANG: Final = 8
 
 
 class VictimChooser:
-    """A context manager that selects victims for unplaced gangs; at its end the node table is as before.
+    """A context manager that selects victims for unplaced gangs, and restores the node table on exit.
 
     Inside the block, the node table is without the pods that are being deleted and without the victims chosen so far,
     the device ledger is without the claims that only these pods reserved, and both contain the gangs that get their

@@ -46,7 +46,7 @@ GangShape = tuple[int, tuple[tuple[int, int], ...]]
 
 
 class AttemptResult(Enum):
-    """Whether a gang started, was refused or must wait, when gangs are selected in strict order."""
+    """The result of trying a gang in strict order: the gang started, must wait or was refused."""
 
     STARTED = "started"
     FULL = "full"
@@ -82,9 +82,9 @@ class InOrderSelection:
         self._refusals = run.builder.refusals
 
     def place_pending_gangs(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Start the first `sessionWindow` gangs in order, as far as they fit.
+        """Try the first `sessionWindow` gangs in order, and start the gangs that fit and may start now.
 
-        Return the gangs without a place that may evict others.
+        Return the gangs that were not placed, and for which other gangs may be evicted.
         """
         run, builder = self._run, self._run.builder
         window = run.profile.session_window

@@ -62,7 +62,7 @@ class AllowedDomains:
 
     @classmethod
     def from_gang(cls, inputs: FormulationInput, gang: PendingGang) -> "AllowedDomains":
-        """Return the domains that a gang may use at first: the domains of its bound pods, or else all."""
+        """Return the domains that a gang may use: those of its bound pods, or all if no pod is bound."""
         group = gang.members.group
         if group is None:  # a single pod has no required level
             return cls(inputs.levels.domains, {}, {}, {})
@@ -84,7 +84,7 @@ class AllowedDomains:
         return frozenset({-1, subgroup, *self._above.get(subgroup, ())}) & self._levels.keys()
 
     def allowed_nodes(self, subgroup: int) -> BoolArray | None:
-        """Return a mask [N] of the nodes that pods of a subGroup may use; None for all nodes.
+        """Return a mask [N] of the nodes that pods of a subGroup may use; None if they may use all nodes.
 
         Subgroup -1 stands for pods without a subGroup.
         """
@@ -101,9 +101,10 @@ class AllowedDomains:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def limited_to_each_domain(self) -> "Iterator[AllowedDomains]":
-        """Yield an `AllowedDomains` for each domain of the first required level without a chosen domain.
+        """Yield one copy for each domain that may be chosen next; each copy allows only this domain.
 
-        Each is limited to its domain at this level.
+        The next choice is for the gang, or else for the first subGroup, with a required level and without a chosen
+        domain. If there is no choice left, yield nothing.
         """
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
         if index is None:

@@ -25,7 +25,7 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 
 class SelectionStrategy(Protocol):
-    """Chooses which pending gangs are placed, and where: jointly, in strict order, or pod by pod."""
+    """The component that selects pending gangs and their nodes: jointly, in strict order, or pod by pod."""
 
     def place_pending_gangs(self, pending: OrderedGangs) -> Iterable[PendingGang]:
         """Place gangs, and record their placements and refusals for the decision of the session.
@@ -34,7 +34,7 @@ class SelectionStrategy(Protocol):
           pending: the gangs that take part, in the policy's order.
 
         Returns:
-          Gangs that found no room and may have others evicted for them, in order.
+          The gangs that were not placed, and for which other gangs may be evicted, in order.
         """
         ...
 
@@ -78,7 +78,7 @@ class SelectionRun:
     """What the queues allowed before the first placement of the session."""
 
     def formulation_input(self) -> FormulationInput:
-        """Return the input of the next solver problem, with queue limits reduced by placed gangs."""
+        """Return the input of the next solver problem; the gangs placed so far reduce its queue limits."""
         if self._limits_at_start is None:
             self._limits_at_start = compute_remaining_limits(self.tables, self.profile.scheduler_name)
         formulation_input = FormulationInput(
@@ -93,13 +93,14 @@ class SelectionRun:
 
     @property
     def reservation_rules(self) -> ReservationRules:
-        """The rules by which the session announces reserved starts and keeps announced ones."""
+        """The rules for reserved starts: which the session announces, and which must not be delayed."""
         return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
     def eligible_gang_or_record_refusal(self, members: PodGroupState) -> PendingGang | None:
-        """Return a gang with only the pods that may be placed now; None if it has none or is refused.
+        """Return a gang with the pods that may be placed now, or record its refusal and return None.
 
-        The decision gets the refusal. Call this method once for each gang of a session.
+        If none of its pods may be placed now, return None without a refusal. Call this method once for each gang of a
+        session.
         """
         with self.telemetry.gang_span(members.key):
             admitted = self.gang_eligibility.eligible_gang_or_refusal(members)

@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """Compares the states of ResourceClaims, by which pods with equal specs may still differ.
+    """The states of all ResourceClaims, which distinguish pods with equal specs but different claims.
 
     Args:
       claims: all ResourceClaims.
@@ -32,7 +32,7 @@ class ClaimStates:
                 self._pending_users.setdefault(key, []).append(gang)
 
     def remove_pending_pod(self, pod: Pod, gang: str) -> None:
-        """Record that a pod is not pending any more; `pod` is the same version of the pod that was added."""
+        """Record that a pod is not pending any more; `pod` is the version that `add_pending_pod` received."""
         if pod.spec.resource_claims:
             for key in pod.resource_claim_keys:
                 users = self._pending_users[key]
@@ -58,7 +58,10 @@ class ClaimStates:
         return gangs
 
     def claim_state_key(self, pod: Pod) -> Hashable:
-        """Return a key that is equal for pods with equal specs if their own claims are in equal states."""
+        """Return a key for the states of the ResourceClaims that were created for this pod from templates.
+
+        If two pods have equal specs and equal keys, scheduling treats them equally.
+        """
         entries = pod.spec.resource_claims
         if not entries or all(entry.resource_claim_template_name is None for entry in entries):
             return ()

@@ -22,9 +22,9 @@ from batchsched.solver.problem import UNLIMITED, Problem, count_pods_that_fit
 
 
 class EntitlementClass(IntEnum):
-    """Whether a gang is within its queue's guarantee or fair share, or borrows; ALL if queues have neither.
+    """The entitlement class of a gang: within its queue's guarantee, within its fair share, or borrowing.
 
-    The members are in order of precedence.
+    ALL is the class of every gang if no queue has an entitlement. The members are in order of precedence.
     """
 
     ALL = 0
@@ -318,9 +318,9 @@ class PodCountsByGang:
         return count
 
     def find_gang_counts_of_pod(self, pod: Pod) -> GangPodCounts | None:
-        """Return the pod counts of a pod's gang; None for a pod without a name, which represents a pod class.
+        """Return the pod counts of a pod's gang; None if the pod has no name and represents a pod class.
 
-        Such a pod class may have pods of several gangs.
+        The pods of the class may belong to several gangs.
         """
         return self.gang_counts_of_pod(pod) if pod.metadata.name else None
 
@@ -346,7 +346,7 @@ class EqualPendingPods:
     pods: tuple[Pod, ...]
 
     def count_fitting_pods(self, free: IntArray) -> IntArray:
-        """Return how many pods like these fit on each of n nodes, given the nodes' free amounts [n, R]."""
+        """Return how many pods of this class fit on each of n nodes with the free amounts `free` [n, R]."""
         # Every pod requests 1 of the resource `pods`, so the number has a limit.
         return count_pods_that_fit(self.pod_class.requests, free, UNLIMITED)
 
@@ -411,12 +411,12 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False if this object has only elastic pods (`follows`)."""
+        """True if no pod of the gang is bound yet; False for an object with only elastic pods (`follows`)."""
         return not self.members.bound and not self.follows
 
 
 def sum_smallest_requests(parts: Sequence[EqualPendingPods], need: int, resources: int) -> IntArray:
-    """Return for each resource the sum of the `need` smallest requests of the pods in these gang parts."""
+    """Return for each resource the sum of the `need` smallest pod requests in these parts of a gang."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:

@@ -125,7 +125,7 @@ class PendingGangs:
     def order_by_policy(
         self, policy: GangOrderPolicy, now: float, among: Iterable[PodGroupState] | None = None
     ) -> OrderedGangs:
-        """Return pending gangs in a policy's order, but partially bound gangs before all others.
+        """Return pending gangs in the order of a policy, except that partially bound gangs come first.
 
         Args:
           policy: the gang order.

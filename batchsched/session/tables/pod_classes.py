@@ -155,7 +155,7 @@ def has_ephemeral_volume(pod: Pod) -> bool:
 
 
 def spec_key(pod: Pod) -> Hashable:
-    """Return a hashable key that is equal for pods that plugins can distinguish only by their labels.
+    """Return a hashable key of a pod; plugins can distinguish pods with equal keys only by their labels.
 
     It contains the spec, the controller and, for a pod with an ephemeral volume, its name.
     """
@@ -332,7 +332,7 @@ class PodClassTable:
         return pod_class
 
     def forget_represented_classes(self, pods_and_claims: Iterable[str]) -> None:
-        """Forget each pod class if its example pod is a given pod or uses a given ResourceClaim.
+        """Forget pod classes that are represented by a given pod or by a pod with a given ResourceClaim.
 
         The pod may be gone, or its claim may have changed, so that it differs from the other pods of the class.
 

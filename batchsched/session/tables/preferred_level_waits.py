@@ -21,7 +21,7 @@ class _WaitingGroup:
 
 
 class PreferredLevelWaits:
-    """The PodGroups with `preferredWaitSeconds`, and which of their preferred levels are required now.
+    """The PodGroups that may wait for a preferred topology level, and the levels that are required now.
 
     Args:
       topologies: all Topologies.

@@ -430,10 +430,10 @@ class SessionTables:
         self._changed[members.identity] = None
 
     def offered_capacity(self) -> IntArray:
-        """Return the amounts [N, R] (node, resource) that nodes offer; unlimited if not counted on nodes.
+        """Return the amounts [N, R] (node, resource) that nodes offer; some resources are unlimited.
 
-        Amounts are unlimited for resources that an extender accounts for. So are extended resources that devices serve,
-        on nodes that do not offer them.
+        A resource is unlimited if an extender accounts for it. Extended resources that devices provide are unlimited on
+        nodes that do not offer them themselves.
         """
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
 
@@ -464,7 +464,10 @@ class SessionTables:
         return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")
 
     def find_gang(self, key: str) -> PodGroupState | None:
-        """Return the gang of the PodGroup, or else of the single pod, with this `namespace/name`, if any."""
+        """Return the gang of the PodGroup or single pod with this `namespace/name`; None if there is none.
+
+        A PodGroup takes precedence over a single pod of the same name.
+        """
         pod_group, single_pod = possible_gang_identities(key)
         return self.gangs.get(pod_group) or self.gangs.get(single_pod)
 

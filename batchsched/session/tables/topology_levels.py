@@ -13,7 +13,7 @@ from batchsched.solver.problem import NONE, IndexArray
 
 
 class UnknownLevel(Exception):
-    """Raised if a PodGroup names a Topology or a topology level that does not exist."""
+    """The error that is raised if a PodGroup names a Topology or a topology level that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

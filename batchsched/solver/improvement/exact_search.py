@@ -35,9 +35,10 @@ REFUSED_SHARE: Final = 0.8
 
 
 class ExactSearch:
-    """Improves the solution of a small session: CP-SAT places subsets of its gangs again on single nodes.
+    """A search that improves the solution of a small session: CP-SAT places subsets of the gangs again.
 
-    The problem has no rows and no cuts, which may link the gangs of a neighbourhood to others.
+    CP-SAT has variables for each single node. The problem has no rows and no cuts, because these may link the gangs of
+    a neighbourhood to other gangs.
     """
 
     def __init__(self, problem: Problem, budget: SolverBudget, seed: int) -> None:
@@ -127,7 +128,7 @@ class ExactSearch:
 
 
 def is_proved_optimal(solution: Solution) -> bool:
-    """Tell whether the objective of each tier is proved to be optimal, within the tolerance of the tiered model."""
+    """Tell whether the objective of each tier is proved to be optimal, up to the relative gap `TIER_GAP`."""
     return bool((solution.bound <= solution.objective * (1 + TIER_GAP)).all())
 
 

@@ -22,9 +22,10 @@ KEPT_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GangNeighbourhood:
-    """The gangs that one improvement step of the solver places again, as ascending indexes.
+    """The gangs that one improvement step of the solver places again.
 
-    `complete` is True if they are all gangs of a tier and of the tiers below.
+    `gangs` contains their indexes in ascending order. `complete` is True if they are all gangs of a tier and of the
+    tiers below.
     """
 
     gangs: IntArray
@@ -32,7 +33,10 @@ class GangNeighbourhood:
 
 
 class NeighbourhoodChooser:
-    """Chooses which gangs each improvement step of the solver places again; equal seeds give equal choices."""
+    """The component that chooses at random which gangs each improvement step of the solver places again.
+
+    Equal seeds give equal choices.
+    """
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -57,7 +61,7 @@ class NeighbourhoodChooser:
     def choose_neighbourhood(
         self, tier: int, step: int, solution: Solution, *, takes_all_gangs: bool
     ) -> GangNeighbourhood:
-        """Return the gangs that an improvement step places again: all of a tier and of lower tiers, or a part of them.
+        """Return the gangs that a step places again: all or some gangs of a tier and of the lower tiers.
 
         Args:
           tier: the highest tier of the gangs.

@@ -41,7 +41,7 @@ FIRST_STEP: Final = -1
 
 
 def split_budget_for_rounds_and_improvement(budget: SolverBudget) -> tuple[SolverBudget, float]:
-    """Divide the solver budget: return the budget of the rounds, and the effort that the improvement may spend."""
+    """Return the solver budget of the rounds, and the effort that the later improvement may spend."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
     return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short
@@ -111,21 +111,22 @@ class _Schedule:
         return self.step < self.tiers or self.due > 0
 
     def after_step_without_gain(self) -> "_Schedule":
-        """Return the schedule after a step that did not improve the solution: the next step is of the next tier."""
+        """Return the remaining schedule after a step without an improvement: the next tier has its turn."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
     def after_gain(self) -> "_Schedule":
-        """Return the schedule after a step that improved the solution: the next steps are those of the tiers below."""
+        """Return the remaining schedule after a step with an improvement: all lower tiers are next."""
         below = range(self.next_tier + 1, self.tiers)
         turns = (*below, *self.after_step_without_gain().turns)
         return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
 
     def after_proof(self, step: SearchStep) -> "_Schedule":
-        """Return the schedule after a step with a result that is proved to be within the accepted gap.
+        """Return the remaining schedule after a step with a solution proved to be within the accepted gap.
 
-        If the step placed all gangs of its tier and of the lower tiers again, no such step from this tier on can gain.
+        If the step placed all gangs of its tier and of the lower tiers again, further steps of this kind are useless,
+        for this tier and for all lower tiers.
         """
         if not step.neighbourhood.complete:
             return self

@@ -64,7 +64,10 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedSearchInput:
-    """The input that all steps of one improvement share: the problem, without rows and cuts, and the seed of CP-SAT."""
+    """The input that all steps of one improvement share: the solver problem and the seed of CP-SAT.
+
+    The problem has no rows and no cuts.
+    """
 
     problem: Problem
     seed: int

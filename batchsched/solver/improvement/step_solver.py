@@ -19,7 +19,7 @@ STEPS_PER_PROCESS: Final = 2
 
 
 class StepSolver(Protocol):
-    """Solves the steps of the solver's improvement, each of which places a subset of the gangs again."""
+    """The component that solves improvement steps; each step places a subset of the gangs again."""
 
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
         """Solve a step of the improvement, and perhaps begin to solve later steps in advance.
@@ -31,30 +31,33 @@ class StepSolver(Protocol):
         ...
 
     def discard_results(self) -> None:
-        """Discard the results of steps ahead, because the solution has changed or the improvement ends."""
+        """Discard the results of steps that were solved in advance.
+
+        Call this method when the solution has changed, and when the improvement ends.
+        """
         ...
 
 
 class SequentialStepSolver(StepSolver):
-    """Solves each step of the improvement in this process, at the time when its result is needed."""
+    """A `StepSolver` that solves each step in this process, when the result of the step is needed."""
 
     def __init__(self, shared: SharedSearchInput) -> None:
         self._shared = shared
 
     @override
     def solve(self, step: SearchStep, coming: Iterable[SearchStep]) -> StepResult:
-        """Solve a step of the improvement in this process; ignore the steps ahead."""
+        """Solve a step of the improvement in this process; solve no later steps in advance."""
         return solve_step(self._shared, step)
 
     @override
     def discard_results(self) -> None:
-        """Do nothing: this step solver stores no results of steps ahead."""
+        """Do nothing, because this step solver solves no steps in advance."""
 
 
 class ParallelStepSolver(StepSolver):
-    """Solves steps of the improvement in this process and, as steps ahead, in other processes.
+    """A `StepSolver` that also lets other processes solve coming steps in advance.
 
-    Rather than wait, this process also solves steps ahead that no other process has started.
+    Instead of waiting, this process also solves coming steps that no other process has started.
     """
 
     def __init__(self, shared: SharedSearchInput, workers: SolverWorkers) -> None:
@@ -95,7 +98,7 @@ class ParallelStepSolver(StepSolver):
 
     @override
     def discard_results(self) -> None:
-        """Cancel the steps ahead that have not started, and discard the results of all others."""
+        """Cancel coming steps that no process has started, and discard all results of coming steps."""
         for pending in self._pending.values():
             pending.cancel_if_not_started()
         self._pending.clear()

@@ -51,14 +51,14 @@ class NeighbourhoodProblem:
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 
     def solve(self, budget: SolverBudget, seed: int, telemetry: Telemetry) -> Solution:
-        """Solve the problem by rounds of the tiered solve; the result is no worse than the present placements."""
+        """Solve the problem by a tiered solve; the result is no worse than the present placements."""
         incumbent = self.incumbent
         placed = count_placed_pods(self.problem, incumbent.classes, incumbent.counts)
         floors = BaselineSolutions(incumbent, (placed,))
         return TieredRoundSolver(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
     def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
-        """Return a solution of the whole problem with the gangs of this subproblem placed as in its solution `part`."""
+        """Return a solution of the whole problem that places the gangs of this subproblem as in `part`."""
         rest, own = self._kept, self._subset.to_whole_problem(part)
         classes = np.concatenate([rest.classes, own.classes])
         nodes = np.concatenate([rest.nodes, own.nodes])

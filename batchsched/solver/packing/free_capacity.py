@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def permitted_nodes(self, class_index: int) -> BoolArray:
-        """Return a mask [N] of the nodes that a pod class may use by its Filter results and by the cuts.
+        """Return a mask [N] of the nodes that neither Filter plugins nor cuts exclude for a pod class.
 
         A cut excludes nodes on which plugins refused pods of the class that the solver had placed.
         """
@@ -53,9 +53,9 @@ class FreeCapacity:
         return mask & self.banned[class_index] if class_index in self.banned else mask
 
     def count_fitting_pods(self, class_index: int, nodes: IntArray | None = None) -> IntArray:
-        """Return how many pods of a pod class fit on each node by filters and capacity alone.
+        """Return how many pods of a pod class fit on each node, ignoring queue limits and plugin constraints.
 
-        The result is [N], or [M] for given nodes.
+        Filter results, cuts and free capacity do count. The result is [N], or [M] for given nodes.
         """
         mask = self.permitted_nodes(class_index)
         if nodes is not None:
@@ -273,7 +273,9 @@ class FreeCapacity:
         return withdrawn
 
     def add_trail_removal_listener(self, listener: Callable[[int], None]) -> None:
-        """Register a method to call, with the number of unchanged entries, after trail entries are removed.
+        """Register a method that is called each time after entries of the trail are removed.
+
+        Its argument is the number of trail entries before the first removed entry; these entries are unchanged.
 
         The registration does not keep the method's object alive, and ends with it.
         """

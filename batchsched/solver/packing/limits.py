@@ -80,11 +80,10 @@ class QuotaLedger:
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def may_admit_minimum(self, gang: int) -> bool:
-        """Tell whether queue limits may admit a gang's minimum number of pods; only the answer False is certain.
+        """Return False only if queue limits certainly keep a gang from its minimum number of pods.
 
-        None of the gang's pods may be placed already.
-
-        The quotas are compared with the smallest possible requests of this number of pods. False is always right.
+        The answer True may be wrong, because the limits are compared with the smallest possible requests of this number
+        of pods. None of the gang's pods may be placed already.
         """
         return all(
             amount <= 0 or amount <= available
@@ -172,7 +171,7 @@ class RowLedger:
                 np.add.at(pods[self._side[i, class_index]], domain[inside], counts[inside])
 
     def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Reduce `caps`, the maximum number of pods of a class on each node, to what plugin constraints admit.
+        """Return the maximum numbers of pods on each node, `caps`, reduced to what plugin constraints allow.
 
         Only AT_MOST rows reduce them.
         """

@@ -26,7 +26,7 @@ PACK_LEVELS: Final = 64
 
 
 class NodeOrder:
-    """Computes the order in which nodes are filled with pods of a pod class."""
+    """The order in which the solver fills nodes with the pods of a pod class."""
 
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         """Collect the device sizes that are requested; `plain` omits slot preservation, as in other schedulers."""
@@ -89,7 +89,7 @@ class NodeOrder:
     def pod_limits_by_phase(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield the maximum pods on each node, phase by phase; early phases keep free device groups whole.
+        """Yield for each phase the maximum pods on each node; early phases keep groups of free devices whole.
 
         Args:
           class_index: the class.
@@ -142,7 +142,9 @@ class NodeOrder:
         return spare
 
     def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return at most `most` nodes, as positions in `nodes`, in the order in which they are to be filled.
+        """Return the positions in `nodes` of the nodes that are to be filled first, in the order of filling.
+
+        The result has `most` positions, or fewer if there are fewer nodes.
 
         Args:
           class_index: the class.
@@ -222,9 +224,9 @@ class NodeOrder:
 
 
 def demand_with_plugin_limits(problem: Problem) -> IntArray:
-    """Return the requests of one pod of each class [C, R + E]: R resources, then E per-node plugin limits.
+    """Return one pod's requests by class [C, R + E]: R resources, then E limits that act like resources.
 
-    Each of the E rows limits every node by itself, so that it acts as one more resource.
+    Each of the E limits is a row of a plugin that limits every node by itself.
     """
     rows = [
         row.class_coefficients(len(problem.classes.demand))
@@ -235,7 +237,7 @@ def demand_with_plugin_limits(problem: Problem) -> IntArray:
 
 
 def free_with_plugin_limits(problem: Problem) -> IntArray:
-    """Return the free amounts of each node [R + E, N]: R resources, then E per-node plugin limits.
+    """Return the free amounts by node [R + E, N]: R resources, then E limits that act like resources.
 
     Their order is that of the columns of `demand_with_plugin_limits`.
     """
