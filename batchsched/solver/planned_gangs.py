@@ -21,7 +21,7 @@ from batchsched.solver.quota_selection import GangSubset, take_gang_subset
 
 
 def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudget) -> Solution | None:
-    """Place the minimum pods of all gangs of a plan by CP-SAT, tier by tier; stop at the first tier that does not fit.
+    """Use CP-SAT to place the minimums of all planned gangs, tier by tier, until a tier does not fit.
 
     Args:
       problem: the problem, without rows and cuts.

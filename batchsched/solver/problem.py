@@ -37,7 +37,7 @@ ALL_NODES: Final = -1
 
 
 class Sense(IntEnum):
-    """Whether a linear constraint is an upper limit (AT_MOST) or a lower limit (AT_LEAST) of its left side."""
+    """The kind of a linear constraint: its sum is at most (AT_MOST) or at least (AT_LEAST) a limit."""
 
     AT_MOST = -1
     AT_LEAST = 1
@@ -57,7 +57,7 @@ class RowRelief:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstraintRow:
-    """A plugin's linear constraint on numbers of placed pods, for each node, each domain, or the whole cluster.
+    """A linear constraint of a plugin on the numbers of pods placed per node, per domain or in the cluster.
 
     For every domain d: Σ_i coefficients[i] · x[classes[i], nodes of d]
                         + Σ_j gang_coefficients[d, j] · y[gangs[j]]   (sense)   right[d]
@@ -83,13 +83,13 @@ class ConstraintRow:
     relief: RowRelief | None = None  # None if no eviction raises a limit
 
     def class_coefficients(self, classes: int) -> IntArray:
-        """Return the coefficient of each pod class [C] in this constraint: 0 for classes that it does not name."""
+        """Return the coefficient [C] of each pod class; it is 0 if the constraint does not use the class."""
         coefficients = np.zeros(classes, np.int64)
         np.add.at(coefficients, self.classes, self.coefficients)  # a row may name a class twice
         return coefficients
 
     def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return the domain [N] to which the pods on each node count in this constraint; -1 for no domain."""
+        """Return for each node [N] its domain in this constraint's partition; -1 if it is in no domain."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -114,7 +114,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemTable:
-    """Base of the tables of a `Problem`: all fields are arrays with one entry for each item, such as a gang."""
+    """Base class of tables in a `Problem`: each field is an array with one entry per item, such as a gang."""
 
     def select_entries(self, positions: Positions) -> Self:
         """Return the table with only the items at these positions, in this order."""
@@ -149,7 +149,7 @@ def empty_amounts() -> IntArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemNodes:
-    """The nodes of a problem: free amounts, allocatable amounts and topology domains.
+    """The nodes of a problem: their free and allocatable resources, and their topology domains.
 
     Args:
       free: [N, R] unallocated amount on each node, never negative. One of the resources is the pod count.
@@ -300,7 +300,7 @@ class ProblemSubgroups(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningSlicePods(ProblemTable):
-    """The running pods of gangs and subgroups with topology slices, by domain of the slices' level.
+    """The numbers of running pods per topology domain, for gangs and subgroups with topology slices.
 
     Args:
       gang: [V] index into `ProblemGangs`.
@@ -356,7 +356,7 @@ class ProblemQuotas(ProblemTable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """One session as arrays: nodes, pod classes, gangs, queue limits and linear constraints.
+    """The solver's input for one session, as arrays: nodes, pod classes, gangs, queue limits and constraints.
 
     All integers are in base units (milli-CPU, bytes, devices, pods).
 
@@ -407,7 +407,7 @@ class Problem:
         )
 
     def restrict_to_gangs(self, gangs: IntArray, classes: IntArray, subgroups: IntArray) -> "Problem":
-        """Return the solver problem of some gangs only, with all nodes and queue limits, without constraints and cuts.
+        """Return the solver problem of the given gangs only, with all nodes, without constraints and cuts.
 
         Gangs, classes, subgroups and kinds get new numbers, in the order given; quotas keep their numbers.
 
@@ -446,7 +446,7 @@ class Problem:
 
 
 def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return for each group the ascending positions of its items, given the group number of each item in `labels`.
+    """Return an array for each group: the ascending positions in `labels` that have this group's number.
 
     Negative labels belong to no group.
     """
@@ -455,9 +455,9 @@ def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArra
 
 
 def position_lists_by_group(labels: NDArray[np.integer], groups: int) -> list[Sequence[int]]:
-    """Return for each group the ascending positions of its items, as Python integers.
+    """Return a list of integers for each group: the ascending positions of the group's number in `labels`.
 
-    `labels` has the group of each item, or a negative number. This is faster than the arrays of `positions_by_group`.
+    A negative label belongs to no group. This is faster than the arrays of `positions_by_group`.
     """
     order, ranges = _ranges_by_group(labels, groups)
     positions = tuple(order.tolist())
@@ -472,7 +472,7 @@ def _ranges_by_group(labels: NDArray[np.integer], groups: int) -> tuple[IntArray
 
 
 def count_pods_that_fit(request: IntArray, free: IntArray, most: int) -> IntArray:
-    """Return how many pods with a given request fit into each set of free amounts [n], at most `most` each.
+    """Return for each row of `free` how many pods with a given request fit into it, but at most `most`.
 
     Args:
       request: [R] request of one pod.
@@ -515,7 +515,7 @@ class SolverBudget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The pods that the solver places, as counts by pod class and node, with objective and bound of each tier.
+    """The result of the solver: the number of pods by class and node, and each tier's objective and bound.
 
     Args:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).

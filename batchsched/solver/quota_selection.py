@@ -57,7 +57,7 @@ class GangSubset:
     whole: Problem
 
     def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
-        """Return the values [T'] of the highest tiers as values [T] of all tiers, with 0 for lower tiers."""
+        """Extend values [T'] of the highest tiers to all T tiers of the whole problem, filling with 0."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result
@@ -93,7 +93,7 @@ BUDGET_SHARE: Final = 0.1
 
 
 def is_limited_by_quotas_only(packing: Packing) -> bool:
-    """Return whether queue limits, not the nodes, refuse every pod that the greedy solver did not place."""
+    """Return whether every pod that the greedy solver did not place would exceed a queue limit."""
     problem, room = packing.problem, packing.room
     waiting = np.array(room.waiting, np.int64)
     left_out = np.flatnonzero((waiting > 0) & problem.gangs.allowed[problem.classes.gang])
@@ -170,7 +170,7 @@ def _place_selection(packing: Packing, chosen: Problem, floor: Solution) -> Pack
 
 
 def merge_into_one_node(problem: Problem) -> Problem:
-    """Return a simpler problem with one node of the total capacity, and without filters, levels and constraints."""
+    """Return a simpler problem: one node with the total capacity, and no filters, levels or constraints."""
     kinds = len(problem.kinds.mask)
     gangs, subgroups = problem.gangs, problem.subgroups
     return replace(

@@ -38,7 +38,7 @@ MAX_LAYOUT_WORK: Final = 40_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPodClass:
-    """A pod class with ranks, the topology levels that count for its network cost, and nodes with bound pods.
+    """The index of a pod class with ranks, its topology levels, and the nodes with bound pods of its gang.
 
     Args:
       pod_class: index of the class in the problem.
@@ -52,16 +52,17 @@ class RankedPodClass:
 
 
 def node_order_by_rank(problem: Problem, ranked: RankedPodClass, nodes: IndexArray) -> IntArray:
-    """Return positions in `nodes`, in the order in which these nodes get pods of ascending rank.
+    """Return the order of `nodes` by topology domain, so that pods with close ranks are on close nodes.
 
-    The order is domain by domain, then by node index.
+    The result has positions in `nodes`, domain by domain, then by node index. In this order, the nodes get pods of
+    ascending rank.
     """
     keys = [nodes, *(problem.nodes.levels[level, nodes] for level in reversed(ranked.levels))]
     return np.lexsort(keys)
 
 
 def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedPodClass]) -> Solution:
-    """Move pods with ranks to nodes with a lower network cost between consecutive ranks; return the solution.
+    """Reduce the network cost between consecutive ranks by moving pods with ranks; return the new solution.
 
     Classes are moved one after the other, in the order of tiers and ranks of their gangs. A class is not moved if a
     plugin's row or a cut reads its placement, or if its gang or subgroup has slices.
@@ -108,7 +109,7 @@ class _Layout:
         self._moved = False
 
     def find_fixed_classes(self) -> frozenset[int]:
-        """Return the classes that keep their nodes, since a plugin constraint, slice or cut counts them."""
+        """Return the pod classes that must keep their nodes because of a plugin constraint, cut or slice."""
         problem, classes = self._problem, self._problem.classes
         inside = classes.subgroup != NONE
         fixed = np.isin(classes.gang, [cut.gang for cut in problem.cuts]) | (
@@ -120,7 +121,7 @@ class _Layout:
         return frozenset(np.flatnonzero(fixed).tolist())
 
     def move_class(self, ranked: RankedPodClass) -> None:
-        """Move the pods of a class to the nodes of least network cost, if that costs less than the present nodes."""
+        """Move the pods of a class to the nodes with the least network cost, if this lowers the cost."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
         if not pods:
@@ -223,5 +224,5 @@ class _Layout:
         )
 
     def to_solution(self) -> Solution:
-        """Return the solution after pods with ranks were moved; the same object if no pod was moved."""
+        """Return the solution with the moved pods, or the original solution object if no pod was moved."""
         return self._with_counts(self._counts) if self._moved else self._solution

@@ -29,7 +29,7 @@ REPACKING_EFFORT: Final = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepackingMove:
-    """A new placement of pods on a few nodes, as changes of the pod counts by class and node.
+    """A change of the placement on a few nodes: how many pods of each class enter or leave each node.
 
     Args:
       classes: [H] the classes.
@@ -45,7 +45,7 @@ class RepackingMove:
 
 
 class RepackingSearch:
-    """Places the pods of this session on a few nodes again by CP-SAT, so that more pods fit on these nodes."""
+    """A search with CP-SAT that places this session's pods on a few nodes again, so that more pods fit."""
 
     def __init__(self, packing: Packing, budget: CpSatBudget) -> None:
         self._packing, self._budget = packing, budget
@@ -60,7 +60,7 @@ class RepackingSearch:
     def find_move(
         self, class_index: int, missing_pods: int, nodes: IntArray | None, placed: IndexArray
     ) -> RepackingMove | None:
-        """Return a new placement on a few nodes, in which more pods of a class fit; None if none is found.
+        """Find a new placement on a few nodes with room for more pods of a class; return None on failure.
 
         Args:
           class_index: the class.

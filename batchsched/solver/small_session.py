@@ -37,7 +37,7 @@ SEARCH_SHARE: Final = 0.75
 def solve_small_session(
     problem: Problem, budget: SolverBudget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
-    """Place the gangs of a small session by the exact model; the result is no worse than `floor`.
+    """Place the gangs of a small session by exact models; the result is at least as good as `floor`.
 
     Args:
       problem: the problem.
@@ -80,11 +80,11 @@ class _Steps:
         self._settled = False  # whether the exact model has decided among solutions of equal value
 
     def is_proved_optimal(self) -> bool:
-        """Tell whether the objective of each tier is proved to be optimal, within the tolerance of the tiered model."""
+        """Tell whether each tier's objective is proved to be optimal, up to the relative gap `TIER_GAP`."""
         return is_proved_optimal(self.best)
 
     def is_finished(self) -> bool:
-        """Tell whether CP-SAT need not be called again: the optimum is proved, or the wall-clock guard ended a call."""
+        """Tell whether the search can end: the optimum is proved, or the wall-clock guard stopped CP-SAT."""
         return (self.is_proved_optimal() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:
@@ -113,7 +113,7 @@ class _Steps:
         self._ceiling = self.best
 
     def place_planned_gangs(self, planned: BoolArray, units: float) -> None:
-        """Place the gangs of a plan, given as a mask [G], by CP-SAT; stop at the first tier that does not fit."""
+        """Place the gangs in the mask `planned` [G] with CP-SAT; stop at the first tier that does not fit."""
         spending = CpSatBudget(units, self._budget.guard_seconds, self._seed)
         answer = place_planned_gangs(self._problem, planned, spending)
         if answer is not None:

@@ -98,7 +98,7 @@ def solve(
 
 
 def without_unplaceable_parts(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
-    """Return the problem with unplaceable gangs and pod classes excluded, and resources that no node offers removed.
+    """Return the problem without unplaceable gangs and classes, and without resources that no node offers.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
     each resource that no node offers: ten pods with 500 such resources each took minutes to solve.

@@ -63,7 +63,7 @@ class WarmStart:
         return bool(self.classes.size)
 
     def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:
-        """Return the start for a problem with only some pod classes [C'], given their indexes among `size` classes."""
+        """Return the warm start for a problem that keeps only `classes` [C'] of the `size` pod classes."""
         number = np.full(size, -1, np.int32)
         number[classes] = np.arange(len(classes))
         kept = number[self.classes] >= 0

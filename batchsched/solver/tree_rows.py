@@ -21,7 +21,7 @@ ALWAYS: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceColumns:
-    """The variables that describe the topology slices of one gang or subgroup, in the model over single nodes.
+    """Variables for the topology slices of a gang or subgroup, in a model that places pods on single nodes.
 
     Args:
       node: the group.
@@ -39,7 +39,7 @@ class SliceColumns:
 
 
 class TreeRows:
-    """The variables and constraints that describe the subgroup tree of one gang, in the model over single nodes.
+    """Variables and constraints for the subgroup tree of a gang, in a model that places pods on single nodes.
 
     Args:
       model: the model; its first X variables are the counts.

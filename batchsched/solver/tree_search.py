@@ -67,7 +67,7 @@ def mask_gangs_needing_exact_search(problem: Problem) -> BoolArray:
 
 
 def find_placement_or_proof(problem: Problem, units: float, seed: int) -> GangSearchResult:
-    """Find a placement of the only gang of a problem without cuts, or the proof that there is none.
+    """Find a placement for a problem with a single gang and no cuts, or prove that none exists.
 
     Args:
       problem: the problem of the gang on the free capacity.

@@ -62,7 +62,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """An assumed pod, given by its `namespace/name` and its uid, with its node and the time of the assumption."""
+    """The `namespace/name` and the uid of an assumed pod, with its node and the time of the assumption."""
 
     pod: str
     uid: str
@@ -70,7 +70,7 @@ class AssumedPod:
 
 
 class BoundPodBuilder:
-    """Builder of bound copies of pods, in which equal pods on one node share a spec object.
+    """Builder of bound copies of pods; copies of equal pods on the same node share one spec object.
 
     With the spec object, they share all results that are cached for it. Specs that no pod uses are dropped.
     """
@@ -384,7 +384,7 @@ class ClusterState:
         return uid in self._in_flight or self._assumption_of(key, uid) is not None
 
     def is_bound(self, key: str, uid: str) -> bool:
-        """Return whether the API server shows a node for the pod with this key and uid; "" stands for any uid."""
+        """Return whether the API server shows the pod with a node; an empty `uid` matches every uid."""
         pod: Pod | None = self._stores[PODS].get(key)
         return (
             pod is not None
@@ -481,7 +481,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return the field and key of each custom resource with a status that changed since the last call.
+        """Return the custom resources with changed status since the last call, as (field, key) pairs.
 
         The field is the one of Snapshot that has the custom resources of this kind.
         """

@@ -28,7 +28,7 @@ _SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """A field of an object with different values in the cluster state and in the API server.
+    """A difference between the cluster state and the API server: one field of an object, with both values.
 
     A value is JSON text, empty if the field is missing.
     """

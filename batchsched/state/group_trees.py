@@ -35,7 +35,7 @@ class TreeChange:
 
 
 class GroupTrees:
-    """All CompositePodGroups and the PodGroups below them, by API version, with the gang of each tree.
+    """The trees of CompositePodGroups and the PodGroups below them, with the gang that each tree forms.
 
     An origin is one kind of group in one API version. If several origins have a group of the same name, the first one
     counts.

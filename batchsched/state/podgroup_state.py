@@ -124,7 +124,7 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
 
 
 class ChangedGangs:
-    """Collects the identities of changed gangs for one reader of a `GangIndex`, such as a controller.
+    """The identities of changed gangs that one reader of a `GangIndex`, such as a controller, has not read.
 
     Args:
       identities: The gangs that the first `read_changed_gangs` returns in any case.
@@ -146,7 +146,9 @@ class ChangedGangs:
 
 
 class GangIndex:
-    """The pods of all gangs of a cluster by gang identity. Pods without a PodGroup are included only while pending.
+    """An index of all gangs of a cluster with their pods, by gang identity.
+
+    Pods without a PodGroup are included only while pending.
 
     A cluster may run 100,000 pods without a PodGroup, about which no reader asks.
 
@@ -271,7 +273,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_accepted_binding(self, pod: Pod) -> None:
-        """Record that the API server accepted the binding of an assumed pod, which a watch event may confirm later."""
+        """Record that the API server accepted an assumed pod's binding, before a watch event confirms it."""
         gang = self._gangs.get(gang_identity(pod))
         if gang is not None and pod.key in gang.in_flight:
             gang.in_flight.discard(pod.key)
@@ -290,7 +292,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_partially_bound(self, identity: str, since: float | None) -> None:
-        """Record the time since which a gang is partially bound, in seconds since 1970; None if it is not."""
+        """Record since when a gang is partially bound, in seconds since 1970; None means that it is not."""
         gang = self._gangs.get(identity)
         if gang is not None and gang.partially_bound_since != since:
             gang.partially_bound_since = since
@@ -310,7 +312,7 @@ class GangIndex:
             self._changed(gang)
 
     def handle_deletion_of_finished_pod(self, key: str) -> None:
-        """Update the gang of a finished pod after the pod was deleted; for other pods, do nothing.
+        """Update the gang of a finished pod after the pod was deleted; ignore pods that had not finished.
 
         The finished pod stays counted while the PodGroup exists: the gang must not fall short because a Job deletes the
         pods that are done.

@@ -114,7 +114,7 @@ class QueueUsageTally:
             self.add_pod(pod, after)
 
     def usage_and_demand_by_queue_and_resource(self) -> ResourceUsage:
-        """Return the usage and the demand of each queue and resource, as a mapping that later changes do not affect."""
+        """Return a copy of the usage and demand by (queue, resource), which later changes do not affect."""
         allocated, requested = self.allocated_by_queue, self.pending_requests_by_queue
         keys = {
             (queue, resource)

@@ -64,7 +64,7 @@ class ResourceNames:
         return self.with_column.issuperset(node.allocatable_quantities)
 
     def has_columns_for_pod(self, pod: Pod) -> bool:
-        """Return whether the scheduler's tables have all columns that they need for the requests of a pod."""
+        """Return whether the scheduler's tables have each column that a pod's resource requests need."""
         if id(pod.spec) in self._specs:
             return True
         is_covered = self.has_too_many or self.with_column.issuperset(self._requests_of(pod))
@@ -74,9 +74,9 @@ class ResourceNames:
         return is_covered
 
     def count_large_spec_of_removed_pod(self, pod: Pod) -> None:
-        """Add the size of a removed pod's spec to `kept_spec_bytes` if the spec is large.
+        """Count the bytes of a removed pod's spec as kept in memory, if the spec is large.
 
-        The tables may still keep the spec from the Snapshot.
+        `kept_spec_bytes` has the sum, because the tables may still keep the spec from the Snapshot.
         """
         size = len(msgspec.json.encode(pod.spec))
         if size >= LARGE_SPEC_BYTES:

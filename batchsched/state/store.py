@@ -151,7 +151,7 @@ class ObjectChange(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def affected_nodes(self) -> tuple[str, ...]:
-        """Names of the nodes that the change affects: the node itself, or the nodes of the pod before and after."""
+        """The names of the nodes that a change affects: a changed node, or a pod's nodes before and after."""
         if self.field == "nodes":
             return (self.key,)
         if self.field != "pods":
@@ -161,7 +161,7 @@ class ObjectChange(msgspec.Struct, frozen=True, eq=False):
 
 
 class ChangeReader:
-    """Collects changes of the cluster state until one component reads them; changes of one object are merged into one.
+    """Collector of cluster state changes for one component, which merges the changes of the same object.
 
     The present object is looked up when the reader reads. Memory is therefore held only by objects that the reader saw
     before, and by at most `max_unread` keys, even if the reader never reads.

@@ -40,7 +40,7 @@ SPEC_BYTES_PER_POD: Final = 512
 
 
 class UpToDateScheduler:
-    """Keeps a scheduler up to date: passes changes of the cluster state on to it, or creates a new one.
+    """Holder of a scheduler that receives all changes of the cluster state, or is replaced by a new one.
 
     Args:
       cache: the cluster state.

@@ -35,7 +35,7 @@ class SubgroupPodClasses:
 
 @dataclass(frozen=True, slots=True)
 class GangPodClasses:
-    """The pod classes and the subgroups of a gang, in the order in which the solver places them."""
+    """The sorted pod classes and sorted subgroups of a gang; the solver places pods in this order."""
 
     classes: tuple[int, ...]
     parts: tuple[SubgroupPodClasses, ...]
@@ -52,7 +52,7 @@ def collect_pod_classes_of_gang(
     *,
     tree: bool,
 ) -> GangPodClasses:
-    """Return the pod classes and subgroups of a gang in the order in which they are placed.
+    """Collect and sort the pod classes and subgroups of a gang; the solver places pods in this order.
 
     `tree` says whether the gang is a tree (`solver.gang_tree`).
     """
@@ -99,7 +99,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnGangs:
-    """The placements of gangs that were removed from the nodes, with the topology domains of these gangs."""
+    """The placements and topology domains of gangs that were removed from a packing, kept to restore them."""
 
     entries: list[TrailEntry]
     domains: dict[int, int]
@@ -107,10 +107,11 @@ class WithdrawnGangs:
 
 
 class Packing:
-    """The nodes with the pods that the solver has placed on them so far; gangs are added one by one.
+    """A partial placement: the nodes of a solver problem with the pods that are placed on them so far.
 
-    A gang is placed by these rules, in this order: its required (or pinned) domain is the one that holds it with the
-    least to spare; it uses the fewest domains of its preferred level; nodes are filled in the order of `NodeOrder`.
+    The greedy solver adds gangs one by one, by these rules, in this order: a gang's required (or pinned) domain is
+    the one that holds the gang with the least to spare; it uses the fewest domains of its preferred level; nodes
+    are filled in the order of `NodeOrder`.
 
     Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `checkpoint` and
     `roll_back_to` bracket attempts; `withdraw_gangs` and `reinstate_gangs` take whole gangs out and put them back.
@@ -132,11 +133,11 @@ class Packing:
         self.trees = GangTrees(problem)
 
     def checkpoint(self) -> int:
-        """Return a number that marks the present state of the packing, to which `roll_back_to` can return."""
+        """Return a number that identifies the present state of the packing, for a later `roll_back_to`."""
         return self.room.checkpoint()
 
     def roll_back_to(self, mark: int) -> None:
-        """Undo all changes since the call of `checkpoint` that returned this number."""
+        """Undo all changes to the packing since the call of `checkpoint` that returned the number `mark`."""
         for entry in self.room.trail[mark:]:
             if entry.class_index < 0:
                 self._forget(entry.gang)
@@ -210,7 +211,7 @@ class Packing:
             self.taken[missing[:placed]] = True
 
     def place_elastic_pods(self, gang: int) -> int:
-        """Place as many elastic pods of a gang as fit, once its minimum is placed; return how many."""
+        """If a gang's minimum is placed, add as many elastic pods as fit; return how many were placed."""
         if not self.taken[gang] or not self.problem.gangs.allowed[gang]:
             return 0
         if not any(self.room.waiting[class_index] for class_index in self._classes_of[gang]):
@@ -259,7 +260,7 @@ class Packing:
         return nodes, True
 
     def allowed_nodes(self, class_index: int) -> IntArray | None:
-        """Return the nodes in the topology domains chosen for the gang of a pod class; None if all are allowed."""
+        """Return the nodes in the topology domain chosen for the pods of a class; None if all are allowed."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.pod_classes_of_gang(gang).parts if class_index in part.classes)
         return self._cell(gang, part)[0]
@@ -318,7 +319,7 @@ class Packing:
         )
 
     def place_pods_of_any_class(self, classes: Sequence[int], want: int, nodes: IntArray | None) -> int:
-        """Place up to `want` pods in total, from one pod class after the other; return how many were placed."""
+        """Place up to `want` pods of some pod classes, class by class; return how many were placed."""
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
@@ -435,14 +436,17 @@ class Packing:
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
     def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the nodes of some topology domains, ascending; if `cell` is given, only the nodes in `cell`."""
+        """Return the ascending indexes of the nodes in some topology domains, limited to `cell` if given."""
         nodes = self.nodes_of_domain(level, domains[0])
         if len(domains) > 1:
             nodes = np.sort(np.concatenate([self.nodes_of_domain(level, d) for d in domains]))
         return nodes if cell is None else np.intersect1d(nodes, cell, assume_unique=True)
 
     def count_fitting_pods_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:
-        """Return how many pods of a class fit in each topology domain [D], on all nodes or only those in `cell`."""
+        """Return for each topology domain [D] of a level how many pods of a class fit in it.
+
+        `cell` limits the count to some nodes; None means all nodes.
+        """
         ids = self.problem.nodes.levels[level]
         size = int(ids.max(initial=-1)) + 1
         nodes = self.room.nodes_where_pod_fits(class_index, cell)
@@ -455,7 +459,7 @@ class Packing:
     def fitting_domains(
         self, members: GangPodClasses, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first."""
+        """Return the domains of a level that have room for `need` pods of a gang, the tightest fit first."""
         spare: IntArray | None = None
         total: IntArray | None = None
         # With all pods needed, each class must fit as a whole; otherwise only the sum counts.
@@ -488,7 +492,7 @@ class Packing:
         return [int(d) for d in order if share[d] > 0]
 
     def place_on_few_domains(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
-        """Place up to `want` pods of a pod class in few domains of a topology level; return how many were placed.
+        """Place up to `want` pods of a class on few domains of a level; return how many were placed.
 
         Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
         largest.
@@ -535,7 +539,7 @@ class Packing:
     # ------------------------------------------------------------------------------------ members
 
     def pod_classes_of_gang(self, gang: int) -> GangPodClasses:
-        """Return the pod classes and subgroups of a gang in the order in which they are placed."""
+        """Return the sorted pod classes and subgroups of a gang; the solver places pods in this order."""
         if gang not in self._members:
             self._members[gang] = collect_pod_classes_of_gang(
                 self.problem,
@@ -548,9 +552,10 @@ class Packing:
         return self._members[gang]
 
     def to_solution(self, stage: str) -> Solution:
-        """Return the placed pods as a solution of the problem, with a simple upper bound of each tier's objective.
+        """Convert the packing to a solution of the problem, with a simple upper bound for each tier.
 
-        `stage` is the step that found it, and the bound that of `max_tier_values`.
+        `stage` is the step that found the placements. The bound is that of `max_tier_values`, or the objective if
+        this is larger.
         """
         classes, nodes, counts = self.room.placements()
         value = tier_values(self.problem, classes, counts)

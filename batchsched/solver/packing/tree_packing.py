@@ -25,7 +25,7 @@ MAX_ATTEMPTS: Final = 4000
 
 
 class DomainPacking(Protocol):
-    """The methods of a packing that are needed to place a gang with a tree of subgroups."""
+    """Interface of a packing, as far as `TreePlacer` uses it to place a gang with a tree of subgroups."""
 
     problem: Problem
     room: FreeCapacity
@@ -54,7 +54,7 @@ class _PodDemand:
 
 
 class TreePlacer:
-    """Places the pods of one gang with a tree of subgroups on the nodes of a cluster."""
+    """The algorithm that places a gang with a tree of subgroups on the nodes of a packing."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:
         self._packing, self._gang = packing, gang

@@ -26,7 +26,7 @@ NODES_PER_UNIT: Final = 16
 
 
 def fit_test_work(problem: Problem) -> float:
-    """Return the estimated work (in microseconds) of testing once whether the gang of a problem fits."""
+    """Return the estimated work, in microseconds, of one test whether the only gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 
@@ -76,5 +76,5 @@ class ExplanationBudget:
             self.remaining += withheld
 
     def spend_cpsat_time(self, deterministic: float) -> None:
-        """Subtract the work of CP-SAT for an explanation, given as deterministic time."""
+        """Convert CP-SAT's deterministic time to work, and subtract it from the budget."""
         self.remaining -= deterministic * WORK_PER_EFFORT

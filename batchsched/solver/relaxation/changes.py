@@ -109,7 +109,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Return a change with another value for each amount of nodes, pods and resources; None if all become 0.
+    """Apply `resized` to each amount (nodes, pods, resources) in a change; return None if all become 0.
 
     The function `resized` returns the new value of an amount. A change of level has no amount, so the result is None.
     """
@@ -133,7 +133,7 @@ def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxati
 
 
 def halve_change(change: Relaxation) -> Relaxation | None:
-    """Return a change with half of each amount (nodes, pods, resources), rounded down; None if all are 0 then."""
+    """Halve each amount (nodes, pods, resources) in a change, rounded down; return None if all become 0."""
     return resize_change(change, lambda amount: amount // 2)
 
 

@@ -147,7 +147,7 @@ class IsolatedGangProblem:
 
 
 class GangProblemIsolator:
-    """Creates the solver problem of one gang alone from the problem of all gangs."""
+    """Factory that derives the solver problem of one gang alone from the problem of all gangs."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -233,7 +233,7 @@ _MAX_NODE_TYPES: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefusalEvidence:
-    """The explanation of one refused gang: the limiting constraint, missing amounts, and a change that admits it.
+    """Explanation of a gang's refusal: the limiting constraint, missing amounts, and a change that helps.
 
     Args:
       gang: its number.
@@ -267,7 +267,7 @@ class RefusalEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchEvidence:
-    """The result of an exact search for a placement of a refused gang, and whether it proves that none exists.
+    """The result of an exact search for a refused gang: whether it is proved that the gang cannot be placed.
 
     Args:
       proved: there is provably no placement on what is free.
@@ -281,7 +281,7 @@ class SearchEvidence:
 
 
 class RefusalExplainer:
-    """Explains why a solution of the solver does not place certain gangs."""
+    """Explainer of refusals: it finds out why a solution of the solver does not place certain gangs."""
 
     def __init__(
         self,
@@ -349,10 +349,11 @@ class RefusalExplainer:
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
     def search_for_placement(self, gang: int, seed: int = 0) -> SearchEvidence | None:
-        """Search for a placement of a refused gang by an exact model; return None if the greedy algorithm suffices.
+        """Search with an exact model for a placement that greedy packing may have missed for a refused gang.
 
-        It suffices for a gang with one pod class and no plugin constraints. For a gang without a tree of subgroups and
-        without levels of these, return None also if the search proves nothing.
+        Return None if no search is needed: the greedy algorithm suffices for a gang with one pod class and no plugin
+        constraints. For a gang without a tree of subgroups and without levels of these, return None also if the search
+        proves nothing.
         """
         isolated = self._isolate_gang(gang)
         problem = isolated.problem

@@ -46,7 +46,7 @@ _BUDGET: Final = SolverBudget(deterministic=0.2)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitCounts:
-    """The numbers of pods of a gang's minimum that fit, by topology domain [D] and pod class [C].
+    """The numbers of pods of a gang's minimum that fit in each topology domain [D], by pod class [C].
 
     Args:
       domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
@@ -90,7 +90,7 @@ class _Cells:
 
 
 class ResidualProblem:
-    """The problem of placing one refused gang in the capacity that other gangs leave, with cached results.
+    """The solver problem of one refused gang, on the capacity that all other gangs leave free.
 
     Explanations ask the same questions of the same problem many times. The answers belong to this object; a changed
     problem is another `ResidualProblem`.
@@ -108,7 +108,7 @@ class ResidualProblem:
 
     @cached_property
     def minimum_by_class(self) -> IntArray:
-        """The number of pods of each pod class [C] in the gang's minimum, if the smallest pods are chosen."""
+        """The number of pods [C] of each class in the gang's minimum, which consists of its smallest pods."""
         classes = self.problem.classes
         chosen = np.zeros(len(classes.count), np.int64)
         if self.needed_pod_count >= int(classes.count.sum()):
@@ -149,7 +149,7 @@ class ResidualProblem:
 
     @cached_property
     def fit_counts(self) -> FitCounts:
-        """The number of pods of the gang's minimum that fit in each topology domain, the largest pods first.
+        """The numbers of pods of the gang's minimum that fit in each domain, if the largest are placed first.
 
         Masks, free capacity, the gang's required level and its pinned domain count. Quotas, rows and levels of
         subgroups do not. Exact for a gang of one class.
@@ -159,7 +159,7 @@ class ResidualProblem:
         return FitCounts(cells.domains, placed, self.minimum_by_class)
 
     def fits_with_added_nodes(self, added: Problem) -> bool:
-        """Tell whether the gang's minimum fits after new nodes, all in one topology domain, are added.
+        """Tell whether the gang's minimum fits after nodes of one topology domain are added to the cluster.
 
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
@@ -180,7 +180,7 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Return whether some domain has enough free resources, in sum and for each pod class by itself.
+        """Return whether a domain has enough free resources for the minimum in sum, and for each class alone.
 
         If not, the gang does not fit however it is packed, provided that it needs all of its pods.
         """
@@ -301,9 +301,9 @@ class ResidualProblem:
 
     @cached_property
     def counting_suffices(self) -> bool:
-        """Whether the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
+        """Whether it may suffice to count the pods that fit, without searching for an actual placement.
 
-        Then the number of pods that fit may decide whether the gang fits.
+        This is the case if the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
         """
         return (
             not self.problem.rows
@@ -370,7 +370,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_gaps(self) -> tuple[RaisedQuota, ...]:
-        """The amounts by which queue limits must be raised for the gang's minimum, one change for each limit."""
+        """The queue limits that are too low for the gang's minimum, with the amounts that each lacks."""
         return self._quota_gaps_of(self)
 
     def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[RaisedQuota, ...]:
@@ -424,7 +424,11 @@ class ResidualProblem:
         return is_best
 
     def node_size_shortage(self) -> IntArray:
-        """Return by how much [R] a pod exceeds the capacity of the best node that passes its filters."""
+        """Return the amounts [R] by which a pod is too large for every node that passes its filters.
+
+        The amounts are those of the node on which the smallest part of the request is missing. If pods of
+        several classes are too large, the result is the maximum of their amounts.
+        """
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)
         for class_index, passes in enumerate(self.nodes_passing_filters()):
@@ -437,7 +441,7 @@ class ResidualProblem:
         return short
 
     def resource_shortage(self) -> IntArray:
-        """Return the amounts [R] that the gang's minimum lacks in the topology domain with the best fit.
+        """Return the missing amounts [R] for the gang's minimum, in the domain where most of its pods fit.
 
         A resource counts for a class if more of its pods would fit without requesting it.
         """

@@ -82,7 +82,7 @@ class ChangeFamily:
 
 
 class AdmissionVerifier:
-    """Tests whether a refused gang would fit after a change of the problem, such as a higher queue limit or more nodes.
+    """A cached test whether a refused gang would fit after a change of the problem, such as more nodes.
 
     It caches the answers. Once the maximum number of tests is used up, the answer to every new change is False.
     """

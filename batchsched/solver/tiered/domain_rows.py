@@ -33,7 +33,7 @@ MAX_SUMS_AT_ONCE: Final = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalGangs:
-    """Gangs that compete for the domains of a topology level, with the sizes of the gangs and of the domains in slots.
+    """Gangs that compete for the domains of a level; sizes of gangs and domains are counted in slots.
 
     Args:
       gangs: [I] the gangs, ascending.
@@ -50,7 +50,10 @@ class RivalGangs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RivalGangsRow:
-    """A linear constraint on gangs that compete for domains: Σ factors·y[gangs] <= right, with y = 1 if placed."""
+    """A linear constraint on gangs that compete for domains: Σ factors·y[gangs] <= right.
+
+    The variable y of a gang is 1 if the gang is placed, and 0 otherwise.
+    """
 
     gangs: IntArray
     factors: IntArray
@@ -58,7 +61,7 @@ class RivalGangsRow:
 
 
 class DomainRowBuilder:
-    """Computes linear constraints on gangs that compete for the domains of a topology level."""
+    """Builder of linear constraints on gangs that compete for the domains of a topology level."""
 
     def __init__(
         self, packing: Packing, supply: SlotCounter, inside: dict[tuple[int, int], IntArray]
@@ -85,7 +88,7 @@ class DomainRowBuilder:
         )
 
     def rival_rows(self) -> Iterator[RivalGangsRow]:
-        """Yield the constraints of all topology levels that some choice of gangs could violate."""
+        """Yield, for all topology levels, the constraints that some choice of gangs could violate."""
         fits: dict[int, BoolArray] = {}
         # The innermost level first: an outer domain holds an inner gang only if one of its own domains does.
         for level in range(len(self._problem.nodes.levels))[::-1]:

@@ -352,7 +352,7 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add a linear constraint on pod counts and, with `gangs` [G], on the 0/1 variables of placed gangs.
+        """Add a linear constraint on pod counts; `gangs` [G] has coefficients of the gangs' 0/1 variables.
 
         It is lower <= Σ factors · pods (+ Σ gangs · y) <= upper.
 
@@ -437,7 +437,7 @@ class TieredModel(LinearModel):
         return result
 
     def objective_coefficients(self, weights: IntArray) -> IntArray:
-        """Convert the weights [C] of placed pods to objective coefficients of the model's variables [V]."""
+        """Convert pod weights by class [C] to objective coefficients of the model's variables [V]."""
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable, weights[self.class_index] * self.factor)
         return total

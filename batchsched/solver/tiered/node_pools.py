@@ -109,9 +109,10 @@ def _fits(packing: Packing) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotCapacityRow:
-    """A linear constraint by which the slots of some nodes limit their pod counts x: Σ factors·x <= right.
+    """A linear constraint Σ factors·x <= right: pods on some nodes use no more slots than the nodes have.
 
-    A pod counts as the minimum of floor(request / size) over the (resource, size) pairs of `requests`.
+    The variables x are numbers of pods by class. A pod uses as many slots as the minimum of floor(request / size)
+    over the (resource, size) pairs of `requests`.
     """
 
     factors: IntArray
@@ -120,13 +121,13 @@ class SlotCapacityRow:
 
     @property
     def resource_and_slot_size(self) -> tuple[int, int] | None:
-        """The resource and the request size of a constraint on one resource; None for a constraint on several."""
+        """The resource and the slot size, if the constraint is on a single resource; otherwise None."""
         return self.requests[0] if len(self.requests) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotKinds:
-    """F kinds of slots, such as 4 GPUs: first the kinds of one resource, then the kinds of two resources.
+    """A table of F kinds of slots, such as 4 GPUs; kinds with one resource precede kinds with two.
 
     Args:
       resource, size: [F] the resource, and the size of a request.
@@ -140,7 +141,7 @@ class SlotKinds:
 
     @classmethod
     def from_requests(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
-        """Return the slot kinds given by (resource, size) pairs; kinds with one pair must come first."""
+        """Create slot kinds from one or two (resource, size) pairs each; one-pair kinds must come first."""
         first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
         second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
         return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
@@ -152,7 +153,7 @@ class SlotKinds:
         return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
 
     def count_fitting_slots(self, amounts: IntArray) -> IntArray:
-        """Return how many slots of each kind fit into each column of the amounts [R, n], as an array [F, n].
+        """Return an array [F, n]: how many slots of each kind fit into each column of `amounts` [R, n].
 
         For one resource the number is floor(amount / size), and for two resources the minimum of both.
         """
@@ -167,7 +168,7 @@ NO_SLOT_KINDS: Final = SlotKinds.from_requests(())
 
 
 class SlotCounter:
-    """Computes how many requests of one size, such as 4 GPUs, fit on a set of nodes.
+    """Counter of slots: how many requests of one size, such as 4 GPUs, fit on a set of nodes.
 
     Devices without enough CPU and memory do not count.
     """
@@ -207,7 +208,7 @@ class SlotCounter:
         return max(common, int(sizes.mean()) // 4096, 1)
 
     def slot_sizes(self, resource: int, classes: IntArray) -> list[int]:
-        """Return the request sizes of a resource, such as 1, 2 and 4 GPUs, for which capacity constraints are formed.
+        """Return the slot sizes of a resource (such as 1, 2 and 4 GPUs) for which the model limits capacity.
 
         They are the distinct requests of the pod classes, and their common unit.
         """
@@ -217,7 +218,7 @@ class SlotCounter:
         return sorted({*_evenly_spaced(sizes, MAX_SLOT_SIZES), self.units[resource]})
 
     def requested_slots(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
-        """Return how many slots a pod of each class [C] uses, given the (resource, size) pairs of one slot.
+        """Return for each class [C] how many slots a pod uses; the (resource, size) `requests` define a slot.
 
         The number of slots is the minimum of floor(request / size) over the pairs.
         """
@@ -225,7 +226,7 @@ class SlotCounter:
         return slots
 
     def free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
-        """Return how many slots the nodes have together, given the (resource, size) pairs of one slot."""
+        """Return how many slots fit on the nodes; the (resource, size) pairs `requests` define a slot."""
         return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
 
     def nonredundant_rows(
@@ -300,7 +301,7 @@ class SlotCounter:
     def sizes_with_device(
         self, classes: IntArray, most: int
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-        """Yield slot kinds of a device size, such as 4 GPUs, with an amount of another resource.
+        """Yield slot kinds that combine a device size, such as 4 GPUs, with an amount of another resource.
 
         Pods of the given classes request both together.
 
@@ -321,7 +322,7 @@ class SlotCounter:
     def domains_with_enough_slots(
         self, members: GangPodClasses, need: int, level: int, cell: IntArray | None
     ) -> list[int]:
-        """Return the domains of a topology level with capacity for `need` pods of a gang, the tightest fit first.
+        """Return the domains of a level that have room for `need` pods of a gang, the tightest fit first.
 
         Unlike `Packing.fitting_domains`, the pods of several classes count together.
 

@@ -61,7 +61,7 @@ def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None
 
 
 def pool_keys(model: TieredModel) -> list[PoolKey]:
-    """Return a key for each node pool [P]; pools with equal nodes have equal keys in different problems."""
+    """Return a key for each node pool [P], which finds the pool of equal nodes in another problem."""
     problem, devices = model.problem, list(model.packing.room.slots.devices)
     seen: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     keys: list[PoolKey] = []

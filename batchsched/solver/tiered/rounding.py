@@ -37,7 +37,7 @@ MAX_EJECTED_GANGS: Final = 16
 
 
 class EjectingPlacer:
-    """Frees capacity for a gang by removing gangs of lower tiers that this session placed and has not bound."""
+    """The algorithm that frees capacity for a gang by removing unbound gangs of lower tiers (ejection)."""
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
@@ -229,7 +229,7 @@ class PodShortage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundedSolution:
-    """The result of rounding: nodes with their placed pods, and the chosen pods that did not fit at first.
+    """The result of rounding: the packing, and the planned pods for which no node had room at first.
 
     Room may have been found for these pods later.
     """

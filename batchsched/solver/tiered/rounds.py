@@ -45,7 +45,7 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """Earlier solutions that the result of the tiered solve must not be worse than, and the best of them.
+    """The best earlier solution, and the pod counts of all earlier ones; the tiered solve must not be worse.
 
     `placed` has the number of pods by class [C] for each of the solutions.
     """
@@ -55,7 +55,7 @@ class BaselineSolutions:
 
 
 class TieredRoundSolver:
-    """Solves a large problem in rounds: choose gangs, place them on nodes, exclude choices that did not fit."""
+    """Solver of large problems: each round chooses gangs, places them, and excludes what did not fit."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TieredRoundSolver:
         )
 
     def solve(self) -> Solution:
-        """Choose and place gangs in rounds until the gap is small, all pods fit, no round helps or the budget ends."""
+        """Solve the problem in rounds, then compute the missing upper bounds; return the best solution."""
         self.run_rounds()
         if self._rounds and not self._bounded:
             self._bound_best()
@@ -112,7 +112,10 @@ class TieredRoundSolver:
         return self._result()
 
     def run_rounds(self) -> Solution:
-        """Choose and place gangs in rounds, but compute upper bounds only if the rounds could end because of them."""
+        """Run rounds that choose and place gangs; compute upper bounds only when they could end the rounds.
+
+        The rounds end if the gap is small, all chosen pods fit, the gain has stopped, or the budget is spent.
+        """
         gained = False
         for _ in range(self._budget.rounds):
             self._rounds += 1

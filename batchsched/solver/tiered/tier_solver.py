@@ -58,7 +58,7 @@ class _TierChoice:
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Return whether this choice is better: it alone fits, or its objective is higher at equal fit."""
+        """Return whether this choice beats `other`: first compare whether they fit, then their objectives."""
         return (self.fits, self.objective_value(objective)) > (other.fits, other.objective_value(objective))
 
 
@@ -93,7 +93,7 @@ class _Ascent:
 
 
 class TierSolver:
-    """Maximises the objective of one priority tier after the other, without lowering that of a higher tier.
+    """Solver that maximises the tiers' objectives one by one, highest first, without lowering earlier ones.
 
     Its cuts remain for the next solve, the fixed tiers do not.
     """

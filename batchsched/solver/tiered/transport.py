@@ -222,7 +222,7 @@ class PoolTransport:
         return bool((self._right < self._original_right).any())
 
     def reduce_pool_capacity(self, class_index: int, pods: FloatArray) -> None:
-        """Reduce the capacity of each node pool by its share [P] of the pods of a class that did not fit.
+        """Reduce the capacity of each node pool by its share `pods` [P] of a class's pods that did not fit.
 
         The pods are subtracted from the slot rows of their size and of smaller sizes.
         """

@@ -27,7 +27,7 @@ Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
 def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict gangs and elastic pods one by one until the pending gang fits, the cheapest per freed resource first.
+    """Evict gangs and elastic pods in the order of cost per freed resource, until the pending gang fits.
 
     Only resources that the pending gang requests count.
     """
@@ -49,9 +49,10 @@ def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | No
 
 
 def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict all units of one node after the other until the gang fits, in the order of initial node costs.
+    """Evict all gangs and elastic pods on node after node, in the fixed order of initial node costs.
 
-    The cost of a unit is divided among the nodes on which it blocks pods.
+    The evictions end when the pending gang fits. The cost of a victim is divided among the nodes on which it blocks
+    pods.
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
@@ -62,9 +63,9 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
 
 
 def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict all units of the currently cheapest node, then of the next one, until the pending gang fits.
+    """Evict all gangs and elastic pods on node after node, each time on the currently cheapest node.
 
-    Units that are evicted already cost nothing.
+    The evictions end when the pending gang fits. Victims that are evicted already cost nothing.
     """
     ground = VictimState(search_input)
     gain, cost = _gain(search_input), cost_with_required_units(search_input).astype(np.float64)
@@ -115,7 +116,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_lower_bounds_per_pod_by_site(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] a lower bound of the cost of evictions after which one more pod of a class fits there.
+    """Return for each node [S] a lower bound of the eviction cost for each additional pod of a class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -284,7 +285,7 @@ def _choose_for_tree(
 
 
 def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
-    """Yield the input of a victim search for each domain of the gang's required level, or one for all nodes.
+    """Yield a victim search input per domain of the gang's required level, or one if it requires no level.
 
     Domains in which no eviction makes enough room are skipped.
     """

@@ -20,7 +20,7 @@ from batchsched.solver.victims.victim_problem import VictimProblem
 
 
 def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
-    """Return the problem with a resource in place of each per-node constraint that evictions loosen."""
+    """Return the problem with each per-node constraint that evictions can loosen replaced by a resource."""
     relieved = [
         (row, row.relief)
         for row in problem.pending.rows

@@ -123,9 +123,10 @@ class TreeVictimModel(NodeModel):
 def choose_tree_victims(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
-    """Find the cheapest victims by a model of single nodes; return them and a lower bound of their cost.
+    """Find the cheapest victims by one model that also places the pending gang on single nodes.
 
-    The victims are None if no set costs less than `below`, or if the budget ends before one is found.
+    Return the victims and a lower bound of their cost. The victims are None if no set costs less than `below`, or
+    if the budget ends before one is found.
     """
     everything = problem.free.copy()
     np.add.at(everything, problem.node, problem.freed)

@@ -62,7 +62,7 @@ class VictimProblem:
 
     @property
     def unit_count(self) -> int:
-        """The number U of eviction units: running gangs, and single elastic pods, that may be evicted."""
+        """The number U of units that may be evicted; a unit is a running gang or a single elastic pod."""
         return len(self.cost)
 
     def freed_by_unit(self) -> IntArray:

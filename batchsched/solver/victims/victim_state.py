@@ -103,7 +103,7 @@ class VictimSearchInput:
         )
 
     def may_fit_pending_gang(self, fit: IntArray) -> bool:
-        """Tell whether the pending gang may fit if `fit` [C, S] pods of each pod class fit on each of the S nodes."""
+        """Tell whether the pending gang may fit if `fit` [C, S] counts the fitting pods by class and node."""
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
@@ -166,9 +166,9 @@ class VictimState:
         return list(closure)
 
     def evict_units_within_limits(self, units: Iterable[int]) -> bool:
-        """Evict units, and the units that must be evicted with them; return False if a limit forbids it.
+        """Evict units, and the units that must be evicted with them; return False if a limit is exceeded.
 
-        If the result is False, nothing has changed.
+        The limits come from disruption budgets and entitlements. If the result is False, nothing has changed.
         """
         leaving = self.with_required_units(units)
         # Limits are tested unit by unit, so that a failure undoes only what was moved.

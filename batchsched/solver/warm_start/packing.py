@@ -21,7 +21,7 @@ from batchsched.solver.tiered.rounding import (
 
 
 class WarmStartPlacements:
-    """The planned placements of a warm start by pod class, for the problem that is solved now."""
+    """The placements that a warm start plans, grouped by pod class of the present problem."""
 
     def __init__(self, problem: Problem, start: WarmStart) -> None:
         self._problem = problem
@@ -41,7 +41,7 @@ class WarmStartPlacements:
         self.levelled[parts.gang[parts.required != NONE]] = True
 
     def place_pods(self, planned_pods: IntArray, *, moving: bool) -> Packing:
-        """Place the pods of a plan, if possible on the nodes of the start, then other pods that still fit.
+        """Place a plan's pods, preferably on their nodes in the warm start; then add other pods that fit.
 
         Args:
           planned_pods: [C] pods of a plan. A gang is placed with its minimum at least, or not at all.
@@ -54,7 +54,7 @@ class WarmStartPlacements:
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
     def planned_nodes_of_class(self, class_index: int) -> tuple[IntArray, IntArray]:
-        """Return the indexes [k] of the nodes on which the start places a pod class, and the pod count [k] of each."""
+        """Return two arrays [k]: the nodes on which the start plans a pod class, and the pods on each."""
         own = self._of_class[class_index]
         return self._nodes[own], self._counts[own]
 

@@ -43,7 +43,7 @@ the accepted gap."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WarmAnswer:
-    """The result of a solve from a start: a solution with upper bounds, and whether its objective is near them."""
+    """The result of a warm start: a solution with upper bounds, and whether its gap is small enough."""
 
     solution: Solution
     is_near: bool
@@ -97,7 +97,7 @@ class _Steps:
         return compare_tier_values(self.best.bound, self.best.objective) == 0
 
     def with_total_effort(self) -> Solution:
-        """Return the best solution, with the solver effort of planning and bounding added to its own."""
+        """Return the best solution, with the effort of all CP-SAT calls of this solve recorded in it."""
         best, spending = self.best, self._spending
         return replace(
             best,
@@ -107,7 +107,7 @@ class _Steps:
         )
 
     def place_plan_around_start(self) -> None:
-        """Choose gangs by the tiered model without domains, and place them around the placements of the start."""
+        """Choose gangs while ignoring topology domains; place them on the start's nodes if possible."""
         problem, telemetry = self._problem, self._telemetry
         with telemetry.stage_span("build"):
             packing = Packing(problem)
@@ -136,7 +136,7 @@ class _Steps:
             self._bound(None)
 
     def adopt_better_baseline(self) -> None:
-        """Replace the solution by that of the greedy or the job-by-job algorithm if that one is better."""
+        """Adopt the solution of the greedy or the job-by-job algorithm if it beats the best one so far."""
         with self._telemetry.stage_span("greedy"):
             for plain in (False, True):
                 better = pack_while_not_worse(self._problem, self.best.objective, plain)
