@@ -234,7 +234,11 @@ def _decide(
 
 
 def check_not_set_aside(session: DecidedSession, *objects: str) -> None:
-    """Raise `BadParameter` if a session set aside one of the given objects, each given as `Kind name`.
+    """Raise `BadParameter` if a session set aside one of the given objects, such as `Queue research`.
+
+    Args:
+      session: the session.
+      objects: the kind and the name of each object, with the namespace if there is one.
 
     Raises:
       BadParameter: an object was set aside.
@@ -286,7 +290,7 @@ class Stopwatch(Telemetry):
 
     @property
     def seconds_by_stage(self) -> dict[str, float]:
-        """The total seconds of each stage of the command, ordered by the time when the stage first ended."""
+        """The total seconds of each stage of the command; the stages are in the order of their first end."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def stage_seconds(self, stage: str) -> float:

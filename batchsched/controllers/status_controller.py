@@ -176,7 +176,7 @@ class StatusController:
             self._prune()
 
     def _queue_foreign_statuses(self) -> None:
-        """Queue the objects of which another client changed the status after this controller wrote it."""
+        """Queue the objects with a status that another client changed after this controller wrote it."""
         for field, key in self._cache.take_keys_of_changed_statuses():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.

@@ -322,7 +322,7 @@ class DeviceLedger:
         )
 
     def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
-        """Release the devices that were reserved for pods which are no longer being bound.
+        """Release the reserved devices of all pods that are no longer being bound.
 
         A bound pod keeps its devices until its claims have them: the API server may show the pod first.
 

@@ -228,6 +228,6 @@ class NodeGroupsByDevices:
 
 
 def _attribute_reader(published_names: Sequence[str], names: frozenset[str] | None) -> AttributeReader:
-    """Return the published attributes of which the name is one of the given names, and a function that reads them."""
+    """Return the published attributes that have one of the given names, and a function that reads them."""
     read = tuple(name for name in published_names if names is None or name.rpartition("/")[2] in names)
     return (read, itemgetter(*read)) if read else NOTHING_READ

@@ -373,7 +373,7 @@ class NominatedPodPlugin(Protocol):
     """
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
-        """Reserve what a nominated pod needs on its node, such as devices, unless it is already in use."""
+        """Reserve resources such as devices on the node of a nominated pod, unless they are already used."""
 
     def stop_holding_for_nominated_pod(self, pod: Pod, nodes: NodeTable) -> None:
         """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""

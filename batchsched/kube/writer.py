@@ -288,7 +288,7 @@ class _VolumeClaim(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaims:
-    """Functions that look up and update the PersistentVolumeClaims of the cluster state.
+    """Functions that look up PersistentVolumeClaims in the local cluster state, and replace them there.
 
     Args:
       handle_claim: receives each claim that is read or written, as JSON.

@@ -76,7 +76,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a report: sentences, and a note on how far they are valid ("" for no note)."""
+    """The conclusion of a report: its sentences, and a note on their limits ("" for no note)."""
 
     sentences: tuple[str, ...] = ()
     note: str = ""

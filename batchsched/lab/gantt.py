@@ -58,9 +58,13 @@ class _Bar:
 
 @dataclass(frozen=True, slots=True)
 class NodeLaneCounts:
-    """The number of GPUs of a node, and the maximum number of pods without GPUs that run on it at once.
+    """The numbers of lanes (strips in a node's row) that a Gantt chart needs for GPUs and pods without GPUs.
 
-    They determine how many lanes a Gantt chart draws for the node.
+    The chart draws at most `MAX_POD_LANES` lanes for pods.
+
+    Args:
+      devices: The number of GPUs of the node.
+      pods: The maximum number of pods without GPUs that run on the node at once.
     """
 
     devices: int
@@ -235,7 +239,7 @@ class BarGroups:
     Args:
       names: The names of the groups, in the order of their colors.
       by_queue: True if the groups are queues.
-      bounds: The upper bounds of the sizes.
+      bounds: The upper bounds of the size ranges.
     """
 
     names: tuple[str, ...]

@@ -85,7 +85,7 @@ class Measure:
 
     @property
     def title_in_sentence(self) -> str:
-        """The title for use inside a sentence: with a small first letter, except for words such as GPUs."""
+        """The title for use in a sentence: its first letter is lowercase, except in words such as GPUs."""
         title = self.title.rstrip("*")
         return title if title[:2].isupper() else title[:1].lower() + title[1:]
 

@@ -1,4 +1,4 @@
-"""Checks of a scenario before its first run, such as for policies that must give equal results.
+"""Checks of a scenario before its first run, such as for policies that are certain to give equal results.
 
 The runs of such a scenario would succeed, but a comparison of them would be meaningless.
 """
@@ -56,7 +56,7 @@ class ComparedProfile:
 
 
 def indistinct_scenario_policy_warnings(scenario: Scenario) -> tuple[str, ...]:
-    """Return a warning for each group of policies in a scenario that certainly give equal results."""
+    """Return a warning for each group of policies in a scenario that are certain to give equal results."""
     return indistinct_policy_warnings(
         [
             ComparedProfile(
@@ -78,7 +78,7 @@ def _has_entitlements(scenario: Scenario, policy: ScenarioPolicy) -> bool:
 
 
 def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str, ...]:
-    """Return a warning for each group of policies that certainly give equal results.
+    """Return a warning for each group of policies that are certain to give equal results.
 
     Such policies differ only in fields without effect, or in no field.
     """

@@ -57,11 +57,11 @@ def as_created_in_cluster(snapshot: Snapshot, now: float) -> Snapshot:
 def _with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
     """Return the snapshot with the creation time `now` for PodGroups and pending pods that have none.
 
-    The API server sets creation times. An object of a file without one does not exist yet, so it is the youngest.
+    The API server sets creation times. An object in a file without one does not exist yet, so it is the youngest.
     Bound pods are unchanged, because their age determines how long they have run.
 
     Args:
-      snapshot: the objects of files.
+      snapshot: the objects in files.
       now: seconds since 1970.
     """
     created = format_timestamp(now)

@@ -86,7 +86,7 @@ class Decoder:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def decode(self, document: Document, kind: ObjectKind) -> Any:
-        """Decode and validate one Kubernetes object of an input file.
+        """Decode and validate one Kubernetes object in an input file.
 
         A PodGroup of another project becomes a batchsched PodGroup, or a part of one.
 

@@ -154,7 +154,7 @@ class _ObjectName(msgspec.Struct):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
-    """One Kubernetes object of an input file as JSON; only its top-level fields have been parsed.
+    """One Kubernetes object in an input file, as JSON; only its top-level fields have been parsed.
 
     Args:
       file: the file.

@@ -216,7 +216,7 @@ class _Cluster:
         return self.seen - before
 
     def add_document(self, document: Found) -> None:
-        """Add an object of an input file to the cluster, or record it as set aside if it is invalid."""
+        """Add an object in an input file to the cluster, or record it as set aside if it is invalid."""
         self.seen += 1
         if isinstance(document, InvalidInput):
             self.set_aside_objects.append(

@@ -90,7 +90,7 @@ class UnknownField:
 
 @dataclass(slots=True)
 class _Places:
-    """The objects of one file with the same unknown field: the first object, and the number of all."""
+    """The objects in one file that have the same unknown field: the first object, and their number."""
 
     first_object: str
     field: UnknownField
@@ -98,7 +98,7 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """The check for unknown fields in objects of files; equal fields in objects of a kind share one warning.
+    """The check for unknown fields of objects in files; equal fields in objects of a kind share one warning.
 
     Args:
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.
@@ -173,7 +173,7 @@ class UnknownFieldCheck:
 def unknown_field_warnings(
     documents: Iterable[Found], owner_kinds: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """Search all objects of files for unknown fields, and yield the warnings.
+    """Search all objects in input files for unknown fields, and yield the warnings.
 
     Args:
       documents: the objects; kinds that batchsched does not read are skipped.
@@ -269,7 +269,7 @@ def _unknown_fields(manifest: Mapping[str, Any], type_name: str | None) -> Itera
 
 
 def _walk(value: object, levels: tuple[_Level, ...]) -> Iterator[UnknownField]:
-    """Yield the unknown fields in a value, given the levels that lead to it, of which it is the last."""
+    """Yield the unknown fields in a value; `levels` are the levels that lead to the value and include it."""
     level = levels[-1]
     fields = field_table().types[level.type_name]
     for name, part in value.items() if isinstance(value, dict) else ():

@@ -65,7 +65,7 @@ class OwnerReferenceKey:
 
     @property
     def is_pod(self) -> bool:
-        """Whether the owner is a pod, such as a driver of Spark."""
+        """Whether the owner is itself a pod, such as a Spark driver."""
         return (self.group, self.kind) == ("", "Pod")
 
     def pod_group_name(self, index: str = "") -> str:
@@ -143,7 +143,7 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
 
 
 def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> Owner:
-    """Decode an owner of pods that a file contains.
+    """Decode an owner of pods, such as a Job, from the JSON of an object in a file.
 
     Args:
       kind: its kind.
@@ -187,7 +187,10 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 
 
 def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
-    """Return a Spark driver without SparkApplication as the owner of its executors; None for other pods."""
+    """Return the owner of the executors if the pod is a Spark driver without a SparkApplication, else None.
+
+    The owner is the driver pod itself. If a SparkApplication exists, it is the owner instead.
+    """
     if not is_spark_driver(pod) or not pod.metadata.uid:
         return None
     shape: OwnerShape = spark_driver_shape(pod)

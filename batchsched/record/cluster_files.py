@@ -34,7 +34,7 @@ class ClusterFiles:
     session: "SessionRecord | None" = None
 
     def session_time(self, now: float | None = None) -> float:
-        """Return the time of a session that a command runs on these files, in seconds since 1970.
+        """Return the time that a session on these files takes as the current time, in seconds since 1970.
 
         Args:
           now: the time that the user states. None: the time of the dump or of the recorded session, or else the

@@ -119,7 +119,7 @@ class ForecastInput:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The result of a forecast: the mean slowdown and mean end of gangs under one candidate gang order.
+    """The result of a forecast: the mean slowdown and mean end time of gangs under one candidate gang order.
 
     Args:
       slowdown: mean bounded slowdown of the pending and the arriving gangs.

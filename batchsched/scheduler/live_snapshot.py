@@ -1,6 +1,6 @@
 """Lists a live cluster once, for drift checks, explanations and what-if sessions.
 
-A what-if question adds objects of files to the listed state as if they were new. Nothing is written. An owner of pods,
+A what-if question adds objects in files to the listed state as if they were new. Nothing is written. An owner of pods,
 such as a Job or a PyTorchJob, adds the pods that its controller would create. They are grouped into gangs by the same
 rules as in a live cluster.
 """
@@ -118,7 +118,7 @@ def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
 
 @dataclass(slots=True)
 class WhatIfCluster:
-    """A copy of a live cluster in memory, to which the objects of manifest files can be added.
+    """A copy of a live cluster in memory, to which the objects in manifest files can be added.
 
     Args:
       service: The scheduler that `create_scheduler_from_cluster` returned.
@@ -140,7 +140,7 @@ class WhatIfCluster:
     """Objects that state the pods of other objects: the runtimes of TrainJobs."""
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Add all objects of manifest files to the listed cluster.
+        """Add all objects in manifest files to the listed cluster.
 
         Raises:
           InvalidInput: An object is invalid.

@@ -208,7 +208,7 @@ class OfflineCluster:
         self.warnings += supposed.warnings
 
     def record_set_aside(self, error: InvalidInput) -> None:
-        """Record that an invalid object of a file is ignored."""
+        """Record that an invalid object in a file is ignored."""
         entry = SetAside(error.file, error.object, error.field, error.message)
         self.remainder = replace(self.remainder, set_aside=(*self.remainder.set_aside, entry))
 

@@ -482,9 +482,10 @@ class SchedulingQueue:
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the PreEnqueue plugins that refuse all pods of a gang; () if at least one pod is accepted.
+    """Return the names of the PreEnqueue plugins that together refuse all pods of a gang.
 
-    A plugin that raises counts as refusing.
+    For each pod, only the first plugin that refuses it is listed. The result is () if at least one pod is accepted:
+    then the gang is not gated. A plugin that raises counts as refusing.
     """
     refusing: dict[str, None] = {}
     for pod in entity.pods.values():

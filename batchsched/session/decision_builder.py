@@ -47,7 +47,7 @@ class DecisionBuilder:
       evictions: pods that are evicted.
       nominated: pending pods and the index of the node that is reserved for each.
       objective: weight that was placed, by (entitlement class, priority) of a tier.
-      bound: upper bound of the weight, by tier.
+      bound: upper bound on the weight, by tier.
       tiers: the placed weight and its upper bound for each tier, set by `set_tiers_and_gap`.
       gap: 1 - Σ objective / Σ bound, set by `set_tiers_and_gap`.
       guard: True if the wall-clock guard stopped the solver.
@@ -109,7 +109,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def set_tiers_and_gap(self) -> None:
-        """Compute the decision's gap, and each tier's placed weight with the upper bound of this weight."""
+        """Compute the decision's gap, and each tier's placed weight with the upper bound on this weight."""
         self.tiers = tuple(
             TierObjective(
                 share=tier[0].share_name,

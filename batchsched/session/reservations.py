@@ -166,7 +166,7 @@ def compute_reservation(
 
 
 class PlacementEstimator:
-    """An estimate, by the greedy algorithm, of which gangs start now and on which nodes.
+    """An estimator that uses the greedy algorithm to find which gangs start now, and on which nodes.
 
     The gangs are added one after the other. No nodes are reserved for them.
 
@@ -240,7 +240,7 @@ def _first_fit(problem: Problem, free: IntArray, runs: list[RunningGang], gang: 
 
 
 def _least(free: IntArray, runs: list[RunningGang], gang: PendingGang) -> int:
-    """Return the index of the first end after which the free sum suffices, a lower bound of the bisection."""
+    """Return a lower bound for the bisection: the index of the first end with a sufficient free sum."""
     if not runs:
         return 0
     released = np.cumsum([run.total for run in runs], axis=0)

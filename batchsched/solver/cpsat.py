@@ -26,12 +26,12 @@ from batchsched.solver.problem import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CpSatAnswer:
-    """The result of one CP-SAT call: the best values of the variables, and an upper bound of the objective.
+    """The result of one CP-SAT call: the best values of the variables, and an upper bound on the objective.
 
     Args:
       values: [V] the best assignment, or None if none was found.
       objective: its value (0 without an assignment).
-      bound: upper bound of the value of every assignment; valid however the search ended.
+      bound: upper bound on the value of every assignment; valid however the search ended.
       proved: objective equals bound, or there is provably no assignment.
       infeasible: there is provably no assignment.
       deterministic_used: deterministic units spent.
@@ -205,7 +205,7 @@ class CpSatBudget:
 
 
 def linear_relaxation_bound(model: LinearModel, objective: FloatArray) -> float:
-    """Return an upper bound of Σ objective·x over all solutions of a model, computed with fractional x.
+    """Return an upper bound on Σ objective·x over all solutions of a model, computed with fractional x.
 
     The bound is computed from the dual values and holds whatever their quality: for any duals y,
     Σ_j max over x_j's range of (c - Aᵀy)_j·x_j + Σ_i max over row i's range of y_i·a_i.

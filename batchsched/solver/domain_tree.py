@@ -138,7 +138,7 @@ class _Leaf:
     occupied_count: int
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Fill the nodes of this domain in order; the last pods go to the node with just enough room."""
+        """Fill the nodes in order; the last pods go to the node with the least room that holds them all."""
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:

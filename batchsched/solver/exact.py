@@ -49,7 +49,7 @@ class _Incumbent:
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
     def improve_and_bound(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
-        """Search for a better solution than the best one so far; return a proved upper bound of the objective.
+        """Search for a solution better than the present one; return a proved upper bound on the objective.
 
         The result is None if no time is left for the search.
         """

@@ -97,11 +97,11 @@ class SubgroupTreeNode:
 
     @property
     def missing_slice_pods_by_domain(self) -> dict[int, int]:
-        """The number of pods that the partly running topology slices of each domain lack."""
+        """For each domain, the number of pods missing from the topology slices that run only partly there."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def pods_to_complete_slices(self, pods: int) -> int:
-        """Return the smallest pod count, at least `pods`, with which every topology slice is complete."""
+        """Return the smallest number of pods that is at least `pods` and completes every topology slice."""
         missing = sum(self.missing_slice_pods_by_domain.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size
 

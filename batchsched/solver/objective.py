@@ -63,7 +63,7 @@ def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
         problem.classes.demand * problem.classes.count[:, None].astype(np.int64),
     )
     pods = np.bincount(problem.classes.gang, problem.classes.count, minlength=gangs)
-    # Which pods make the minimum is open: by resource, the smallest requests are a lower bound of any choice.
+    # Which pods make the minimum is open: by resource, the smallest requests are a lower bound on any choice.
     for gang in np.flatnonzero(need < pods).tolist():
         members = np.flatnonzero(problem.classes.gang == gang)
         rows = np.repeat(problem.classes.demand[members], problem.classes.count[members], axis=0)
@@ -229,7 +229,7 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
 
 
 def max_tier_values(problem: Problem) -> FloatArray:
-    """Return an upper bound of the objective of each tier [T]: its value if all its pods were placed."""
+    """Return an upper bound on the objective of each tier [T]: its value if all its pods were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
     return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 

@@ -521,7 +521,7 @@ class Solution:
       classes, nodes, counts: [P] triples, counts > 0, sorted by class then node; one triple per (class, node).
       taken: [G] whether the gang has reached its minimum (gangs with need 0 are always taken).
       objective: [T] Σ weight over the placed pods of the tier.
-      bound: [T] upper bound of the tier's objective given what this solution placed in the tiers above.
+      bound: [T] upper bound on the tier's objective given what this solution placed in the tiers above.
       stage: the step that found it: "greedy", "quotas", "aggregated" or "exact".
       rounds: rounds of solving, rounding and cutting.
       guard: whether the wall-clock guard ended a search.

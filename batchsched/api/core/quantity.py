@@ -99,7 +99,7 @@ def format_in_one_unit(resource: str, *amounts: int) -> tuple[str, ...]:
 
 
 def _largest_common_unit(amounts: Iterable[int]) -> tuple[int, str]:
-    """Return the largest binary unit of which all amounts are multiples, with its suffix."""
+    """Return the largest binary unit that divides all amounts, and its suffix."""
     divisor = math.gcd(*amounts)
     return next((unit, suffix) for unit, suffix in _BINARY_UNITS if divisor % unit == 0)
 

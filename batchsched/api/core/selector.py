@@ -65,7 +65,7 @@ def parse_go_integer(text: str) -> int | None:
 
 
 class LabelSelector(KubernetesValue, frozen=True, gc=False):
-    """A label selector: labels and expressions, all of which an object must match."""
+    """A label selector: it matches an object if all its labels and expressions match the object's labels."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[SelectorRequirement, ...] | None = None
@@ -97,7 +97,7 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
 
 
 class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
-    """A node selector term: expressions over the labels and fields of a node, all of which must hold."""
+    """A node selector term: it matches a node if all its expressions match the node's labels and fields."""
 
     match_expressions: tuple[SelectorRequirement, ...] | None = None
     match_fields: tuple[SelectorRequirement, ...] | None = None
@@ -115,7 +115,7 @@ class NodeSelectorTerm(KubernetesValue, frozen=True, gc=False):
 
 
 class NodeSelector(KubernetesValue, frozen=True, gc=False):
-    """A node selector: a list of terms, at least one of which must match a node."""
+    """A node selector: a list of terms; it matches a node if at least one term matches the node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 

@@ -47,7 +47,7 @@ class CinderOrPortworxVolumeSource(KubernetesValue, frozen=True, gc=False):
 
 
 class OpaqueVolumeSource(KubernetesValue, frozen=True, gc=False):
-    """A volume source of which scheduling reads only the type: an Azure Files share or a vSphere disk."""
+    """A volume source that is an Azure Files share or a vSphere disk; scheduling reads only its type."""
 
 
 class ISCSIVolumeSource(KubernetesValue, frozen=True, gc=False):

@@ -152,7 +152,7 @@ _Condition = tuple[str, ...]
 
 
 class HyperNodeMemberIndex:
-    """An index that finds the HyperNodes of which a given node, or another HyperNode, is a member.
+    """An index that finds the HyperNodes that have a given node or HyperNode as a member.
 
     The selectors are indexed by a condition that all members of a selector meet, so that few of them are tried for a
     name. Of several labels, the one that the fewest selectors require is the condition.
@@ -184,7 +184,7 @@ class HyperNodeMemberIndex:
         )
 
     def hyper_nodes_with_member(self, name: str, labels: Mapping[str, str]) -> list[HyperNode]:
-        """Return the HyperNodes of which the object with this name and these labels is a direct member."""
+        """Return the HyperNodes that have the object with this name and these labels as a direct member."""
         conditions = [("name", name)]
         conditions += [("prefix", name[:length]) for length in self._prefix_lengths]
         conditions_of_labels = [("label", key, value) for key, value in labels.items()]
@@ -197,7 +197,7 @@ class HyperNodeMemberIndex:
 
 
 def _conditions(selector: MemberSelector, label_counts: Mapping[tuple[str, str], int]) -> list[_Condition]:
-    """Return conditions of which each member of a selector meets exactly one."""
+    """Return a list of conditions; each member of the selector meets exactly one of them."""
     if selector.exact_match is not None:
         return [("name", selector.exact_match.name)]
     if selector.regex_match is not None:

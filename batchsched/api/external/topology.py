@@ -9,29 +9,29 @@ from batchsched.api.snapshot import ObjectKind
 
 
 class ExternalTopologyLevel(KubernetesValue, frozen=True, gc=False):
-    """A level of a Topology of Kueue or KAI: nodes with the same value of a label form one domain."""
+    """A level of a Kueue or KAI-Scheduler Topology: nodes with the same value of a label form one domain."""
 
     node_label: str = ""
 
 
 class ExternalTopologySpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a Topology of Kueue or KAI: its levels, widest first."""
+    """The spec of a Topology of Kueue or KAI-Scheduler: its levels, widest first."""
 
     levels: tuple[ExternalTopologyLevel, ...] = ()
 
 
 class ExternalTopology(KubernetesObject, frozen=True, gc=False):
-    """The Topology of Kueue or KAI. Both have the same fields."""
+    """The Topology object of Kueue or KAI-Scheduler. Both have the same fields."""
 
     spec: ExternalTopologySpec = ExternalTopologySpec()
 
 
 class KueueTopology(ExternalTopology, frozen=True, gc=False):
-    """The Topology of Kueue. Source: `TopologySpec` of kueue.x-k8s.io/v1beta2."""
+    """The Topology object of Kueue. Source: `TopologySpec` of kueue.x-k8s.io/v1beta2."""
 
 
 class KaiSchedulerTopology(ExternalTopology, frozen=True, gc=False):
-    """The Topology of KAI-Scheduler. Source: `TopologySpec` of kai.scheduler/v1alpha1."""
+    """The Topology object of KAI-Scheduler. Source: `TopologySpec` of kai.scheduler/v1alpha1."""
 
 
 EXTERNAL_TOPOLOGY_KINDS: Final = (
@@ -43,7 +43,9 @@ _VERSIONS: Final = {kind.type: kind.api_version for kind in EXTERNAL_TOPOLOGY_KI
 
 
 def convert_topology(external: ExternalTopology) -> Topology:
-    """Convert a Topology of Kueue or KAI to a batchsched Topology. The node label of a level is also its name.
+    """Convert a Topology of Kueue or KAI-Scheduler to a batchsched Topology.
+
+    The node label of a level is also its name.
 
     Raises:
       pydantic.ValidationError: the external Topology has values that a batchsched Topology does not allow.

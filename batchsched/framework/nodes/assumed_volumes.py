@@ -80,7 +80,7 @@ class AssumedVolumes:
                 self._assume(identity, reservation)
 
     def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
-        """Release the volumes and claims that were reserved for pods which are no longer being bound.
+        """Release the reserved volumes and PersistentVolumeClaims of all pods that are no longer being bound.
 
         A bound pod keeps its volumes until they are bound: the API server may show the pod first.
 

@@ -56,7 +56,9 @@ class ReservedVolumesAndDevices:
         self.devices.copy_pods_being_bound_from(before.devices, is_reserved, is_bound)
 
     def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
-        """Release the volumes and devices that were reserved for pods which are no longer being bound.
+        """Release the reserved volumes and devices of all pods that are no longer being bound.
+
+        A bound pod keeps its volumes and devices until the cluster objects show them as bound or allocated.
 
         Args:
           is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
@@ -370,7 +372,7 @@ class NodeTable:
         return Nodes(self, nodes, len(nodes))
 
     def ascending_nodes_view(self, nodes: IndexArray) -> "Nodes":
-        """Return a read-only view of nodes that are given by ascending indexes without repetition.
+        """Return a read-only view of the nodes with these indexes, which are ascending and distinct.
 
         For all nodes or one node, arrays are not copied.
         """

@@ -175,7 +175,7 @@ class DeviceSearch:
         return DeviceSearchResults(reasons, refused[inverse], scores[inverse])
 
     def search_node(self, node: int, table: NodeTable) -> NodeGroupSearchResult:
-        """Search one node, given by its index in the node table, for devices, and return the result.
+        """Search the node with this index in the node table for devices, and return the result.
 
         Raises:
           AllocationError: a claim, a class or a slice is invalid.

@@ -118,14 +118,17 @@ class TermCounts:
 
     Args:
       table: the nodes.
-      by_key: topology key → [D+1] the number of each of D domains; the last entry, for nodes without the label, is 0.
+      by_key: topology key → [D+1] the count of each of D domains; the last entry, for nodes without the label, is 0.
     """
 
     table: NodeTable
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def counts_by_domain(self, key: str) -> IntArray:
-        """Return an array [D+1]: the count of each of D domains of a topology key, then 0 for other nodes."""
+        """Return an array [D+1] with the count of each of the D domains of a topology key, ending with a 0.
+
+        The last entry is for nodes that are in no domain.
+        """
         counts = self.by_key.get(key)
         if counts is None:
             counts = self.by_key[key] = np.zeros(
@@ -147,7 +150,7 @@ class TermCounts:
         return True
 
     def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add the numbers of pods in an AffinityGroup, times a weight, to the counts of the pods' domains.
+        """Add to each domain's count the number of an AffinityGroup's pods there, multiplied by a weight.
 
         The pods of an AffinityGroup are in one namespace and have equal pod affinity.
 

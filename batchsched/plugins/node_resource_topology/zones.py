@@ -205,7 +205,7 @@ class ZoneTable:
         return demands
 
     def request_vector(self, requests: Requests) -> IntArray:
-        """Return resource requests as an array [K], one entry for each resource that any NUMA zone lists."""
+        """Return resource requests as an array [K], with an entry for each resource listed by a NUMA zone."""
         amounts = np.zeros(len(self.columns), np.int64)
         for name, amount in requests.items():
             if name in self.columns:

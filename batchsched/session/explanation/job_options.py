@@ -212,7 +212,7 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def request_decrease_per_step(view: GangView) -> dict[str, int]:
-    """Return by how much each step lowers a pod's request, for each resource of which no node has enough.
+    """Return, for each resource that no node has enough of, by how much each step lowers a pod's request.
 
     The result is empty for pods with several containers.
     """

@@ -142,7 +142,7 @@ def _raised_amount(
 
 
 def _common_unit(view: GangView, requested: TotalPodRequests, resource: str) -> int:
-    """Return an amount of which every usage of a resource is a multiple, also if the gang's pods become smaller.
+    """Return an amount that divides every usage of a resource, also if the gang's pods become smaller.
 
     It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
     """

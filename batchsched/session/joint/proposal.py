@@ -30,7 +30,7 @@ class JointOutcome:
       rejected: placements that the statement rejected, by gang number, of gangs that the solver had chosen.
       solution: the solver's solution that was placed; its bounds hold for the problem without cuts.
       objective: [T] weight of the placed pods, by tier.
-      bound: [T] upper bounds of the objective.
+      bound: [T] upper bound on the objective of each tier.
       first: numbers of the gangs that were placed before all others.
     """
 

@@ -126,7 +126,7 @@ class NominatedPods:
         return gang.members.identity in self._nominated
 
     def split_after_nominated_gangs(self, gangs: Sequence[PendingGang]) -> Iterator[list[PendingGang]]:
-        """Yield gangs in batches; in a batch, no gang without nominated pods follows one with nominated pods.
+        """Yield the gangs in batches; in each tier, a new batch starts after the gangs with nominated pods.
 
         After each batch, the caller can keep the nominated nodes from all gangs that follow: the other gangs of the
         tier, and lower tiers.

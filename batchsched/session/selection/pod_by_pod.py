@@ -42,10 +42,10 @@ from batchsched.solver.problem import NONE
 
 
 class AllowedDomains:
-    """The topology domains in which the pods of one gang and its subGroups may be placed.
+    """The topology domains in which the pods of one gang and its subgroups may be placed.
 
-    Index -1 stands for the gang as a whole, and indexes from 0 for its subGroups. `above` has for each subGroup the
-    indexes of the subGroups that contain it.
+    Index -1 stands for the gang as a whole, and indexes from 0 for its subgroups. `above` has for each subgroup the
+    indexes of the subgroups that contain it.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class AllowedDomains:
         return cls(inputs.levels.domains, levels, pins, above)
 
     def _indexes(self, subgroup: int) -> frozenset[int]:
-        """The gang, a subGroup and those above it, as far as they have a required level."""
+        """The gang, a subgroup and those above it, as far as they have a required level."""
         return frozenset({-1, subgroup, *self._above.get(subgroup, ())}) & self._levels.keys()
 
     def allowed_nodes(self, subgroup: int) -> BoolArray | None:
-        """Return a mask [N] of the nodes that pods of a subGroup may use; None if they may use all nodes.
+        """Return a mask [N] of the nodes that pods of a subgroup may use; None if they may use all nodes.
 
-        Subgroup -1 stands for pods without a subGroup.
+        Subgroup -1 stands for pods without a subgroup.
         """
         allowed: BoolArray | None = None
         for index in self._indexes(subgroup):
@@ -96,14 +96,17 @@ class AllowedDomains:
         return allowed
 
     def restrict_to_domains_of_node(self, subgroup: int, node: int) -> None:
-        """Restrict the gang and a subGroup, at their required levels, to the topology domains of a node."""
+        """Restrict the gang and a subgroup to the domains of a node, each at its own required level.
+
+        The subgroups above the given one are restricted as well.
+        """
         for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def limited_to_each_domain(self) -> "Iterator[AllowedDomains]":
-        """Yield one copy for each domain that may be chosen next; each copy allows only this domain.
+        """Yield, for each domain that may be chosen next, a copy of this object that allows only this domain.
 
-        The next choice is for the gang, or else for the first subGroup, with a required level and without a chosen
+        The next choice is for the gang, or else for the first subgroup, with a required level and without a chosen
         domain. If there is no choice left, yield nothing.
         """
         index = next((index for index in sorted(self._levels) if self._pins[index] == NONE), None)
@@ -155,7 +158,7 @@ class UnplaceablePod:
 
 
 class PodByPodPlacer:
-    """Places gangs pod by pod through all plugins, without the solver.
+    """The component that places gangs pod by pod, by calling all plugins for each pod, without the solver.
 
     Args:
       inputs: tables, levels and quotas of the session.

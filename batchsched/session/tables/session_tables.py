@@ -229,7 +229,7 @@ class SessionTables:
                 members.cache.clear_node_results()
 
     def _follow_topologies(self, snapshot: Snapshot) -> None:
-        """Let plugins judge the nodes again of which a NodeResourceTopology has changed since an earlier snapshot."""
+        """Let plugins judge a node again if its NodeResourceTopology changed since an earlier snapshot."""
         before, present = snapshot.node_resource_topologies, self.snapshot.node_resource_topologies
         if not before or not present:
             self.result_cache.clear()  # NUMA zones begin or cease to count

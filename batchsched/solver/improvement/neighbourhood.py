@@ -44,7 +44,7 @@ class NeighbourhoodChooser:
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
     def count_class_node_pairs(self, neighbourhood: GangNeighbourhood) -> int:
-        """Return the size of a neighbourhood: the number of pod classes of its gangs times the number of nodes."""
+        """Return the size of a neighbourhood: its number of pod classes multiplied by the number of nodes."""
         return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
 
     def gangs_without_required_level(self) -> GangNeighbourhood:

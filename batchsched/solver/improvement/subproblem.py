@@ -47,7 +47,7 @@ class NeighbourhoodProblem:
 
     @property
     def class_node_pair_count(self) -> int:
-        """The size of the problem: its number of pod classes times its number of nodes."""
+        """The size of the problem: its number of pod classes multiplied by its number of nodes."""
         return len(self.problem.classes.count) * len(self.problem.nodes.free)
 
     def solve(self, budget: SolverBudget, seed: int, telemetry: Telemetry) -> Solution:

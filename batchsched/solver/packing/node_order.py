@@ -63,7 +63,7 @@ class NodeOrder:
         return self._dominant[class_index]
 
     def dominant_resource(self, class_index: int) -> int:
-        """Return the resource of which a pod class requests the largest share of an average node."""
+        """Return the resource in which a pod of a pod class requests the largest share of an average node."""
         return int(np.argmax(self._ratio[class_index]))
 
     def _device_company(self, problem: Problem) -> list[tuple[int, IntArray]]:

@@ -94,7 +94,7 @@ class AdmissionVerifier:
         budget: ExplanationBudget | None = None,
         work: float = 0,
     ) -> None:
-        """Compute at most `most` answers with `admits`, each of which costs `work` of the budget."""
+        """Compute at most `most` answers with `admits`; each answer costs `work` of the budget."""
         self._admits = admits
         self._answers: dict[Relaxation, bool] = {}
         self._budget = budget or ExplanationBudget()
@@ -256,7 +256,7 @@ def _node_families(
 
 
 def _estimate_nodes(residual: ResidualProblem, node_types: Sequence[IntArray]) -> AddedNodes | None:
-    """About how many nodes of which type suffice, and in which domain; None if the cluster has no node."""
+    """Return about how many nodes suffice, with their type and domain; None if the cluster has no node."""
     problem, counts = residual.problem, residual.fit_counts
     best = min(_estimates(residual, counts, node_types), default=None)
     if best is None:
@@ -326,7 +326,7 @@ def _estimates(
 
 
 def _count_nodes(problem: Problem, short: IntArray, size: IntArray) -> IntArray:
-    """[D] a lower bound of the nodes of a size [R] that take the pods that are short in each domain [D, C]."""
+    """[D] a lower bound on the nodes of a size [R] for the pods that are short in each domain [D, C]."""
     request = short @ problem.classes.demand
     counts = np.max(-(-request // np.maximum(size, 1)), axis=1, initial=1)
     for class_index in np.flatnonzero(short.any(axis=0)).tolist():

@@ -278,12 +278,14 @@ class SlotCounter:
         )
 
     def evaluate_slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
-        """Return for each slot kind how many slots a pod of each class uses, and how many each node has.
+        """Return how many slots of each kind (such as 4 GPUs) a pod of each class uses and each node has.
 
-        For the pods on a node, the values of their requests add up to at most the value of its free amounts.
+        A kind of slot is a size of one resource, or sizes of two resources. Pods that fit on a node together use at
+        most as many slots of each kind as the node has.
 
         Returns:
-          the value [F, J] of a pod of each of the classes [J], and the value [F, n] of each node.
+          two arrays, for F slot kinds: [F, J] the slots that a pod of each of the classes [J] uses, and [F, n] the
+          slots that each node has free.
         """
         kinds = SlotKinds.from_requests(
             [*self.sizes_of_one_resource(classes), *self.sizes_with_device(classes, len(classes))]

@@ -158,7 +158,7 @@ class TierSolver:
         return self._ascend(hint, floors, ceiling, None)
 
     def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
-        """Return an upper bound of each tier's objective [T], given the placed pods [C] of the higher tiers.
+        """Return an upper bound on each tier's objective [T], given the placed pods [C] of the higher tiers.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
         """

@@ -27,9 +27,9 @@ Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
 def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict gangs and elastic pods in the order of cost per freed resource, until the pending gang fits.
+    """Choose victims in the order of cost per freed resource, until the pending gang fits.
 
-    Only resources that the pending gang requests count.
+    A victim is a gang or an elastic pod. Only resources that the pending gang requests count.
     """
     worth = np.zeros(search_input.problem.unit_count)
     for c, demand in enumerate(search_input.problem.pending.classes.demand):
@@ -49,10 +49,10 @@ def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | No
 
 
 def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict all gangs and elastic pods on node after node, in the fixed order of initial node costs.
+    """Choose victims node by node, in the order of initial node costs, until the pending gang fits.
 
-    The evictions end when the pending gang fits. The cost of a victim is divided among the nodes on which it blocks
-    pods.
+    All gangs and elastic pods on a node become victims together. The cost of a victim is divided among the nodes on
+    which it blocks pods.
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
@@ -63,9 +63,10 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
 
 
 def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> VictimState | None:
-    """Evict all gangs and elastic pods on node after node, each time on the currently cheapest node.
+    """Choose victims node by node, each time on the node that is now cheapest, until the pending gang fits.
 
-    The evictions end when the pending gang fits. Victims that are evicted already cost nothing.
+    All gangs and elastic pods on a node become victims together. Victims that are already chosen cost nothing on the
+    other nodes. The cost of a node is relative to the room that the pending gang gains there.
     """
     ground = VictimState(search_input)
     gain, cost = _gain(search_input), cost_with_required_units(search_input).astype(np.float64)
@@ -116,7 +117,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_lower_bounds_per_pod_by_site(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] a lower bound of the eviction cost for each additional pod of a class.
+    """Return for each node [S] a lower bound on the eviction cost for each additional pod of a class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -134,7 +135,7 @@ def cost_lower_bounds_per_pod_by_site(search_input: VictimSearchInput, class_ind
 
 
 def cost_lower_bound(search_input: VictimSearchInput) -> float:
-    """Return a lower bound of the cost of all evictions that the pending gang needs; 0 if unknown."""
+    """Return a lower bound on the cost of all evictions that the pending gang needs; 0 if unknown."""
     if not search_input.rigid:
         return 0.0
     return max((_bound_class_cost(search_input, c) for c in range(len(search_input.count))), default=0.0)
@@ -344,7 +345,7 @@ class _Search:
             self.best = ground
 
     def search_for_cheaper_set(self, search_input: VictimSearchInput, least: float) -> int:
-        """Search for a cheaper set of victims by CP-SAT; return a lower bound of the cost of any sufficient set.
+        """Search for cheaper victims by CP-SAT; return a lower bound on the cost of any sufficient set.
 
         The bound is at most the cost of the best set.
         """

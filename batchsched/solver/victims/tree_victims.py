@@ -125,7 +125,7 @@ def choose_tree_victims(
 ) -> tuple[VictimSolution | None, int]:
     """Find the cheapest victims by one model that also places the pending gang on single nodes.
 
-    Return the victims and a lower bound of their cost. The victims are None if no set costs less than `below`, or
+    Return the victims and a lower bound on their cost. The victims are None if no set costs less than `below`, or
     if the budget ends before one is found.
     """
     everything = problem.free.copy()

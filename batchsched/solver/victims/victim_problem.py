@@ -79,7 +79,7 @@ class VictimSolution:
     Args:
       units: [V] ascending; empty if there is room already.
       cost: Σ of their costs.
-      bound: proved lower bound of the cost of any set.
+      bound: proved lower bound on the cost of any set.
       classes, nodes, counts: [P] a placement of the gang's minimum, sorted by class and node.
       stage: the step that found it: "room", "greedy" or "exact".
       greedy: cost of the best greedy's set; -1 if no greedy found one.

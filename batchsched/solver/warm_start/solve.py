@@ -153,7 +153,7 @@ class _Steps:
         return True
 
     def _bound(self, plan: TieredSolution | None) -> None:
-        """Compute an upper bound of each tier, given what the solution places in the tiers above."""
+        """Compute an upper bound on each tier's objective, given the solution's pods in the tiers above."""
         best = self.best
         with self._telemetry.stage_span("bound"):
             if plan is not None and (best.objective[:-1] >= plan.bound[:-1] * (1 - TIER_TOLERANCE)).all():
