@@ -254,10 +254,7 @@ class EvictionUnitBuilder:
         return frozenset(surplus)
 
     def counts_against_queue(self, pod: Pod) -> bool:
-        """Return True if a pod counts as usage of its queue; pods of other schedulers do not count.
-
-        The eviction of a pod of another scheduler frees room on its node, but no quota.
-        """
+        """Return True if a pod counts as usage of its queue; pods of other schedulers do not count."""
         return counts_against_queue(pod, (self._scheduler_name,))
 
     def _unit(
@@ -425,10 +422,7 @@ class EvictionRules:
                 )
 
     def add_usage(self, queue: str, amount: IntArray) -> None:
-        """Add requests to the usage of a queue and its ancestors.
-
-        `amount` is an array by resource [R], negative for an eviction.
-        """
+        """Add an array of requests [R], negative for an eviction, to the usage of a queue and its ancestors."""
         # The usage of a queue that was deleted counts nowhere.
         if self._session_queues is not None and queue in self._tables.queues:
             shares = self._session_queues.shares
@@ -454,9 +448,7 @@ class EvictionRules:
     def is_reclaimable(self, candidate: VictimCandidate) -> bool:
         """Return True if a running gang has already run for its queue's reclaimMinRuntimeSeconds.
 
-        Gangs of other queues may not evict it earlier.
-
-        A gang of a queue that does not exist is not reclaimed.
+        Other queues may not reclaim from it earlier, and never if its queue does not exist.
         """
         if candidate.queue not in self._tables.queues:
             return False
